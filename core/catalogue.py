@@ -53,12 +53,8 @@ class Order:
         """Parse an `address`. Raises UserError if the order does not exist."""
         sort, _, check = address.partition(":")
         if address and (sort == "check") != bool(check):
-            raise UserError(
-                "Name the check of the order, as sort=check:NAME."
-                if sort == "check"
-                else "Only sort=check names a check.",
-                field="order",
-            )
+            needed = "Name the check of the order, as sort=check:NAME."
+            raise UserError(needed if sort == "check" else "Only sort=check names a check.", field="order")
         return Order(chosen("sort", sort, SORTS, "order") if address else "newest", check, falling)
 
 

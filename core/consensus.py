@@ -113,17 +113,14 @@ def outcomes_of(items: Sequence[Item], votes: Mapping[int, Sequence[Vote]], rule
     outcomes_by_item: dict[int, dict[str, ItemOutcome]] = {}
     for item in items:
         of_item = votes.get(item.id, ())
+        # A follow-up is for the item if one of its workers was asked it.
+        for_item = {question.id for question in asked([replace(q, follows="") for q in with_answers], item, {})}
         outcomes_by_item[item.id] = {
             question.id: outcome(question, item.id, of_item, rules.votes, rules.consensus, closed)
-            for question in _asked_of(with_answers, item, of_item)
+            for question in with_answers
+            if question.id in for_item and is_asked(question, of_item)
         }
     return outcomes_by_item
-
-
-def _asked_of(questions: Sequence[Question], item: Item, votes: Sequence[Vote]) -> list[Question]:
-    """Return the questions for an item, with a follow-up only if one of its workers was asked it."""
-    plain = {question.id for question in asked([replace(q, follows="") for q in questions], item, {})}
-    return [question for question in questions if question.id in plain and is_asked(question, votes)]
 
 
 def adjudicated(outcomes: Outcomes, adjudications: Iterable[Adjudication], questions: Sequence[Question]) -> Outcomes:

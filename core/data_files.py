@@ -17,9 +17,7 @@ class DataTable(Mapping[Any, V], Generic[V]):
     """The TOML file of a module, or one table of it. Read at first use, so that a mistake in it breaks no import."""
 
     def __init__(self, module_file: str, kind: type[V], table: str = "") -> None:
-        """Set the file and the table, without reading. `kind` is the type of a value: `DataTable(__file__, int,
-        "ages")`.
-        """
+        """Set file and table without reading. `kind` is the type of a value: `DataTable(__file__, int, "ages")`."""
         self._file, self._kind, self._table = Path(module_file).with_suffix(".toml"), kind, table
 
     @cached_property

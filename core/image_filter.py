@@ -123,9 +123,7 @@ class ScoreBand:
 
 @dataclass(frozen=True)
 class ImageFilter:
-    """A selection of images. All parts have to hold; of several values of one part, one has to. The value "" of a
-    facet selects the images that have none.
-    """
+    """A selection of images. All parts have to hold, each with one of its values; "" selects images without a facet."""
 
     facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
     without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
@@ -192,6 +190,7 @@ class ImageFilter:
             else:
                 once[chosen("", name, PARTS)] = value
         chosen("role", once.get("role", ""), ("", *CHOICES["role"]))
+        texts: dict[str, Any] = {name: once[name] for name in _TEXTS if name in once}
         return ImageFilter(
             facets=_each_once_by_name(facets),
             without=_each_once_by_name(without),
@@ -199,15 +198,10 @@ class ImageFilter:
             models=_each_once_by_name(models),
             between=tuple(between),
             scores=_each_once(scores),
-            run=once.get("run", ""),
-            source=once.get("source", ""),
             images=_each_once(images) or None,
-            text=once.get("text", ""),
-            edited=once.get("edited", ""),
             entries=_unpacked(once["entries"]) if "entries" in once else None,
-            role=once.get("role", ""),
             test_cases="test_cases" in once,
-            not_in_study=once.get("not_in_study", ""),
+            **texts,
         )
 
     @property
@@ -263,9 +257,7 @@ def pairs_of(address: str) -> list[tuple[str, str]]:
 
 
 def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:
-    """Return `value` if it is one of `choices`, else raise UserError. The choices are values of the part `name`, or
-    names of parts if `name` is "".
-    """
+    """Return `value` if it is a choice for the part `name`, or for "" a name of a part. Raises UserError otherwise."""
     known = tuple(choices)
     if value not in known:
         part = f"value “{value[:80]}” of “{name[:40]}”" if name else f"part “{value[:40]}”"

@@ -40,7 +40,7 @@ _SAME_COLOUR = 2
 _NO_PROFILE = (
     "The colour profile of the image is damaged or of another kind: it was ignored, so colours may look different."
 )
-_TAKEN = "PNG, JPEG, WebP, GIF, BMP and TIFF are taken"
+_DAMAGED = "The image is damaged or cut short: save or download it again."
 _OTHERS = {
     b"%PDF": "a PDF",
     b"<svg": "an SVG drawing",
@@ -69,7 +69,7 @@ def read_image(source: str | Path | bytes) -> Picture:
     try:
         image = _put_right(header, data, notes)
     except Exception as error:  # a decoder fed with a damaged file may raise anything
-        raise UserError("The image is damaged or cut short: save or download it again.") from error
+        raise UserError(_DAMAGED) from error
     if max(image.size) > MAX_SIDE:
         was = image.size
         image.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
@@ -83,7 +83,18 @@ def opened(data: bytes) -> Image.Image:
     """Open an image without decoding it: read the header and judge the size. Raises UserError."""
     if not data:
         raise UserError("The file is empty: choose another one.")
-    header = _open(data)
+    if len(data) > MAX_BYTES:
+        raise UserError(f"The file is larger than {MAX_BYTES // 1_000_000} MB: save it smaller.")
+    try:
+        header = Image.open(io.BytesIO(data), formats=FORMATS)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UserError(_too_large("")) from error
+    except UnidentifiedImageError as error:
+        if data.startswith(_STARTS):
+            raise UserError(_DAMAGED) from error
+        raise UserError(f"The file is {_guess(data)}; PNG, JPEG, WebP, GIF, BMP and TIFF are taken.") from error
+    except Exception as error:  # a decoder may raise anything on a damaged header
+        raise UserError(_DAMAGED) from error
     _judge_size(*header.size)
     return header
 
@@ -158,22 +169,6 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror or error}.") from error
-
-
-def _open(data: bytes) -> Image.Image:
-    """Open an image by its header, without decoding it."""
-    if len(data) > MAX_BYTES:
-        raise UserError(f"The file is larger than {MAX_BYTES // 1_000_000} MB: save it smaller.")
-    try:
-        return Image.open(io.BytesIO(data), formats=FORMATS)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise UserError(_too_large("")) from error
-    except UnidentifiedImageError as error:
-        if data.startswith(_STARTS):
-            raise UserError("The image is damaged or cut short: save or download it again.") from error
-        raise UserError(f"The file is {_guess(data)}; {_TAKEN}.") from error
-    except Exception as error:  # as above: a decoder may raise anything on a damaged header
-        raise UserError("The image is damaged or cut short: save or download it again.") from error
 
 
 def _guess(data: bytes) -> str:

@@ -112,9 +112,7 @@ class UnreadSettings(MethodSettings):
 
 
 def read_settings(method: str, recorded: Mapping[str, Any]) -> MethodSettings:
-    """Return the recorded settings of an image as those of its method, or unread if they do not fit. Raises
-    RuntimeError before any method is known.
-    """
+    """Return recorded settings as those of their method, or unread. Raises RuntimeError before any method is known."""
     if not _methods:
         raise RuntimeError("import pipeline.methods first: it has the type of each method's settings")
     try:

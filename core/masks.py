@@ -120,9 +120,7 @@ def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str 
 
 
 def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
-    """Return the classes with another number for one of number 255: that of a class of the same name, else a free one.
-    Raises UserError if none is free.
-    """
+    """Return classes with another number for 255: that of its name, else a free one. Raises UserError if none is."""
     named = {number: name for number, name in classes.items() if number != UNLABELLED}
     own_name = classes.get(UNLABELLED, "")
     if own_name and own_name.casefold() not in _NO_CLASS:

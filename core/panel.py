@@ -68,9 +68,7 @@ def check_panel(panel: Panel) -> tuple[str, str]:
 
 
 def read_person_questions(text: str) -> tuple[PersonQuestion, ...]:
-    """Parse one question per line, followed by its answers, separated by |: "How old are you? | under 30 | 30 to 60 |
-    over 60".
-    """
+    """Parse a question a line with its answers, such as "How old are you? | under 30 | 30 to 60 | over 60"."""
     questions = []
     for line in text.splitlines():
         words, *options = (" ".join(part.split()) for part in line.split("|"))

@@ -52,10 +52,6 @@ class StepTimer:
         """Number of steps done since the beginning, including those of dropped images."""
         self._known, self._start = known, time.monotonic()
 
-    def at(self, steps: float) -> None:
-        """Record the number of steps done."""
-        self.steps = steps
-
     def seconds_left(self, steps: int) -> float | None:
         """Return the seconds that `steps` more steps take, or None if nothing was measured yet."""
         if self.steps <= 0:

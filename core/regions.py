@@ -51,9 +51,7 @@ class Region:
         return _inverse(self.text)
 
     def require_fit(self, size: tuple[int, int]) -> None:
-        """Raise UserError unless the region fits a source image of `size` (width, height) and something in it may
-        change.
-        """
+        """Raise UserError unless the region fits an image of `size` (width, height) and something in it may change."""
         if self.whole:
             return
         if (painted := _size(self.text)) != size:

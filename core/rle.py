@@ -65,9 +65,7 @@ def unpacked(text: str) -> list[int]:
 
 
 def region_of(counts: Sequence[int], size: tuple[int, int]) -> NDArray[np.bool_]:
-    """Return the region of counts in an image of `size` (width, height), bool (height, width). Raises ValueError if the
-    counts do not add up to that size.
-    """
+    """Return the region, bool (height, width), of counts that add up to `size` (width, height). Raises ValueError."""
     width, height = size
     lengths = np.asarray(counts, np.int64)
     if (lengths < 0).any() or (lengths > MOST_PIXELS).any() or int(lengths.sum()) != width * height:

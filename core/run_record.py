@@ -1,6 +1,4 @@
-"""Record of a run and of its images outside the studio: in saved images, in `run.json`, and for import into a
-workspace.
-"""
+"""Record of a run and its images outside the studio: in saved images, in `run.json`, for import into a workspace."""
 
 from __future__ import annotations
 

@@ -68,7 +68,6 @@ class Assignment:
     comment: str = ""
     """Comment of the latest vote."""
     draft: UnsentAnswers | None = None
-    """Unsent answers, or None."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,6 @@ class Enrolment:
     controls_seen: int = 0
     controls_right: int = 0
     exclusion: Exclusion | None = None
-    """Exclusion of the worker, or None."""
     readmitted: bool = False
     """True if a person readmitted this worker, so that no rule excludes them again at once."""
 

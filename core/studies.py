@@ -66,11 +66,7 @@ class Question:
 
     def answers(self) -> tuple[str, ...]:
         """Return the possible answers; () for free text."""
-        if self.kind == "yes-no":
-            return YES_NO
-        if self.kind == "scale":
-            return SCALE
-        return self.options
+        return {"yes-no": YES_NO, "scale": SCALE}.get(self.kind, self.options)
 
 
 @dataclass(frozen=True)

@@ -93,9 +93,7 @@ def _resembling(
     other: tuple[NDArray[np.float32], NDArray[np.float32]],
     same: bool,
 ) -> Pairs:
-    """Return the pairs of pictures that are similar enough to compare. With `same` each pair comes once, and no picture
-    is paired with itself.
-    """
+    """Return the pairs of pictures similar enough to compare: with `same` each once, and no picture with itself."""
     found_pairs = [np.zeros((0, 2), np.int64)]
     for first in range(0, len(own[0]), _ROWS):
         rows = slice(first, first + _ROWS)

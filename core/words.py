@@ -151,9 +151,8 @@ def classes_in(text: str, task: Task) -> tuple[str, ...]:
 
 def protected_spans(text: str, task: Task) -> list[Span]:
     """Return the spans that name the label or a protected class, from left to right. Of two overlapping, the longer."""
-    every = sorted(
-        {span for form in _all_forms(task) for span in find_phrase(text, form)}, key=lambda span: (span[0], -span[1])
-    )
+    spans = {span for name in task.kept() for form in forms_of(name) for span in find_phrase(text, form)}
+    every = sorted(spans, key=lambda span: (span[0], -span[1]))
     disjoint: list[Span] = []
     for span in every:
         if not disjoint or span[0] >= disjoint[-1][1]:
@@ -175,11 +174,6 @@ def is_protected(phrase: str, task: Task) -> bool:
         if not any(first <= start and end <= last for first, last in covered)
     ]
     return bool(covered) and all(word in _SMALL for word in rest)
-
-
-def _all_forms(task: Task) -> Iterable[str]:
-    for name in task.kept():
-        yield from forms_of(name)
 
 
 def _plural_word(word: str) -> str:

@@ -56,7 +56,7 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
                 "height": height,
                 "label": example.label,
                 # An addition to COCO: restores the numbers of the mask.
-                **({"mask_classes": _texts(example.mask_classes)} if picture.mask is not None else {}),
+                **({"mask_classes": dict(sorted(example.mask_classes.items()))} if picture.mask is not None else {}),
             }
         )
         new_annotations = _regions(picture, ids) if picture.mask is not None else _whole(picture, ids)
@@ -75,10 +75,6 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
         draft.put(f"annotations/instances_{split_folder(split, 'val')}.json", data)
     first_split = split_folder(split_to_load(splits), "val")
     return description_of("coco", first_split)
-
-
-def _texts(classes: Mapping[int, str]) -> dict[str, str]:
-    return {str(number): name for number, name in sorted(classes.items())}
 
 
 def _regions(picture: Picture, ids: Mapping[str, int]) -> Iterator[dict[str, Any]]:
@@ -140,7 +136,8 @@ class CocoSource(Source):
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
-        return claims(files)
+        """Return True if a file is a list of COCO's form."""
+        return any(_is_list(files, name) for name in files.names if name.endswith(".json"))
 
     def splits(self) -> list[str]:
         return list(self._lists)
@@ -157,7 +154,7 @@ class CocoSource(Source):
 
     def find(self, split: str | None = None) -> Iterator[Found]:
         used = set()
-        for each in self._chosen(split):
+        for each in self.chosen(split):
             tables, captions = self._images_of(each)
             for name in self._lists[each]:
                 if problem := self._tables.get(name).problem:
@@ -188,9 +185,6 @@ class CocoSource(Source):
 
     def stamp(self, key: str, file: str = "") -> str:
         return self.files.stamp(file) if file else ""
-
-    def _chosen(self, split: str | None) -> list[str]:
-        return list(self._lists) if split is None else [split] if split in self._lists else []
 
     def _images_of(self, split: str) -> tuple[list[_Table], list[_Table]]:
         tables = [self._tables.get(name) for name in self._lists.get(split, ())]
@@ -266,7 +260,7 @@ class CocoSource(Source):
         found = replace(found, split=split or standard(folder), attributes={"licence": licence} if licence else {})
         annotations: list[dict[str, Any]] = []
         words: list[str] = []
-        if table.is_shared(identity):
+        if identity and len(table.ids.all(identity)) > 1:
             tally.note(
                 where, f"Another image has its id {identity}, so that nothing tells whose annotations are whose."
             )
@@ -411,19 +405,11 @@ class _Table:
         if len(set(self.categories.values())) > UNLABELLED:
             self.remarks.append("It has more categories than a mask can hold: masks are left out.")
 
-    def is_shared(self, identity: str) -> bool:
-        return bool(identity) and len(self.ids.all(identity)) > 1
-
     def of_image(self, identity: str) -> list[tuple[int, int]]:
         return [(self._at[at], self._bytes[at]) for at in self._by_image.all(identity)]
 
 
-def claims(files: Files) -> bool:
-    """Return True if a file is a list of COCO's form."""
-    return any(_looks_like_list(files, name) for name in files.names if name.endswith(".json"))
-
-
-def _looks_like_list(files: Files, name: str) -> bool:
+def _is_list(files: Files, name: str) -> bool:
     if posixpath.basename(name) in _OUR_LISTS:
         return False
     try:
@@ -497,6 +483,14 @@ class _Text:
         self._at += 1
         return sign
 
+    def parts(self, begin: str, end: str) -> Iterator[None]:
+        """Consume the marks of a list or an object. Yield where each part begins, which has to be consumed then."""
+        self.take(begin)
+        mark = self.take(end) if self.sign() == end else ","
+        while mark == ",":
+            yield
+            mark = self.take(f",{end}")
+
     def value(self) -> tuple[Any, int, int]:
         """Consume the next value. Return it with its offset and size in bytes. Raises ValueError."""
         self.sign()
@@ -528,27 +522,13 @@ class _Text:
 
 
 def entries(file: BinaryIO) -> Iterator[tuple[str, Any, int, int]]:
-    """Yield the entries of the lists in a JSON object: name of the list, entry, offset and size in bytes.
-
-    Raises ValueError for another form.
-    """
+    """Yield each entry of the lists in a JSON object: list name, entry, offset, size in bytes. Raises ValueError."""
     text = _Text(file)
-    text.take("{")
-    if text.sign() == "}":
-        return
-    while True:
+    for _ in text.parts("{", "}"):
         name, _, _ = text.value()
         text.take(":")
-        if text.sign() != "[":
-            text.value()
+        if text.sign() == "[":
+            for _ in text.parts("[", "]"):
+                yield (str(name), *text.value())
         else:
-            text.take("[")
-            if text.sign() == "]":
-                text.take("]")
-            else:
-                while True:
-                    yield (str(name), *text.value())
-                    if text.take(",]") == "]":
-                        break
-        if text.take(",}") == "}":
-            return
+            text.value()

@@ -22,21 +22,22 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from PIL import Image
 
+from core.csv_tables import facts
 from core.errors import UserError, disk_reason
 from core.images import png_of
 from core.masks import resized
 from core.png import XMP_KEYWORD, parts_with_texts
 from core.progress import OnProgress, Pace, Progress
 from core.version import version
+from formats.columns import row_schema, row_table
 from formats.naming import folded, name_of_file
 from formats.pages import CLASSES, RECORDS, SHEET, TYPED, classes_of, picture_of_sheet, pictures_of_sheet, sheet_of
-from formats.row_tables import row_schema, row_table
 from formats.types import Example, TestSet, json_lines, row_of
 
 MANIFEST = "manifest.json"
@@ -158,7 +159,7 @@ class Draft:
         `details` are the kinds that the files of the format also hold; the others are counted as left out.
         """
         assert self._records is not None and self._add_typed is not None
-        self.left_out.update(name for name in DETAILS if name not in details and _has(picture.example, name))
+        self.left_out.update(name for name in _details_of(picture.example) if name not in details)
         width, height = picture.size
         files = {"file": file, "mask_file": mask_file, "width": width, "height": height}
         row = {**picture.row, **files, **more}
@@ -192,13 +193,7 @@ class Draft:
             "kind": KIND,
             "layout": layout,
             "program": version(),
-            "test_set": {
-                "name": test_set.name,
-                "version": test_set.version,
-                "note": test_set.note,
-                "created": test_set.created,
-                "licences": dict(sorted(test_set.licences.items())),
-            },
+            "test_set": facts(test_set, "name version note created", licences=dict(sorted(test_set.licences.items()))),
             "examples": examples,
             "left_out": dict(sorted(self.left_out.items())),
             "files": self.files,
@@ -311,17 +306,10 @@ def read_manifest(data: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _has(example: Example, name: str) -> bool:
-    match name:
-        case "labels":
-            return bool(example.label)
-        case "captions":
-            return bool(example.caption or example.new_caption)
-        case "edits":
-            return bool(example.edits or example.edit_types)
-        case "classes of masks":
-            return example.mask is not None
-    return True
+def _details_of(example: Example) -> Iterator[str]:
+    """Yield the `DETAILS` that an example has. Its split is one, even if it is in none."""
+    captions, edits = example.caption or example.new_caption, example.edits or example.edit_types
+    return compress(DETAILS, (example.label, captions, edits, example.mask is not None, True))
 
 
 def png_size(data: bytes) -> tuple[int, int]:
@@ -346,10 +334,7 @@ def _read(path: Path, name: str) -> bytes:
 
 
 def _settle(folder: Path) -> None:
-    """Wait until everything written to a folder's disk is on it, which is much faster than file after file.
-
-    Raises OSError if the disk did not store something.
-    """
+    """Wait until all that was written to a folder's disk is on it, much faster than file after file. Raises OSError."""
     sync_disk = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if sync_disk is None:  # not Linux
         os.sync()
@@ -439,9 +424,7 @@ def _locked(folder: Path) -> Iterator[bool | None]:
 
 
 def _sweep(into: Path) -> None:
-    """Remove the remains of dead exports to the same place. Rename an export that one of them was about to replace
-    back.
-    """
+    """Remove the remains of dead exports to the same place. Rename back an export that one of them was replacing."""
     remains = into.parent.glob(f"{glob.escape(into.name)}.unfinished-*")
     ours = [path for path in remains if _UNFINISHED.search(path.name) and path.is_dir()]
     for path in sorted(ours, key=lambda path: not path.name.endswith(_BEFORE)):

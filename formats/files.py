@@ -194,7 +194,7 @@ class Folder:
         return self._names
 
     def folders(self, inside: str = "") -> list[str]:
-        return [entry.name for entry in self._entries(inside) if self._is_folder(entry)]
+        return [entry.name for entry in self._entries(inside) if entry.is_dir(follow_symlinks=self._follow)]
 
     def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
         return self._walk(inside.strip("/"), deep, ())
@@ -216,9 +216,6 @@ class Folder:
 
     def stamp(self, name: str) -> str:
         return stamp_of(self.path(name))
-
-    def _is_folder(self, entry: os.DirEntry[str]) -> bool:
-        return entry.is_dir(follow_symlinks=self._follow)
 
     def _entries(self, inside: str, hidden_files: list[str] | None = None) -> list[os.DirEntry[str]]:
         try:
@@ -247,7 +244,7 @@ class Folder:
                 self._links.add(path)
             elif reason := why_unsafe(entry.name):
                 self._report.refuse(path, reason)
-            elif not self._is_folder(entry):
+            elif not entry.is_dir(follow_symlinks=self._follow):
                 # A link to nothing is reported when it is read.
                 if entry.is_file(follow_symlinks=self._follow) or entry.is_symlink():
                     yield path
@@ -271,16 +268,13 @@ class _Archive:
         self._hidden = 0
 
     def folders(self, inside: str = "") -> list[str]:
-        before = f"{inside.strip('/')}/" if inside.strip("/") else ""
-        names = (name[len(before) :] for name in self._below(before))
-        return sorted({name.partition("/")[0] for name in names if "/" in name})
+        return sorted({name.partition("/")[0] for name in self._below(inside) if "/" in name})
 
     def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
-        before = f"{inside.strip('/')}/" if inside.strip("/") else ""
-        return (name for name in self._below(before) if deep or "/" not in name[len(before) :])
+        return (joined(inside.strip("/"), name) for name in self._below(inside) if deep or "/" not in name)
 
     def has(self, path: str) -> bool:
-        return self._is_file(path) or next(self._below(f"{path}/"), None) is not None
+        return self._is_file(path) or next(self._below(path), None) is not None
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
         if not self._is_file(name):
@@ -311,11 +305,13 @@ class _Archive:
         at = bisect_left(self.names, name)
         return at < len(self.names) and self.names[at] == name
 
-    def _below(self, before: str) -> Iterator[str]:
+    def _below(self, inside: str) -> Iterator[str]:
+        """Yield the names below a folder, relative to it."""
+        before = f"{inside.strip('/')}/" if inside.strip("/") else ""
         for at in range(bisect_left(self.names, before), len(self.names)):
             if not self.names[at].startswith(before):
                 return
-            yield self.names[at]
+            yield self.names[at][len(before) :]
 
     def _good(self, name: str) -> bool:
         """Return True if a file can be read; otherwise count or report it."""

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import UserError
 from core.test_sets import split_to_load
-from formats.columns import ArrowFile, ParquetFile, class_names, features_of, with_class_names
+from formats.columns import ArrowFile, ParquetFile, class_names, features_of, row_schema, row_table, with_class_names
 from formats.common import in_shards, pair_of_files, read_row, split_in, splits_of
 from formats.draft import Draft
 from formats.files import Files, joined
 from formats.image_folders import class_folders
 from formats.naming import SPLIT_OF, choose_option, split_folder, standard
 from formats.pages import RECORDS, TYPED, Description, description_of
-from formats.row_tables import row_schema, row_table
 from formats.source import UNKNOWN, Latest, Source, Survey, Tally, stem_of
 from formats.tables import METADATA, METADATA_FILES, MetadataSource
 from formats.types import Example, Found, Report, Row
@@ -161,13 +160,10 @@ class RowSource(Source):
                 total += self._tables.get(name)[0].count()
         return total
 
-    def _chosen(self, split: str | None) -> list[str]:
-        return list(self._by_split) if split is None else [split] if split in self._by_split else []
-
     def find(self, split: str | None = None) -> Iterator[Found]:
         import pyarrow
 
-        for each in self._chosen(split):
+        for each in self.chosen(split):
             for name in self._by_split[each]:
                 tally = Tally(self.report)
                 try:

@@ -24,7 +24,7 @@ from formats.common import (
 )
 from formats.draft import Draft
 from formats.files import Files, images_in, is_image, joined
-from formats.naming import SPLIT_OF, folder_names, split_folder, standard
+from formats.naming import SPLIT_OF, Names, split_folder, standard
 from formats.pages import CARD, CLASSES, CROISSANT, RECORDS, TYPED, Description, description_of
 from formats.source import UNKNOWN, Source, Survey, Tally, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report, Row
@@ -54,14 +54,12 @@ _NO_IMAGE = "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF are taken."
 
 
 def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write torchvision ImageFolder: SPLIT/LABEL/NAME.png; masks in a separate tree.
-
-    Raises UserError without labels.
-    """
+    """Write torchvision ImageFolder: SPLIT/LABEL/NAME.png; masks in another tree. Raises UserError without labels."""
     require_each(
         examples, [example for example in examples if not example.label], "label", "ImageFolder of torchvision"
     )
-    folders = folder_names(example.label for example in examples)
+    names = Names()  # takes the labels in a fixed order, so that the same ones get the same folders
+    folders = {label: names.take(label) for label in sorted({example.label for example in examples})}
     details = ("labels", "splits", *(["classes of masks"] if draft.classes["masks"] is not None else []))
 
     def named(example: Example) -> tuple[str, str | None]:
@@ -175,9 +173,7 @@ def class_folders(files: Files, report: Report, options: Mapping[str, str], in_p
 
 
 class PlainFolder(Source):
-    """Images with labels and splits from folder names, masks beside them or in a separate tree, and captions in text
-    files beside them.
-    """
+    """Images with labels and splits from folder names, masks beside them or in another tree, captions beside them."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)

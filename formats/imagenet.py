@@ -72,13 +72,10 @@ class ImagenetSource(Source):
     def _found_parts(self) -> Iterator[tuple[str, Source | None]]:
         files = self.files
         for base in ("", KAGGLE, f"imagenet/{KAGGLE}"):
-            split_folders = (
-                [name for name in files.folders(base) if name in ("train", "val")]
-                if files.has(base) or not base
-                else []
-            )
             split_folders = [
-                name for name in split_folders if next(images_in(files, joined(base, name)), None) is not None
+                name
+                for name in (files.folders(base) if files.has(base) or not base else ())
+                if name in ("train", "val") and next(images_in(files, joined(base, name)), None) is not None
             ]
             if split_folders:
                 yield from ((name, self._classes(files, joined(base, name), standard(name))) for name in split_folders)

@@ -14,7 +14,7 @@ from core.images import Picture, read_image
 from core.imports import ImportRow
 from core.masks import UNLABELLED, numbered_classes, numbers_in, parse_classes, renumbered
 from formats.files import open_files
-from formats.layouts import LAYOUTS, Layout, source_of
+from formats.layouts import LAYOUTS, source_of
 from formats.naming import choose_split, standard
 from formats.source import Source, Survey, mask_of
 from formats.types import Found, Report
@@ -117,8 +117,7 @@ class DataSet:
 
 
 def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> DataSet:
-    """Open the data set at a path. `options` are those of the layout. Nothing is copied or unpacked, and no image is
-    opened.
+    """Open the data set at a path, with options of its layout. Nothing is copied or unpacked, no image is opened.
 
     Raises UserError for an unknown layout or option, for a path without a set of that layout, naming the expected
     files, and for a set with several splits if none is named.
@@ -138,26 +137,17 @@ def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> D
     with report.muted():
         splits = source.splits()
         chosen = choose_split(split, splits, source.files.name) if splits else ""
-    with report.muted():
-        _require_items(source, chosen, known)
+        before = len(report.rows)
+        if next(source.find(chosen), None) is None:
+            why = "".join(f" {row.file}: {row.reason}" for row in report.rows[before : before + 1])
+            raise UserError(
+                f"{source.files.name} holds no {known.title}: it needs {known.expected}.{why}", field="root"
+            )
         survey = source.survey(chosen)
-    named = _option_classes(options.get("mask_classes", ""))
+    try:
+        named = parse_classes(options.get("mask_classes", ""))
+    except UserError as error:
+        raise UserError(str(error), field="mask_classes") from error
     if named:
         survey.mask_classes = numbered_classes(named)
     return DataSet(source, chosen, survey, named)
-
-
-def _require_items(source: Source, split: str, layout: Layout) -> None:
-    """Raise UserError if a data set has no item, naming the expected files."""
-    before = len(source.report.rows)
-    if next(source.find(split), None) is None:
-        why = "".join(f" {row.file}: {row.reason}" for row in source.report.rows[before : before + 1])
-        raise UserError(f"{source.files.name} holds no {layout.title}: it needs {layout.expected}.{why}", field="root")
-
-
-def _option_classes(text: str) -> dict[int, str]:
-    """Parse the classes of masks in an option such as "0 sky, 1 road". Raises UserError if they are invalid."""
-    try:
-        return parse_classes(text)
-    except UserError as error:
-        raise UserError(str(error), field="mask_classes") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from core.data_files import DataTable
@@ -30,8 +30,8 @@ class Layout:
     source: OpenSource
     write: Callable[[Draft, Sequence[Example]], Description] | None = None
     """Writer, or None for a format that is only read."""
-    options: Mapping[str, str] = field(default_factory=dict)
-    """Descriptions of the options that a plan may set, by name."""
+    options: tuple[str, ...] = ()
+    """Names of the options that a plan may set."""
     guessed: type[Source] | None = None
     """Reader that counts the images that this format explains. None for a format that is never guessed."""
 
@@ -53,41 +53,29 @@ def _studio(files: Files, report: Report, options: Mapping[str, str], in_place: 
     raise UserError(message, field="root")
 
 
-_ROWS = {
-    "image": "The column of the images, where it is not clear.",
-    "label": "The column of the labels, where there are several.",
-    "mask": "The column of masks; without it none are read.",
-    "mask_classes": tables.CLASSES_OPTION["mask_classes"],
-    "config": "The folder of the Parquet files, where there are several.",
-}
-_COLUMNS = {"label": "For Parquet: the column of the label.", "image": "For Parquet: the column of the image."}
-_PARTS = {"part": "Such as discrete/images or continuous/videos/1x.", "view": "Such as front or left_45."}
-_LABELS = {"label": "The column of the labels.", "table": "The table, where the folder has several."}
-_LARGEST = "“largest” takes the category of the largest object as the label; without it there are no labels."
-_MASKS = {"mask_classes": tables.CLASSES_OPTION["mask_classes"]}
+_CLASSES = ("classes", "mask_classes")
+_ROWS = ("image", "label", "mask", "mask_classes", "config")
 
 _KNOWN = (
     Layout("imagefolder", huggingface.image_folder, huggingface.write_imagefolder, guessed=tables.MetadataSource),
     Layout("torchvision", image_folders.class_folders, image_folders.write_torchvision),
-    Layout("imagenet", imagenet.ImagenetSource, None, _COLUMNS, imagenet.ImagenetSource),
+    Layout("imagenet", imagenet.ImagenetSource, None, ("label", "image"), imagenet.ImagenetSource),
     Layout("imagenet9", published.Imagenet9Source, guessed=published.Imagenet9Source),
     Layout("cub", published.CubSource, guessed=published.CubSource),
     Layout("iwildcam", published.IwildcamSource, guessed=published.IwildcamSource),
-    Layout("coco", coco.CocoSource, coco.write_coco, {"label": _LARGEST}, coco.CocoSource),
-    Layout("cityscapes", road_scenes.CityscapesSource, road_scenes.write_cityscapes, {}, road_scenes.CityscapesSource),
+    Layout("coco", coco.CocoSource, coco.write_coco, ("label",), coco.CocoSource),
+    Layout("cityscapes", road_scenes.CityscapesSource, road_scenes.write_cityscapes, (), road_scenes.CityscapesSource),
     Layout("acdc", road_scenes.AcdcSource, guessed=road_scenes.AcdcSource),
     Layout("bdd100k", road_scenes.Bdd100kSource, guessed=road_scenes.Bdd100kSource),
-    Layout("shift", road_scenes.ShiftSource, None, _PARTS, road_scenes.ShiftSource),
-    Layout("voc", voc.VocSource, None, _MASKS, voc.VocSource),
-    Layout("yolo", yolo.YoloSource, yolo.write_yolo, {}, yolo.YoloSource),
-    Layout(
-        "webdataset", webdataset.ShardSource, webdataset.write_webdataset, tables.CLASSES_OPTION, webdataset.ShardSource
-    ),
-    Layout("csv", tables.TableSource, tables.write_csv, tables.CLASSES_OPTION | _LABELS, tables.TableSource),
+    Layout("shift", road_scenes.ShiftSource, None, ("part", "view"), road_scenes.ShiftSource),
+    Layout("voc", voc.VocSource, None, ("mask_classes",), voc.VocSource),
+    Layout("yolo", yolo.YoloSource, yolo.write_yolo, (), yolo.YoloSource),
+    Layout("webdataset", webdataset.ShardSource, webdataset.write_webdataset, _CLASSES, webdataset.ShardSource),
+    Layout("csv", tables.TableSource, tables.write_csv, (*_CLASSES, "label", "table"), tables.TableSource),
     Layout("parquet", huggingface.RowSource, huggingface.write_parquet, _ROWS, huggingface.RowSource),
     Layout("huggingface", huggingface.RowSource, None, _ROWS),
     Layout("studio", _studio),
-    Layout("folder", image_folders.PlainFolder, None, _MASKS, image_folders.PlainFolder),
+    Layout("folder", image_folders.PlainFolder, None, ("mask_classes",), image_folders.PlainFolder),
 )
 LAYOUTS: Mapping[str, Layout] = {layout.name: layout for layout in _KNOWN}
 """Formats by their names in commands and plans. The stricter a format, the earlier it comes."""
@@ -103,9 +91,7 @@ class Opened(NamedTuple):
 
 
 def source_of(files: Files, layout: str, report: Report, options: Mapping[str, str], in_place: bool = False) -> Opened:
-    """Open files as a format of `LAYOUTS`, or "" to guess it. Raises UserError for an unknown format, and if the files
-    do not have the format.
-    """
+    """Open files as a format of `LAYOUTS`, or "" to guess it. Raises UserError if it is unknown or not theirs."""
     manifest = None
     if not in_place or layout in ("studio", "folder"):
         files = _unwrapped(files, layout, options)
@@ -122,10 +108,7 @@ def source_of(files: Files, layout: str, report: Report, options: Mapping[str, s
 
 
 def _unwrapped(files: Files, layout: str, options: Mapping[str, str]) -> Files:
-    """Remove a single folder around everything, as archives have, if more images are explained without it.
-
-    Otherwise it may be a label or a split, and stays.
-    """
+    """Remove a single folder around everything if more images are explained without it: else it may be a label."""
     folders = files.folders()
     if len(folders) != 1 or folders[0].lower() in SPLIT_OF or next(files.files(deep=False), None) is not None:
         return files
@@ -161,9 +144,7 @@ def _manifest(files: Files, report: Report) -> dict[str, Any] | None:
 
 
 def _guess(files: Files, report: Report) -> str:
-    """Return the format whose reading explains the images. A stricter format wins if it explains half as many as
-    another; the other is reported.
-    """
+    """Return the format that explains the images. A stricter one needs half as many as another, which is reported."""
     explained = {name: layout.guessed.explained(files) for name, layout in LAYOUTS.items() if layout.guessed}
     most = max(explained.values())
     if not most:
@@ -185,7 +166,7 @@ def _claimed(files: Files) -> str:
     names = [posixpath.basename(name) for name in files.names]
     if set(names) & set(tables.METADATA_FILES):
         return "imagefolder"
-    if coco.claims(files):
+    if coco.CocoSource.may_be(files):
         return "coco"
     if yolo.claims(files):
         return "yolo"

@@ -56,12 +56,6 @@ class Names:
         return name
 
 
-def folder_names(labels: Iterable[str]) -> dict[str, str]:
-    """Return a folder for each label. The same labels give the same folders."""
-    names = Names()
-    return {label: names.take(label) for label in sorted(set(labels))}
-
-
 def standard(split: str) -> str:
     """Return a split in the studio's words: "train", "validation", "test"; any other unchanged."""
     low = split.lower()
@@ -78,10 +72,7 @@ def choose_split(split: str, there: Iterable[str], what: str) -> str:
     if names == [UNSPLIT] and split not in ("", UNSPLIT):
         raise UserError(f"{what} has no splits: leave the split out.", field="split")
     if not split and len(names) > 1:
-        raise UserError(
-            f"Choose a split of {what}: {', '.join(names)}.",
-            field="split",
-        )
+        raise UserError(f"Choose a split of {what}: {', '.join(names)}.", field="split")
     same = [name for name in names if not split or name == split]
     same = same or [name for name in names if standard(name) == standard(split)]
     if len(same) != 1:

@@ -119,9 +119,7 @@ def _kind(example: Example) -> str:
 def croissant(
     test_set: TestSet, description: Description, files: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
 ) -> bytes:
-    """Return the set as Croissant 1.1. `files` are the files so far (name, sha256); `columns` describe the records by
-    column name.
-    """
+    """Return the set as Croissant 1.1. `files` are those so far (name, sha256); `columns` describe the records."""
     hashes = {str(file["name"]): str(file["sha256"]) for file in files}
     shard_kind = "application/x-parquet" if description.shards.endswith("parquet") else "application/x-tar"
     sets = [

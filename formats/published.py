@@ -140,9 +140,7 @@ def _agreed(mask: Callable[[tuple[int, int]], bytes]) -> Callable[[tuple[int, in
 
 
 def _categories(files: Files) -> tuple[str, ...]:
-    """Return the class names in the order of their numbers y, up to the first gap. Behind it are categories without
-    images.
-    """
+    """Return the class names in the order of their numbers y, up to the first gap: categories behind have no images."""
     if not files.has("categories.csv"):
         return ()
     rows = csv.DictReader(files.read("categories.csv").decode("utf-8-sig", "replace").splitlines())

@@ -66,9 +66,7 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
 def _common_numbers(
     examples: Sequence[Example],
 ) -> tuple[dict[int, str], Callable[[Example], dict[int, int]]]:
-    """Return one list of class numbers for all masks. A class keeps its own number if free, else it gets the next free
-    one.
-    """
+    """Return one list of class numbers for all masks. A class keeps its own if free, else it gets the next free one."""
     placed: dict[tuple[str, int], int] = {}
 
     def keys(example: Example) -> list[tuple[int, tuple[str, int]]]:

@@ -6,7 +6,7 @@ import hashlib
 import posixpath
 import threading
 from array import array
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, ImageOps
 
+from core import latest
 from core.errors import UserError
 from core.images import opened, orientation_of, png_of
 from core.masks import THE_CLASSES, UNLABELLED, Mask, numbered_classes, read_mask, renumbered, require_names
@@ -79,10 +80,7 @@ class Source:
         return self._by_key[key]
 
     def stamp(self, key: str, file: str = "") -> str:
-        """Return a text that differs once the item of a key, or its whole file, has changed; "" if unknown.
-
-        Raises UserError if the file is missing.
-        """
+        """Return a text that changes with the item of a key, or its whole file; "" if unknown. Raises UserError."""
         return self.files.stamp(file or key)
 
     def holds(self, key: str) -> bool:
@@ -92,6 +90,10 @@ class Source:
     def splits(self) -> list[str]:
         """Return the splits as the set names them; "" for items without one."""
         return list(dict.fromkeys(found.split for found in self.find()))
+
+    def chosen(self, split: str | None) -> list[str]:
+        """Return one split if the set has it, or for None all splits."""
+        return [name for name in self.splits() if split in (None, name)]
 
     def survey(self, split: str) -> Survey:
         """Return labels of the set and classes of masks. Raises UserError for more classes than a mask can hold."""
@@ -258,15 +260,8 @@ class Latest(Generic[T]):
     """Cache of the latest values, each made once; other threads wait while one is made."""
 
     def __init__(self, make: Callable[[str], T], most: int) -> None:
-        self._make, self._most = make, most
-        self._kept: OrderedDict[str, T] = OrderedDict()
-        self._lock = threading.Lock()
+        self._make, self._kept, self._lock = make, latest.Latest[T](most), threading.Lock()
 
     def get(self, name: str) -> T:
         with self._lock:
-            if name not in self._kept:
-                self._kept[name] = self._make(name)
-                if len(self._kept) > self._most:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(name)
-            return self._kept[name]
+            return self._kept.once(name, lambda: self._make(name))

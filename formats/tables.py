@@ -42,10 +42,6 @@ from formats.types import Example, Found, Report, Row, compact
 TABLE, METADATA = "examples.csv", "metadata.parquet"
 IMAGE_COLUMNS = ("file_name", "image", "path", "filename", "file")
 MASK_COLUMNS = ("mask_file_name", "mask", "mask_path", "mask_file")
-CLASSES_OPTION = {
-    "classes": "A file in the folder with the labels, one per line or a JSON list. Numbers of labels become its names.",
-    "mask_classes": "The names of the numbers in the masks, such as “0 sky, 1 road”.",
-}
 METADATA_FILES = ("metadata.jsonl", "metadata.csv", METADATA)
 _CSV, _LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 _SAMPLE = 100
@@ -77,7 +73,6 @@ def write_csv(draft: Draft, examples: Sequence[Example]) -> Description:
 class TableSource(Source):
     """The images named in tables."""
 
-    kinds: tuple[str, ...] = (*_CSV, *_LINES)
     unnamed = "No row names it: add one, or take the file away."
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
@@ -103,7 +98,7 @@ class TableSource(Source):
             yield choose_option("table", table, tables)
 
     def _is_table(self, name: str) -> bool:
-        return name.lower().endswith(self.kinds) and posixpath.basename(name) != RECORDS
+        return _is_table(name)
 
     def splits(self) -> list[str]:
         return list(self._index.splits)
@@ -420,6 +415,10 @@ class _Rows:
         return _Row(self._table, where, place, image, mask, more, row, has_masks, problem)
 
 
+def _is_table(name: str) -> bool:
+    return name.lower().endswith((*_CSV, *_LINES)) and posixpath.basename(name) != RECORDS
+
+
 def _text_lines(file: BinaryIO) -> Iterator[str]:
     return iter(lambda: file.readline(MOST_LINE).decode("utf-8-sig"), "")
 
@@ -434,10 +433,7 @@ def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
 
 
 def class_list(files: Files, file: str) -> tuple[str, ...]:
-    """Read labels from a list: a JSON list, JSON with `labels` as in our exports, or one label per line.
-
-    Raises UserError for a missing file or another form.
-    """
+    """Read labels from a JSON list, JSON with `labels` as in our exports, or lines. Raises UserError if it is none."""
     try:
         text = files.read(file, 100_000_000).decode("utf-8-sig")
         if not file.endswith(".json"):
@@ -458,7 +454,7 @@ def class_list(files: Files, file: str) -> tuple[str, ...]:
 def claims(files: Files) -> bool:
     """Return True if a table has a column of images, or has a fault that should be reported."""
     for name in files.names:
-        if name.lower().endswith((*_CSV, *_LINES)) and posixpath.basename(name) != RECORDS:
+        if _is_table(name):
             report = Report()
             rows = iter(_Rows(files, name, report, Tally(Report()), ""))
             first = next(rows, None)

@@ -23,7 +23,6 @@ Split = Literal["train", "validation", "test", ""]
 """Part of a set that an example belongs to; "" if the set is not split."""
 SPLITS: tuple[Split, ...] = get_args(Split)
 Role = Literal["generated", "source"]
-PNG = "image/png"
 
 
 @dataclass(frozen=True)

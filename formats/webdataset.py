@@ -178,9 +178,7 @@ class ShardSource(Source):
 
 
 def _grouped(names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each sample's key and files by ending. The key ends at the first dot of a name, unless the names of the
-    sample share more.
-    """
+    """Yield each sample's key and files by ending. A key ends at the first dot unless the sample's names share more."""
     samples: dict[str, dict[str, str]] = {}
     for name in names:
         folder, _, base = name.rpartition("/")

@@ -159,9 +159,7 @@ class YoloSource(Source):
         return replace(found, label=label, mask=painted(shapes) if shapes else None)
 
     def _lines(self, text: str, tally: Tally) -> tuple[str, list[tuple[int, list[list[float]]]]]:
-        """Return the label of an image, if one box covers it all, and its outlines. Raises UserError for an invalid
-        line.
-        """
+        """Return the label of an image, if one box covers it, and its outlines. Raises UserError for a bad line."""
         shapes: list[tuple[int, list[list[float]]]] = []
         boxes: list[tuple[int, list[float]]] = []
         for place, line in enumerate(

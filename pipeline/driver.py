@@ -587,7 +587,7 @@ class Drawing:
             self._stop_if_dropped(images)
             # A scheduler may take a few more steps than the settings say, so steps are scaled to the bar's length.
             step = min(done, of) * steps / max(of, 1)
-            timer.at(before + step * len(images))
+            timer.steps = before + step * len(images)
             tell(step)
             if watched and done < of and previews.affordable(PREVIEW_SHARE):
                 with previews.measured():

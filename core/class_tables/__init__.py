@@ -108,12 +108,12 @@ def class_table(title: str) -> ClassTable:
         classes = [TableClass(int(row["train id"]), row["name"], (row["name"],), "", row["group"]) for row in evaluated]
         return ClassTable(title, tuple(sorted(classes, key=lambda one: one.number)))
     files = {IMAGENET: "imagenet", CITYSCAPES_IDS: "cityscapes", ADE20K: "ade20k", VOC: "voc", SHIFT: "shift"}
-    return ClassTable(title, tuple(_class(row) for row in _rows(f"{files[title]}.csv")))
-
-
-def _class(row: Mapping[str, str]) -> TableClass:
-    names = tuple(dict.fromkeys([row["name"], *row.get("names", row["name"]).split(", ")]))
-    return TableClass(int(row["number"]), row["name"], names, row.get("wordnet", ""), row.get("group", ""))
+    classes = []
+    for row in _rows(f"{files[title]}.csv"):
+        names = tuple(dict.fromkeys([row["name"], *row.get("names", row["name"]).split(", ")]))
+        parts = row.get("wordnet", ""), row.get("group", "")
+        classes.append(TableClass(int(row["number"]), row["name"], names, *parts))
+    return ClassTable(title, tuple(classes))
 
 
 def train_ids() -> dict[int, int]:
@@ -264,9 +264,7 @@ def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
 
 
 def superclass_of(label: str) -> str:
-    """Return the narrowest kind of thing of `superclasses.txt`, which detectors know by name, that WordNet has above a
-    class of ImageNet, or the label itself.
-    """
+    """Return the narrowest kind in `superclasses.txt`, which detectors know, above an ImageNet class, or the label."""
     row = _imagenet_names().get(plain(label))
     ids = all_above(row.wordnet) if row is not None else frozenset()
     names = (FOLDER / "superclasses.txt").read_text(encoding="utf-8").split() if ids else ()

@@ -278,7 +278,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
 
         def on_step(done: int, total: int) -> None:
             stop_if(cancelled)
-            timer.at(done)
+            timer.steps = done
             if on_progress is not None:
                 left = timer.seconds_left(total - done)
                 on_progress(Progress(GENERATION, done, total, left, "inverting the source"))

@@ -255,6 +255,7 @@ def test_errors_flips_and_what_they_are_worth() -> None:
     wrong = (generated.right == WRONG).reshape(-1, 5).sum(axis=1)
     assert found.together.all_wrong == int((wrong == 5).sum())
     assert found.together.none_wrong == int((wrong == 0).sum())
+    assert found.together.some_wrong == int(((wrong > 0) & (wrong < 5)).sum())
     assert found.clustering.effective is not None and found.clustering.effective < 1200
     matrix = confusion_matrix(label[generated.source], generated.said, normalize="true")
     assert found.confusion[1].shares[:, :3] == pytest.approx(matrix)

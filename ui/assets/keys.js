@@ -1,4 +1,4 @@
-// The keys of the page; `ui/explore/keys.py` lists them for the window of help (`help.js`).
+// The keys of the page; `ui/explore/page_frame.py` lists them for the window of help (`help.js`).
 (() => {
   "use strict";
   const studio = window.studio;
