@@ -136,7 +136,7 @@ def segmentation_rows(
             few = "" if row.newly_wrong is not None else row.change.why
             yield Row(title, row.name, LOSES, row.newly_wrong, None, None, row.n, row.sources, few)
     if validity is not None:
-        yield from (_row("validity", "", *one) for one in _validity_figures(validity, LOSES))
+        yield from (_row("validity", "", *one) for one in validity_figures(validity, LOSES))
 
 
 def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
@@ -155,7 +155,7 @@ def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
     return [(name, attrgetter(attribute)(found)) for attribute, name in words.items()]
 
 
-def _validity_figures(found: ValidityEffect, wrong: str = "wrong") -> list[tuple[str, Figure]]:
+def validity_figures(found: ValidityEffect, wrong: str = "wrong") -> list[tuple[str, Figure]]:
     """Return the figures with their words; `wrong` describes the model's mistake on a test case."""
     error = "error" if wrong == "wrong" else wrong
     return [(name.format(wrong=wrong, error=error), figure) for name, figure in _figures(found)]
@@ -189,7 +189,7 @@ def rows(
         for one in table:
             yield _row(title, one.name, f"change of {OF_TRUE_CLASS}", one.change)
     if validity is not None:
-        yield from (_row("validity", "", *one) for one in _validity_figures(validity))
+        yield from (_row("validity", "", *one) for one in validity_figures(validity))
 
 
 def _row(part: str, name: str, what: str, figure: Figure) -> Row:
@@ -289,6 +289,6 @@ TEMPLATES = TextTemplates(
     in_latex=lambda text: text.translate(_LATEX),
     per_cent=per_cent,
     plain=_plain,
-    validity_figures=_validity_figures,
+    validity_figures=validity_figures,
     with_interval=with_interval,
 )

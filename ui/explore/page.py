@@ -247,7 +247,19 @@ class Explorer:
         self.states.refused(run_id, stage, error)
         return stage
 
-    def take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
+    def take_picture(self, path: str, name: str, label: str = "") -> Reply:
+        """Open the run that an uploaded picture carries, or begin a new run with the picture and a label."""
+        return self._take(path, lambda data: vars(self.exchange.take_picture(data, name, label)))
+
+    def take_run(self, path: str) -> Reply:
+        """Open the run that an uploaded file carries."""
+        return self._take(path, lambda data: vars(self.exchange.take_run(data)))
+
+    def give_mask(self, run_id: str, path: str, classes: str) -> Reply:
+        """Give a run the mask in an uploaded file."""
+        return self._take(path, lambda data: {"said": self.runs.give_mask(run_id, data, classes)})
+
+    def _take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
         """Return the reply to a file. "problem" says why it was refused; "offer" is "new" if it can begin a run."""
         try:
             return {"problem": "", **take(uploaded(path).read_bytes())}
@@ -325,17 +337,14 @@ def page_functions(explorer: Explorer) -> list[Callable[..., Reply]]:
 
     def take_picture(sent: Any, request: gr.Request) -> Reply:
         picture = _sent(GivenPicture, sent, request)
-        # A picture that carries a run opens it.
-        take = explorer.exchange.take_picture
-        return explorer.take(picture.path, lambda data: vars(take(data, picture.name, picture.label)))
+        return explorer.take_picture(picture.path, picture.name, picture.label)
 
     def take_run(sent: Any, request: gr.Request) -> Reply:
-        return explorer.take(_sent(GivenFile, sent, request).path, lambda data: vars(explorer.exchange.take_run(data)))
+        return explorer.take_run(_sent(GivenFile, sent, request).path)
 
     def give_mask(sent: Any, request: gr.Request) -> Reply:
         mask = _sent(GivenMask, sent, request)
-        give = explorer.runs.give_mask
-        return explorer.take(mask.path, lambda data: {"said": give(mask.run, data, mask.classes)})
+        return explorer.give_mask(mask.run, mask.path, mask.classes)
 
     return [answer, take_picture, take_run, give_mask]
 

@@ -15,6 +15,7 @@ import pytest
 from core.image_filter import ImageFilter
 from core.studies import ControlPolicy, NewItem
 from evaluation.effectiveness import RIGHT, WRONG
+from evaluation.report import validity_figures
 from services.evaluation.facts import file_of
 from services.evaluation.service import EvaluationService
 from services.evaluation.study_votes import how_chosen
@@ -102,7 +103,7 @@ def test_workers_who_always_say_yes_do_not_make_faults_valid(workspace: Workspac
     rows = {row["figure"]: row for row in csv.DictReader(io.StringIO(file_of(evaluated, "csv").decode()))}
     plain = {row["figure"]: row for row in json.loads(file_of(evaluated, "json"))["figures"]}
     text = file_of(evaluated, "markdown").decode()
-    for name, found in validity.figures():
+    for name, found in validity_figures(validity):
         assert name in text and name in page
         assert [rows[name]["value"], plain[name]["value"]] == [
             "" if found.value is None else repr(found.value),
