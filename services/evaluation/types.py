@@ -18,6 +18,7 @@ from core.types import TaskKind
 from core.validity_score import Agreement
 from evaluation.edit_clusters import EditCluster
 from evaluation.fidelity import Fidelity
+from evaluation.report import LOSES, validity_figures
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 
@@ -309,3 +310,9 @@ class Evaluated:
     def sensitivity(self) -> Mapping[str, tuple[SensitivityRow, ...]]:
         """Return the tables of edits for `evaluation.report`."""
         return {table: tuple(one.row for one in rows) for table, rows in self.edits.items()}
+
+    @property
+    def validity_figures(self) -> list[tuple[str, Figure]]:
+        """The figures on validity with their words; none without votes."""
+        wrong = "wrong" if self.kind == "classification" else LOSES
+        return validity_figures(self.validity, wrong) if self.validity is not None else []

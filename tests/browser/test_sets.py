@@ -427,7 +427,7 @@ def test_work_that_goes_on_is_watched_through_polls_that_are_lost_and_again_afte
     page, sets, go_on, losing = desk.page, desk.studio.test_sets, threading.Event(), Losing()
     set_id = desk.draft("Watched", 4)
     asked = SplitTestSet(test_set=set_id, train=0.5, validation=0, test=0.5)
-    sets.work.start(SplitTestSet.name, set_id, lambda on_count: go_on.wait(60) and sets.drafts.split(asked, on_count))
+    sets.work.start("split-test-set", set_id, lambda on_count: go_on.wait(60) and sets.drafts.split(asked, on_count))
     desk.open(f"/{set_id}")
     said = page.locator("#set-said")
     expect(page.locator("#part-work [data-work]")).to_have_count(1)
