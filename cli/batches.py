@@ -191,7 +191,7 @@ def approve(service: BatchService, workspace: Workspace, options: argparse.Names
 
 
 def stop(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Pause a batch in any process, once its current lots are done. `run` resumes it."""
+    """Pause a batch, whichever process runs it, once its current lots are done. `run` resumes it."""
     workspace.batches.set_wish(_number(service, options.batch), "pause")
     return 0
 
@@ -228,7 +228,7 @@ def _print_sample(service: BatchService, number: int) -> None:
 
 
 def _number(service: BatchService, named: str) -> int:
-    """Return the batch of a number, or of a plan's file, which is planned if needed."""
+    """Return the number of a batch, named by its number or its plan's file. A new plan is planned first."""
     return int(named) if named.isdecimal() else service.plan(read_plan(Path(named)))
 
 

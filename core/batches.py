@@ -176,7 +176,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Counted:
-    """Number of pieces of a pass in one state, and the worker seconds spent on them."""
+    """Number of pieces of work that are in one state, in one pass of a batch, and the worker seconds spent on them."""
 
     number: int
     seconds: float

@@ -112,7 +112,7 @@ class UnreadSettings(MethodSettings):
 
 
 def read_settings(method: str, recorded: Mapping[str, Any]) -> MethodSettings:
-    """Return recorded settings as those of their method, or unread. Raises RuntimeError before any method is known."""
+    """Return recorded settings, or UnreadSettings if no method takes them. Raises RuntimeError before any is known."""
     if not _methods:
         raise RuntimeError("import pipeline.methods first: it has the type of each method's settings")
     try:

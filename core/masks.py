@@ -43,7 +43,7 @@ _UNCLEAR = (
 )
 THE_CLASSES = "the classes"
 _NAMED = 6
-"""Maximum number of class numbers named in a sentence; the rest is counted."""
+"""Maximum number of class numbers named in a sentence. Further ones are only counted."""
 _COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
 """Colours of the first class numbers, by the drawn world's classes. Other masks get the same ones."""
 InMask = Mapping[str, bool]

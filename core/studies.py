@@ -24,7 +24,7 @@ StudyState = Literal["draft", "running", "paused", "closed"]
 ItemKind = Literal["item", "control", "quiz", "training"]
 ITEM_KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
 WORK: tuple[ItemKind, ...] = ("item", "control", "quiz")
-"""Kinds that are approved or rejected. Training is not: every count names the kinds that it includes."""
+"""Kinds of items whose assignments are approved or rejected. Training is not, so every count names its kinds."""
 LONGEST_WHY = 1000
 """Maximum characters of the explanation of a training item's right answers."""
 LONGEST_STUDY_TEXT = 10_000
@@ -399,7 +399,7 @@ class QuestionFeedback:
     given: str
     """Answer given; "" if left open, or not asked after earlier answers."""
     expected: str
-    """Right answer; "" if none is known: then none is right or wrong."""
+    """Right answer; "" if none is known. Then the given answer counts as neither right nor wrong."""
     right: bool | None
     """True if the answer was right; None if no right answer is known."""
 

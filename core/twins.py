@@ -58,7 +58,7 @@ Pairs = NDArray[np.int64]
 
 
 def look_of(image: Image.Image) -> NDArray[np.uint8]:
-    """Return the look of a picture of any mode and size."""
+    """Return the look (the small copy that is compared) of a picture of any mode and size: (SIDE, SIDE, 3), RGB."""
     return np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR))
 
 

@@ -14,7 +14,7 @@ from core.data_files import DataTable
 from core.types import Task
 
 _SHOWN = 5
-"""Maximum number of names listed in a sentence; the rest is counted."""
+"""Maximum number of names listed in a sentence. Further ones are only counted."""
 
 Span = tuple[int, int]
 """Start and end in a text, end not included."""

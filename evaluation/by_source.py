@@ -24,9 +24,9 @@ LEAST, MOST = 0.93, 0.98
 SAMPLES = 4_000
 """Number of samples of the weights of sources. They give the end of an interval to about 1 % of its width."""
 GROUPS = 1_000
-"""Maximum number of groups of sources. More sources are put into random groups, which are then weighted (Wolter 2007,
-Introduction to Variance Estimation, chapter 2). It changes the width of an interval by some 2 %, less than the chance
-in the samples."""
+"""Maximum number of groups of sources. If there are more sources, they are put into this many random groups, which are
+then weighted (Wolter 2007, Introduction to Variance Estimation, chapter 2). Grouping changes the width of an interval
+by some 2 %, less than the random samples change it."""
 FEWEST_SOURCES = 2
 """Minimum number of sources. With fewer, their variance is unknown."""
 ONE_SOURCE = "no interval, since there is one source only"

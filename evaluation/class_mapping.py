@@ -124,7 +124,7 @@ class ClassMap:
     unused: tuple[str, ...] = ()
     """Labels in the user's file that the data set lacks."""
     among_labels: bool = False
-    """True if the model's answer is the likeliest of the classes with a label only (subset evaluation)."""
+    """True if the model may answer only with a class that has a label (subset evaluation)."""
 
     @property
     def unmapped(self) -> tuple[MappedLabel, ...]:
@@ -293,7 +293,7 @@ def _csv_lines(text: str, name: str) -> list[OwnLine]:
                 continue
             if len(row) != len(head):
                 raise UserError(
-                    f"{name}, {place}: it has {len(row)} cells, not {len(head)}; a name with a comma stands in quotes."
+                    f"{name}, {place}: it has {len(row)} cells, not {len(head)}; put a name with a comma in quotes."
                 )
             if not row[label].strip():
                 raise UserError(f"{name}, {place}: it has no label.")
@@ -484,12 +484,12 @@ class _Model:
         return self._mapped(label, classes, "singular or plural") if classes else None
 
     def _by_superclass(self, label: str, word: str) -> MappedLabel | None:
-        """Return all classes below a meaning of the word that WordNet has above some of them."""
+        """Return all classes below the first meaning of the word that is above a class of the model in WordNet."""
         below = [one.wordnet for one in meanings().get(word, ()) if one.wordnet in self._by_id]
         return self._below(label, below[:1], str(meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
-        """Return the classes of the meaning of a word that texts nearly always use; without one it is ambiguous."""
+        """Return the classes of the meaning that a word nearly always has in texts. Without one it is ambiguous."""
         known = word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):
             return None

@@ -204,7 +204,7 @@ def _figures(shares: Floats, less: Floats | None = None) -> list[Figure]:
 
 
 def _groups(values: Floats, lowest: float) -> list[Figure]:
-    """Return the mean of each row, (repetitions, sources), by the closed form that tables use."""
+    """Return the mean of each row of `values`, (repetitions, sources), by `means_of_groups`, as tables do."""
     groups, sources = values.shape
     group, n = np.repeat(np.arange(groups), sources), np.zeros(groups, np.int64)
     return means_of_groups(values.ravel(), np.ones(group.shape), group, groups, n, lowest)[0]

@@ -71,7 +71,7 @@ def fid(originals: Floats, generated: Floats) -> Figure:
 
     n, dimensions = min(len(originals), len(generated)), originals.shape[1]
     if n <= dimensions:
-        return Figure(None, n=n, why=f"too few to say: {n} images of a side, with {dimensions} dimensions of a vector")
+        return Figure(None, n=n, why=f"too few to say: {n} images in one set, but {dimensions} dimensions of a vector")
     fate = np.random.default_rng(0)
     one, other = (each[fate.permutation(len(each))[:n]].astype(np.float64) for each in (originals, generated))
     spread, other_spread = np.cov(one, rowvar=False), np.cov(other, rowvar=False)

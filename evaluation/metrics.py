@@ -75,8 +75,8 @@ def against_mask(
 def without_mask(
     source: Image.Image, generated: Image.Image, classes: Sequence[str], protected: Sequence[str]
 ) -> tuple[ClassFigures, ...]:
-    """Return figures without a mask: 1 for the source, and for the generated image its agreement with the source (IoU
-    of the two class maps). Nothing protected may move, so a model that is right about one is right about both.
+    """Return figures for each protected class without a mask: 1 for the source, and the IoU of its class map with the
+    image's for the generated image. Nothing protected may move, so a model right about one is right about both.
     """
     figures = []
     for name in protected:

@@ -112,9 +112,9 @@ class ValidityEffect:
     among_valid: Figure
     """Share of wrong images among valid ones: the error rate that a perfect reviewer would see."""
     at_least: Figure
-    """Share of wrong and valid images if none is valid that has no consensus, or is in a stratum without votes."""
+    """Share of wrong and valid images if all images without a consensus or in a stratum without votes are invalid."""
     at_most: Figure
-    """Share of wrong and valid images if all of those in `at_least` are valid."""
+    """Like `at_least`, but if all of those images are valid."""
     undecided: Figure
     """Share of judged images without a consensus."""
     score_weight: float | None

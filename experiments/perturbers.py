@@ -58,7 +58,7 @@ class Score:
 
 
 def held_out(count: int, own: float) -> Iterator[Example]:
-    """Yield captions with an edit type for which the world has an edit of the caption."""
+    """Yield captions, each with an edit type of which the drawn world has a possible edit of that caption."""
     rng, number = random.Random(FIRST_SEED), 0
     while count:
         example = random_example(rng, "perturbations", FIRST_SEED + number, own)
@@ -69,7 +69,7 @@ def held_out(count: int, own: float) -> Iterator[Example]:
 
 
 def score(example: Example, text: str) -> Score:
-    """Judge a caption by the world's words."""
+    """Score a caption. The words of the drawn world tell the type of each change."""
     differences = changes(example.caption, text)
     passed = not failed(counterfactual_checks(example.caption, CounterfactualCaption(text, ()), example.task))
     edit = any(edit_type_of(change.gone, change.came) == example.edit_type for change in differences)
@@ -98,7 +98,7 @@ class Perturbers:
         }
 
     def three_stages(self, example: Example, seed: int) -> str:
-        """Ask for keywords of the type only, and for one caption with one edit."""
+        """Run DILLEMA's text stages for one caption, with only keywords of the requested edit type."""
         plain: dict[str, dict[str, object]] = {
             "keywords": {"edit_types": example.edit_type},
             "counterfactuals": {"captions": 1},

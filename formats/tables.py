@@ -433,7 +433,7 @@ def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
 
 
 def class_list(files: Files, file: str) -> tuple[str, ...]:
-    """Read labels from a JSON list, JSON with `labels` as in our exports, or lines. Raises UserError if it is none."""
+    """Read labels from a JSON list, JSON with `labels` as in our exports, or lines. Raises UserError for others."""
     try:
         text = files.read(file, 100_000_000).decode("utf-8-sig")
         if not file.endswith(".json"):

@@ -93,8 +93,8 @@ def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDA
 def composed(
     subject: NDArray[np.uint8], mask: Mask, background: Image.Image, soften: int, rim: Literal["fade", "hair"] = "fade"
 ) -> Image.Image:
-    """Return the subject in front of a background of its size. Within the mask its pixels stay as they are. Over
-    `soften` pixels beside it, they fade into the background, or the subject's hair is found.
+    """Return the subject in front of a background of its size. Within the mask its pixels stay as they are. In a rim of
+    `soften` pixels around the mask the subject fades out, or with "hair" its hair is found by matting and kept.
     """
     import cv2
 

@@ -175,9 +175,9 @@ class JobQueue:
         seconds_each: float | None = None,
         unbegun: Callable[[], object] = lambda: None,
     ) -> int:
-        """Queue `work`; `parts` (in words) are the things that it makes, if several.
+        """Queue `work`. `parts` names each thing that it makes, if there are several.
 
-        `unbegun` is called instead of it if it is cancelled before it begins. Raises UserError while another job uses
+        If the job is cancelled before it begins, `unbegun` is called instead. Raises UserError while another job uses
         the run.
         """
         with self._changed:

@@ -137,7 +137,7 @@ def moved_back(image: Image.Image, drift: Drift) -> Image.Image:
 
 
 def can_move_back(drift: Drift | None) -> bool:
-    """Return True for a drift that `moved_back` should undo: one that shows, and leaves hardly any border."""
+    """Return True if `moved_back` should undo a drift: it is visible, and undoing it leaves only a narrow border."""
     return drift is not None and drift.moved > IN_PLACE and drift.covered >= LEAST_COVERED
 
 

@@ -70,7 +70,7 @@ class ControlNetSettings(BatchedSettings):
         return self.inverted_under
 
     def plain(self) -> dict[str, Any]:
-        """Return plain data; without inversion, as written by versions that had none."""
+        """Return plain data. Without inversion, the fields of inversion are left out, as in earlier versions."""
         plain = super().plain()
         if not self.generation.inverted:
             del plain["inverted_under"]

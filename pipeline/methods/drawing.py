@@ -58,7 +58,7 @@ class BatchedSettings(MethodSettings):
         return self.batch
 
     def plain(self) -> dict[str, Any]:
-        """Return plain data; for a batch of one, as written by versions that drew one image at a time."""
+        """Return plain data. `batch` is left out by default (one image, not compiled), as in earlier versions."""
         return self.model_dump(mode="json", exclude=set() if self.batch != DrawnBatch() else {"batch"})
 
 
@@ -81,7 +81,7 @@ class PlacedImage(DrawnImage):
 
 
 def placed(picture: Image.Image, drawn: DrawnImage) -> PlacedImage:
-    """Compare a result with the picture that was edited, and undo a drift that leaves hardly any border."""
+    """Measure the shift and zoom of a result against the edited picture. Undo them if only a narrow border is lost."""
     drift = None if drawn.image is None else drift_of(picture, drawn.image)
     image = drawn.image
     if image is not None and drift is not None and can_move_back(drift):
@@ -217,7 +217,7 @@ class DrawingMethod(ABC, Generic[R]):
         return self._recorded(TestCase(image, lineage, prepared.artifacts, checks), result)
 
     def _recorded(self, case: TestCase, result: DrawnImage) -> TestCase:
-        """Return the test case with what only the result tells."""
+        """Return the test case. A subclass adds facts that only `result` has."""
         return case
 
     def _checks(
@@ -282,7 +282,7 @@ def _fitted(drawn: Image.Image, size: tuple[int, int]) -> Image.Image:
 
 
 def evenly(waiting: int | None, most: int) -> int:
-    """Return the size of batches, at most `most`, that leaves the fewest places of the last one to be filled up."""
+    """Return the batch size, at most `most`, that leaves the fewest empty places in the last batch."""
     if waiting is None:
         return most
     batches = max(1, math.ceil(waiting / most))

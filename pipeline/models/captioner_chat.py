@@ -39,8 +39,8 @@ class ChatVisionModel(CaptioningModel):
         template = getattr(self._processor, "chat_template", None)
         if not template:
             raise CannotLoad(
-                f"The captioner {self.name} brings no chat template, so it cannot be asked as kind chat: take a model "
-                "that was trained to chat, often called Instruct."
+                f"The captioner {self.name} has no chat template, so it cannot be a captioner of the kind “chat”: take "
+                "a model that was trained to chat, often called Instruct."
             )
         if not self._shows_pictures():
             raise CannotLoad(

@@ -49,8 +49,8 @@ class ChatLanguageModel:
             model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map=self._device, **NO_CODE)
         if not self._tokenizer.chat_template:
             raise CannotLoad(
-                f"The language model {self.name} brings no chat template, so it cannot be asked as kind transformers: "
-                "take one that was trained to chat, often called Instruct."
+                f"The language model {self.name} has no chat template, so it cannot be a language model of the kind "
+                "“transformers”: take one that was trained to chat, often called Instruct."
             )
         self._model: Any = model.to(self._device).eval()
         positions = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0) or 4096)

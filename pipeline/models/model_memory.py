@@ -23,8 +23,9 @@ def memory_of(weights: Weights, on_gpu: bool) -> int:
 
 
 def to_release(needed: int, free: int, loaded: Mapping[str, int]) -> list[str]:
-    """Return loaded models to release, in their order, to make room for one that needs `needed` bytes. Empty if it fits
-    with its working memory. All, if even that is not enough, since loading may still succeed.
+    """Return the loaded models to release, in the order of `loaded`, so that a model of `needed` bytes and its working
+    memory fit. The list is empty if they fit already. If nothing makes enough room, return all models of known size,
+    since loading may still succeed.
     """
     chosen = list[str]()
     for role, size in loaded.items():

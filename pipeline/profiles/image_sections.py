@@ -181,7 +181,7 @@ class _SharedControlNet(ControlledGenerator):
     def _fits(self) -> _SharedControlNet:
         unknown = [kind for kind in self.detectors if kind not in self.kinds]
         if unknown:
-            raise ValueError(f"detectors names {unknown[0]!r}, which is none of the kinds")
+            raise ValueError(f"detectors names {unknown[0]!r}, which is not one of the kinds")
         _need_detectors(self.controlnets)
         return self
 

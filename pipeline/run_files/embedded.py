@@ -144,7 +144,7 @@ def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
     source, mask = (_unpacked(texts, name, pictures.get(name)) for name in ("source", "mask"))
     if mask is not None:
         if mask.mode != "L" or source is None or mask.size != source.size:
-            raise ValueError("the mask is none, or not the source's")
+            raise ValueError("the mask does not have the size of the source, or is no mask")
         if set(numbers_in(mask)) - {*run.mask_classes, UNLABELLED}:
             raise ValueError("the mask has classes without a name")
     case, lost = _case(plain["image"], _artifacts(pictures, texts), data, run.task)

@@ -14,7 +14,7 @@ from core.words import tokens
 from pipeline.checks.texts import require, task_checks
 
 FORGOTTEN_TRIES = 5
-"""Number of further tries whose seeds are searched for an image if no failure of it is recorded."""
+"""Number of retry seeds that are also searched for a finished image, if no failed try of it is recorded."""
 
 
 @dataclass(frozen=True)

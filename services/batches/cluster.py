@@ -69,7 +69,7 @@ class ActorSlot(Slot):
 
     actor: Any
     references: set[Any] = field(default_factory=set)
-    """References to its pending answers: that it is ready, and each lot."""
+    """References to its pending replies: whether it is ready, and the result of each lot."""
 
 
 class RayPool(WorkerPool[ActorSlot]):
@@ -234,7 +234,7 @@ def _connected(workers: int | None, address: str) -> Any:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     ray = _ray()
     if ray.is_initialized():
-        raise UserError("This program works on Ray already: wait until that is done.")
+        raise UserError("This program uses Ray for other work already: wait until that is done.")
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     with _handlers_kept():
         try:

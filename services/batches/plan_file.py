@@ -49,7 +49,7 @@ _TRIFLES = {"name", "note", "cost", "run"}
 
 
 def nearest_first(name: str, known: Iterable[str]) -> str:
-    """Join the known names with commas, those most like `name` first; beyond `LISTED`, the rest is counted."""
+    """Join at most `LISTED` of the known names, the most similar to `name` first, and count the rest."""
     low = name.casefold()
     ordered = sorted(known, key=lambda one: -SequenceMatcher(None, low, one.casefold()).ratio())
     more = f" and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
@@ -112,7 +112,7 @@ class DataPart(_Part):
     """Source images. They are read in place."""
 
     root: str = Field(min_length=1)
-    """A folder or an archive: in the file relative to the folder of the plan, here absolute."""
+    """Path of a folder or an archive. In the file it is relative to the folder of the plan, here absolute."""
     layout: str = Field(min_length=1)
     """Name of a layout of `formats.layouts`."""
     split: str = ""
@@ -170,7 +170,7 @@ class MakePart(_Part):
     """Settings for making test cases."""
 
     profile: str = Field(min_length=1)
-    """A name, or a user's own .toml file: in the file relative to the folder of the plan, here absolute."""
+    """A profile's name, or a user's .toml file: in the file relative to the folder of the plan, here absolute."""
     recipe: str = DEFAULT_RECIPE
     settings: Scalars = Field(default_factory=dict)
     """Settings that differ from the profile's, by names such as "generation.steps"."""
@@ -221,7 +221,7 @@ class BatchPlan(_Part):
     name: str = Field("", max_length=100)
     """Title for people. `read_plan` uses the file's name if the plan has none."""
     note: str = ""
-    """For people."""
+    """Note for people. It has no effect on the work."""
     data: DataPart
     task: TaskPart
     choose: ChoosePart = ChoosePart()

@@ -214,7 +214,7 @@ class BatchRuns:
             self._line_up(number)
 
     def pause(self, number: int) -> None:
-        """Stop the work on a batch, in any process. Raises UserError if it is not running."""
+        """Pause the work on a batch, whichever process does it. Raises UserError if it is not running."""
         status = self.status(number)
         if not status.at_work:
             raise UserError(f"Nobody works on “{status.batch.name}” now: there is nothing to pause.")

@@ -288,7 +288,7 @@ _MODEL = "model:"
 
 
 def _having(colour: str, value: str = "") -> ImageFilter:
-    """Return the filter for images with a value of the colouring, "" for any."""
+    """Return the filter for images with this value of what `colour` shows (facet or model), or with any value if ""."""
     if colour.startswith(_MODEL):
         return ImageFilter(models={colour.removeprefix(_MODEL): (value,)}) if value else ImageFilter()
     facet: Facet = colour  # type: ignore[assignment]

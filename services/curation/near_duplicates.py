@@ -73,7 +73,7 @@ class AlikeGroups:
     compared: int
     """Number of images compared."""
     waiting: int
-    """Number of images that are not embedded yet, and candidates without a hash; both follow in the background."""
+    """Number of images without a vector, plus candidates without a hash. Both are computed in the background."""
     complete: bool
     """True if all pairs were checked; False if there are too many."""
     unreadable: int = 0

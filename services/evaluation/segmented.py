@@ -39,10 +39,10 @@ AT_ONCE = 4096
 _Class = tuple[str, tuple[int, ...]]
 """A protected class: its name, and its positions among the groups of a class map."""
 NOBODY = (
-    "Which masks demonstrably hold is not known: the profile names no segmenter that checks them, and the evaluated "
-    "model cannot check itself."
+    "It is not known which masks still fit their images: the profile names no segmenter that checks this, and the "
+    "evaluated model cannot check itself."
 )
-ITSELF = "Which masks demonstrably hold is not known: this model is the one that checks them, and cannot check itself."
+ITSELF = "It is not known which masks still fit their images: this model checks them, and cannot check itself."
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,7 +55,7 @@ class StudyVotesReader:
         self._kept: dict[str, tuple[int, StudyVotes]] = {}
 
     def of(self, outcomes: Sequence[Outcome], test_cases: Numbers) -> tuple[StudyVotes, ...]:
-        """Return the studies that judged some of these test cases, in their order."""
+        """Return the votes of each study that judged some of these test cases, in the order of `outcomes`."""
         is_relevant = np.isin([one.test_case for one in outcomes], test_cases).tolist()
         titles = {one.study: one.title for one, is_own in zip(outcomes, is_relevant, strict=True) if is_own}
         return tuple(self._of(study, title) for study, title in titles.items())

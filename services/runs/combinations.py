@@ -159,7 +159,7 @@ class CombinationEdits:
             chosen = [pairs_of(planned) for planned in grid.planned]
             chosen = [pairs for pairs in chosen if set(pairs) != set(edits)] + [edits] * used
             if not chosen:
-                raise UserError("One combination has to be left: tick another one first.", field="used")
+                raise UserError("At least one combination has to stay ticked: tick another one first.", field="used")
             if len(chosen) > MOST_COMBINATIONS:
                 raise UserError(f"At most {MOST_COMBINATIONS} captions are written: untick one first.", field="used")
             order = {pairs_of(listed): place for place, listed in enumerate(grid.listed)}

@@ -142,7 +142,7 @@ class FilterNote:
     words: str
     free: int
     unread: int
-    """Matching test cases that the model under test has not read."""
+    """Number of test cases that match the rest of the filter, but have no prediction of the model under test."""
 
 
 class StudyDrafts:

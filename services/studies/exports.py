@@ -367,7 +367,7 @@ def _json(data: bytes, name: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UserError(f"“{name}” is no JSON: the zip is damaged, or was changed.") from error
     if not isinstance(value, dict):
-        raise UserError(f"“{name}” is not what a study is exported as.")
+        raise UserError(f"“{name}” was not exported from a study: the zip is damaged, or was changed.")
     return value
 
 

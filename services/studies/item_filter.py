@@ -81,7 +81,7 @@ class Pool:
     fitting: int
     """Number of all matches, including those in the study."""
     unread: int
-    """Number of otherwise matching images that the model under test has not read."""
+    """Number of images that match the rest of the filter, but have no prediction of the model under test."""
     unmeasured: int
     """Number of class maps waiting to be compared: whether their images match is unknown."""
     model: str

@@ -55,7 +55,7 @@ class Previewed:
 
 @dataclass(frozen=True)
 class _Way:
-    """The items of one annotator, in their order."""
+    """The items of one annotator, in the order in which they are shown."""
 
     training: tuple[Item, ...]
     quiz: tuple[Item, ...]

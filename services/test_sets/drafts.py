@@ -76,7 +76,7 @@ class SplitTestSet(SetCommand):
     validation: float = Field(0.0, ge=0, le=1, description="Share of the images")
     test: float = Field(0.0, ge=0, le=1, description="Share of the images")
     seed: int = Field(0, ge=0, le=LARGEST_ID, description="Another one draws other splits")
-    keep: bool = Field(True, description="Images whose source has a split keep it, and only the others are parted")
+    keep: bool = Field(True, description="Images whose source has a split keep it, and only the others are split")
 
 
 class ReleaseTestSet(SetCommand):
@@ -371,7 +371,7 @@ class TestSetDrafts:
             return ""
         return (
             f"This version has {two_tasks(tasks)}, and a model is tested on one task: begin a draft of the next "
-            "version, part it, and release both sets."
+            "version, separate its images by task, and release both sets."
         )
 
     @does("release-test-set", ReleaseTestSet)
@@ -525,7 +525,7 @@ def _loose(entries: Sequence[SetEntry]) -> Iterator[Obstacle]:
     if loose:
         yield Obstacle(
             "no split",
-            f"{count_of(len(loose), 'image', 'is')} in no split, and others are ({shown_cases(loose)}): part "
+            f"{count_of(len(loose), 'image', 'is')} in no split, and others are ({shown_cases(loose)}): split "
             "the draft again.",
             tuple(entry.image for entry in loose),
         )

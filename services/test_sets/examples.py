@@ -91,7 +91,7 @@ class VersionImages:
             yield from self._examples(entries[start : start + _AT_ONCE])
 
     def of(self, some: Sequence[Example]) -> Iterator[Example]:
-        """Return some of the images again, in their order, with all metadata."""
+        """Return some of the images again, in the given order, with all metadata."""
         return self._examples([self._entries[example.sha] for example in some])
 
     def _examples(self, entries: Sequence[SetEntry]) -> Iterator[Example]:

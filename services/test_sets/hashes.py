@@ -59,7 +59,7 @@ def images_here(workspace: Workspace, images: Iterable[str]) -> tuple[str, ...]:
 
 
 def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | None = None) -> Looks:
-    """Return the looks of stored images, in their order. Raises UserError for a missing or damaged file."""
+    """Return the looks (small copies) of images, in the given order. Raises UserError for a missing or damaged file."""
     looks = np.empty((len(images), *SHAPE), np.uint8)
     for place, sha in enumerate(images):
         looks[place] = workspace.thumbnails.look(sha)

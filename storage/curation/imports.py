@@ -166,7 +166,7 @@ class Imports(Repository):
 
     @read
     def of_entries(self, db: Db, entries: Sequence[int]) -> tuple[tuple[str, ImportedImage], ...]:
-        """Return the images that these entries were made for, in their order, each with the name of its import."""
+        """Return the images that these entries were made for, in the given order, each with the name of its import."""
         rows = db.query(_QUERIES["of_entries"], [json.dumps(list(entries))])
         return tuple((row["import_name"], record_of(ImportedImage, row)) for row in rows)
 

@@ -460,7 +460,7 @@ def test_a_section_that_does_not_fit_says_why() -> None:
     folder = Path("nowhere")
     with pytest.raises(ValueError, match="needs detector"):
         sdxl_at(folder, kinds=["depth"])
-    with pytest.raises(ValueError, match="none of the kinds"):
+    with pytest.raises(ValueError, match="not one of the kinds"):
         sdxl_at(folder, detectors={"depth": {"path": "x"}})
     assert isinstance(sdxl_at(folder).generator, UnionGenerator)
     assert isinstance(load_profile("paper").generator, ControlNetGenerator)

@@ -29,7 +29,7 @@ _ARM_HINTS: Mapping[ArmKey, str] = {
 }
 _BEHIND: Mapping[TaskKind, str] = {
     "classification": "the images that are still wrong in most of the trainings",
-    "segmentation": "the tenth of the images of which fewest pixels are right",
+    "segmentation": "the tenth of the images with the fewest right pixels",
 }
 
 

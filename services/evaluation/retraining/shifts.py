@@ -19,7 +19,7 @@ from services.evaluation.subjects import Cases, Images, Masks, masks_of
 from storage.curation.case_columns import REJECTED, CaseTable, SetRow
 
 MOST_NAMED = 8
-"""Maximum classes of the shift's masks that a note names; the rest is counted."""
+"""Maximum classes of the shift's masks that a note names. Further ones are only counted."""
 _OF = "Of the natural shift"
 
 

@@ -280,7 +280,7 @@ def test_a_chat_model_that_would_not_look_is_refused(folder: Path, tmp_path: Pat
     )
     with pytest.raises(UserError, match=r"does not take this picture \(.*\): .*image_options"):
         strange.caption(photo(1), TASK, LIKELIEST, 0)
-    with pytest.raises(CannotLoad, match="brings no chat template"):
+    with pytest.raises(CannotLoad, match="has no chat template"):
         ChatVisionModel(ChatCaptioner(kind="chat", path=str(folder / "blip-2")))
     with pytest.raises(CannotLoad, match="cannot be loaded"):
         ChatVisionModel(ChatCaptioner(kind="chat", path=str(tmp_path)))

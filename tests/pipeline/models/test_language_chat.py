@@ -263,7 +263,7 @@ def test_code_that_comes_with_weights_is_neither_run_nor_asked_for(folder: Path,
 
 def test_a_model_that_was_not_made_to_chat_is_refused(folder: Path, tmp_path: Path) -> None:
     tiny.save_chat(tmp_path / "base", "llama", "")
-    with pytest.raises(CannotLoad, match=r"brings no chat template.*often called Instruct"):
+    with pytest.raises(CannotLoad, match=r"has no chat template.*often called Instruct"):
         named(tmp_path / "base")
     with pytest.raises(CannotLoad, match=r"cannot be loaded .*get them again, or correct the profile"):
         (tmp_path / "base" / "config.json").write_text('{"model_type": "none-such"}')

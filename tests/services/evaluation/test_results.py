@@ -300,7 +300,7 @@ def test_masks_hold_where_the_segmenter_of_the_checks_finds_them(whole: Evaluati
     stricter.close()
     kept = set(whole.entries(ROADS, Cell("kept")))
     assert evaluated.segmentation.kept == len(kept) and evaluated.segmentation.miou_where_kept.value is not None
-    assert evaluated.unchecked == 0 and not [note for note in evaluated.notes if "demonstrably" in note]
+    assert evaluated.unchecked == 0 and not [note for note in evaluated.notes if "which masks still fit" in note]
     # It is no model under test, and Explore finds what it said.
     assert len(whole.models(STREETS)) == 1
     assert whole._workspace.predictions.latest(images.shas[0], model_key(wanted)) is not None

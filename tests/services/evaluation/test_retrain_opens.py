@@ -97,7 +97,7 @@ def test_of_a_segmenter_the_lowest_tenth_opens_and_of_a_shift_what_is_in_the_cat
     for one, there in ((found, False), (alone, True)):
         shown = str(retraining_part(PLACE, RetrainingChoices("", ()), (KeptResult(one, CREATED, "x", "", 7),), None))
         assert ("None of these images is in the gallery." in shown) is there
-        assert "the tenth of the images of which fewest pixels are right" in shown
+        assert "the tenth of the images with the fewest right pixels" in shown
 
 
 def test_those_that_most_trainings_are_wrong_about_open_the_worst_first_and_so_many_at_most() -> None:

@@ -227,7 +227,7 @@ def test_two_tasks_are_warned_about_and_parted_with_one_press(studio: Studio, cl
     run = studio.workspace.runs.create(picture(5), task, "demo", "A street", {})
     studio.test_sets.drafts.add(set_id, studio.workspace.test_cases.extend(run, None, [made_case(picture(15))]))
     said = page(client, f"/curate/sets/{set_id}")
-    assert "Two tasks It has 4 images of classification and 1 of segmentation." in said and "Part them" in said
+    assert "Two tasks It has 4 images of classification and 1 of segmentation." in said and "Separate them" in said
     assert "It will hold 4 images of classification and 1 of segmentation." in said, "the window of the release"
     reply = done(client, "part-test-set", test_set=set_id)
     assert reply["said"] == "1 image is now in a test set of its own."
