@@ -26,6 +26,8 @@ Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Ids = Annotated[tuple[Id, ...], BeforeValidator(parts_of)]
 """Several numbers, as a list or with commas between."""
 CaseId = Annotated[Id, Field(description="The test case")]
+After = Annotated[Id, Field(description="The “next” of the page before")]
+"""Where a page of a list begins: behind this number."""
 Tab = Annotated[str, Field(max_length=40, description="Which page it is, by a name of its own")]
 
 PlainSettings = Mapping[str, Any]

@@ -23,7 +23,7 @@ from core.validity_score import ScoreRun
 from pipeline.recipes import recipes_for
 from services.commands import Command, RunCommand, does
 from services.curation.views import WHICH, Filter
-from services.edit_conflicts import LARGEST_ID, CaseId
+from services.edit_conflicts import LARGEST_ID, After, CaseId
 from services.jobs import JobView
 from services.runs.edited_share import edited_rows
 from services.runs.life_cycle import RunService, case_of
@@ -136,7 +136,7 @@ class Queries:
     def list_images(
         self,
         run: str,
-        after: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The “next” of the page before")] = 0,
+        after: After = 0,
         limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Test cases in a page")] = 50,
     ) -> Plain:
         """List the test cases of a run, oldest first, with their captions, checks and reviews."""

@@ -21,7 +21,7 @@ from core.types import LONGEST_REASON
 from core.words import count_of
 from services.commands import Command, does
 from services.curation.views import WHICH, Filter
-from services.edit_conflicts import LARGEST_ID, Id, Ids
+from services.edit_conflicts import LARGEST_ID, After, Id, Ids
 from services.queries import MOST_LISTED, Plain, Query
 from storage.curation.decisions import (
     LONGEST_AUTHOR,
@@ -187,7 +187,7 @@ class CurationDecisions:
     def listed(
         self,
         by: Annotated[str | None, Field(max_length=LONGEST_AUTHOR, description="Only what this person decided")] = None,
-        after: Annotated[Id, Field(description="The “next” of the page before")] = 0,
+        after: After = 0,
         limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Decisions in a page")] = 50,
     ) -> Plain:
         """List the decisions on images of the catalogue, the latest first."""

@@ -26,7 +26,7 @@ from services.commands import Missing, does
 from services.curation import import_source
 from services.curation.import_process import ImportOrder, bring_in_apart
 from services.curation.import_source import new_room, remove_room, require_layout
-from services.edit_conflicts import LARGEST_ID
+from services.edit_conflicts import LARGEST_ID, After
 from services.queries import MOST_LISTED, Query
 from services.test_sets.examples import origin_of
 from services.test_sets.versions import LONGEST_REFERENCE, set_of
@@ -181,7 +181,7 @@ class ImportService:
     def show(
         self,
         number: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The import, as list_imports gives it")],
-        after: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The “next” of the page before")] = 0,
+        after: After = 0,
         limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Rows of the report in a page")] = 50,
     ) -> dict[str, Any]:
         """Show the progress of an import, and the report on its files. Raises UserError for an unknown number."""

@@ -70,7 +70,7 @@ class AddToTestSet(SetCommand):
 
 
 class SplitTestSet(SetCommand):
-    """How to split the draft of a test set."""
+    """The shares of the splits of a draft."""
 
     train: float = Field(0.0, ge=0, le=1, description="Share of the images")
     validation: float = Field(0.0, ge=0, le=1, description="Share of the images")
@@ -80,7 +80,7 @@ class SplitTestSet(SetCommand):
 
 
 class ReleaseTestSet(SetCommand):
-    """How to release the draft of a test set."""
+    """The note and thresholds of a release of a draft."""
 
     note: str = Field(
         "", max_length=LONGEST_NOTE, description="What a reader should know of this version; empty: that of its draft"

@@ -17,7 +17,7 @@ from core.progress import OnCount
 from core.test_sets import SetEntry, SetVersion, ShownEntry, TestSet, version_id
 from core.words import few_names
 from services.commands import Command, Missing, does
-from services.edit_conflicts import LARGEST_ID
+from services.edit_conflicts import After
 from services.queries import MOST_LISTED, Query
 from services.test_sets.hashes import images_here
 from storage.test_sets.facts import CaseFacts
@@ -114,7 +114,7 @@ class Versions:
     def show(
         self,
         version: Reference,
-        after: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The “next” of the page before")] = 0,
+        after: After = 0,
         limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Images in a page")] = 50,
     ) -> dict[str, Any]:
         """Show a version of a test set, and list its images. Raises Missing for an unknown version."""
