@@ -155,8 +155,8 @@ def validity_effect(
     )
     discarded = int(judged.without_consensus.sum())
     undecided = Figure(None, why="nobody judged an image yet")
-    if asked := int(voted.sum()):
-        undecided = Figure(discarded / asked, n=asked, why="of the judged images alone, without an interval")
+    if votes_on := int(voted.sum()):
+        undecided = Figure(discarded / votes_on, n=votes_on, why="of the judged images alone, without an interval")
 
     times_valid = by_strata = with_score = among_valid = Figure(None, n=n, why=why)
     if not why:

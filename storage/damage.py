@@ -115,13 +115,13 @@ def _compare_rows(db: Db) -> Iterator[str]:
         expected: list[Row] = list(db.query(query + one.expected.format_map(QUERIES)))
         if what == "number":
             expected += scored_rows(db)
-        kept, follows = (
+        saved, follows = (
             {tuple(row.values())[: one.keys]: tuple(row.values())[one.keys :] for row in rows}
             for rows in (stored, expected)
         )
-        for key in sorted(kept.keys() | follows.keys(), key=repr):
-            if kept.get(key) != follows.get(key):
-                yield f"{what} {key}: {kept.get(key)} is kept, {follows.get(key)} follows from the other tables."
+        for key in sorted(saved.keys() | follows.keys(), key=repr):
+            if saved.get(key) != follows.get(key):
+                yield f"{what} {key}: {saved.get(key)} is kept, {follows.get(key)} follows from the other tables."
 
 
 def _compare_sets(db: Db) -> Iterator[str]:

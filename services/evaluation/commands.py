@@ -68,7 +68,7 @@ class OnTwoModels(OnModel):
 
 
 class BeginRetraining(OnModel):
-    """What to train further, and with what."""
+    """A command that names a model to train further, and the images and settings of the training."""
 
     preset: Literal["short", "paper"] = Field(
         "short", description="A short fine-tuning, or the paper's 90 epochs from random weights"

@@ -246,7 +246,7 @@ class AnnotationService:
         The first answers count. Returns the next step.
         """
         self._of(study, worker)
-        given = {}
+        typed = {}
         for question in self._studies.panels.get(study).questions:
             answer = answers.get(question.text, "")
             if not isinstance(answer, str) or (answer and question.options and answer not in question.options):
@@ -256,9 +256,9 @@ class AnnotationService:
                     f"Please answer “{question.text}” in at most {LONGEST_NAME} characters, or not at all."
                 )
             if answer.strip():
-                given[question.text] = answer.strip()
+                typed[question.text] = answer.strip()
         if not self._studies.panels.was_asked(study, worker):
-            self._studies.panels.answer(study, worker, given)
+            self._studies.panels.answer(study, worker, typed)
         return self.next(study, worker)
 
     @does("submit", WorkerCommand)
@@ -276,20 +276,20 @@ class AnnotationService:
         a worker who may not vote; Over for a closed study; UnfitAnswers for ones that do not fit the questions;
         VoteRefused for a full item or a paused study.
         """
-        given = self.assignment(assignment, worker)
-        study, enrolment = self._of(given.study_id, worker)
+        leased = self.assignment(assignment, worker)
+        study, enrolment = self._of(leased.study_id, worker)
         if len(comment) > LONGEST_COMMENT:
             raise UnfitAnswers(f"The comment has {len(comment)} characters; at most {LONGEST_COMMENT}, please.")
         try:
-            checked = check_answers(study.rules, given.item, answers)
+            checked = check_answers(study.rules, leased.item, answers)
         except ValueError as error:
             raise UnfitAnswers(str(error)) from error
         # A saved answer may be sent again in any state of worker and study: the storage knows the key.
-        if given.state != "submitted":
-            self._require(study, worker, enrolment, given)
-        item = given.item
+        if leased.state != "submitted":
+            self._require(study, worker, enrolment, leased)
+        item = leased.item
         was_right = None if item.kind == "item" else right(item, checked, study.rules.questions)
-        self._studies.assignments.submit(given.public, worker, checked, comment, seconds, key, was_right)
+        self._studies.assignments.submit(leased.public, worker, checked, comment, seconds, key, was_right)
         return self.next(study.id, worker)
 
     @does("draft", WorkerCommand)
@@ -309,15 +309,15 @@ class AnnotationService:
         """Save unsent answers, so that they come back; this is no vote. For a submitted item nothing is saved. Raises
         NotYours and UnfitAnswers.
         """
-        given = self.assignment(assignment, worker)
-        study, _ = self._of(given.study_id, worker)
+        leased = self.assignment(assignment, worker)
+        study, _ = self._of(leased.study_id, worker)
         texts = [comment, *(answer for answer in answers.values() if isinstance(answer, str))]
         if max(map(len, texts)) > LONGEST_COMMENT:
             raise UnfitAnswers(f"A text is too long: at most {LONGEST_COMMENT} characters, please.")
         known = {question.id for question in study.rules.questions}
-        kept = {key: text for key, text in answers.items() if key in known and isinstance(text, str)}
-        draft = UnsentAnswers(kept, comment, seconds, at) if kept or comment else None
-        return self._studies.assignments.keep_draft(given.public, worker, draft)
+        unsent = {key: text for key, text in answers.items() if key in known and isinstance(text, str)}
+        draft = UnsentAnswers(unsent, comment, seconds, at) if unsent or comment else None
+        return self._studies.assignments.keep_draft(leased.public, worker, draft)
 
     @does("go-on", WorkerCommand)
     def go_on(
@@ -328,11 +328,11 @@ class AnnotationService:
         """Confirm that training feedback was read, then request the next step. Repeating it changes nothing. Raises
         NotYours.
         """
-        given = self.assignment(assignment, worker)
-        if given.item.kind != "training":
+        leased = self.assignment(assignment, worker)
+        if leased.item.kind != "training":
             raise NotYours
-        self._studies.assignments.read_on(given.public, worker)
-        return self.next(given.study_id, worker)
+        self._studies.assignments.read_on(leased.public, worker)
+        return self.next(leased.study_id, worker)
 
     def undo(self, study_id: str, worker: str) -> AnnotationStep:
         """Undo the last answer, except in training. Raises NotYours, WorkerNotAllowed, Over or UserError."""

@@ -151,8 +151,8 @@ class StudyDecisions:
         place = next((n for n, case in enumerate(open_cases) if (case.item, case.question) == (item, question)), None)
         if place is None:
             raise Missing("This question needs no decision any more: it has a consensus, or waits for votes.")
-        asked = next(one.question for one in report.questions if one.question.id == question)
-        if answer and answer not in asked.answers():
+        question_of_case = next(one.question for one in report.questions if one.question.id == question)
+        if answer and answer not in question_of_case.answers():
             raise UserError("Please choose one of the answers offered.", field="answer")
         self._studies.adjudicate(study, item, question, answer, reason)
         self._analyses.adjudicated(study, Adjudication(item, question, answer, reason, datetime.now(UTC)))

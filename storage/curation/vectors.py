@@ -162,8 +162,8 @@ class Vectors(Repository):
 
 
 def _shas_of(db: Db, column: str, entries: Iterable[int]) -> dict[int, str]:
-    wanted = "json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value"
-    query = f"SELECT catalogue.id, {column} FROM {wanted} WHERE {column} IS NOT NULL"
+    chosen = "json_each(?) AS chosen JOIN catalogue ON catalogue.id = chosen.value"
+    query = f"SELECT catalogue.id, {column} FROM {chosen} WHERE {column} IS NOT NULL"
     return dict(db.execute(query, [pack([int(entry) for entry in entries])]).fetchall())
 
 
