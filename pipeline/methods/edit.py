@@ -28,6 +28,7 @@ from pipeline.methods.controlnet import ControlNetDescription, ControlNetMethod,
 from pipeline.methods.drawing import DriftingMethod, DriftingSettings, placed
 from pipeline.models.batching import AtOnce, judged
 from pipeline.models.inverting import Control, Inversion, steps_of
+from pipeline.models.model_memory import free_others_of
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith
@@ -274,7 +275,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
             rows = [alike[0]] * size  # filled up, so that pixels do not depend on how many are drawn
             for settings, request in alike:
                 rows[request.place] = settings, request
-            drawn = AtOnce(size).each(rows, draw)
+            drawn = AtOnce(size).each(rows, draw, free_others_of(generator))
             done |= {request.place: placed(picture, drawn[request.place]) for _, request in alike}
             begun += size
         return [done[request.place] for request in requests]

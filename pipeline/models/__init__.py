@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -13,7 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 from core.errors import UserError, out_of_memory
 from core.model_sections import Weights
 from core.settings import ControlKind
-from pipeline.models.model_memory import free_memory, give_back_memory, memory_of, to_release
+from pipeline.models.model_memory import UsesMemory, free_memory, give_back_memory, memory_of, to_release, with_room
 from pipeline.models.weights import check_local, no_room, pick_device
 from pipeline.profiles.image_sections import (
     EDITOR,
@@ -43,11 +42,11 @@ log = logging.getLogger(__name__)
 class _Once(Generic[T]):
     """An object that is made at the first call, one caller at a time. After a failure the next call tries again."""
 
-    def __init__(self, make: Callable[[], T], name: str, before: Callable[[], None], on_no_room: Callable[[], bool]):
-        """`name` names the object in messages. `before` runs before it is made, `on_no_room` if memory ran out. The
-        latter returns True if it freed some, so that another try is worthwhile.
+    def __init__(self, make: Callable[[], T], name: str, before: Callable[[], None], free_others: Callable[[], bool]):
+        """`name` names the object in messages. `before` runs before it is made. `free_others` runs if memory runs out
+        while it is made or used. It returns True if it freed some.
         """
-        self._make, self._name, self._before, self._on_no_room = make, name, before, on_no_room
+        self._make, self._name, self._before, self._free_others = make, name, before, free_others
         self._lock = threading.Lock()
         self.made: T | None = None
         self.used = 0.0
@@ -62,18 +61,15 @@ class _Once(Generic[T]):
             return self.made
 
     def _tried(self) -> T:
-        for _ in range(2):  # once more after other models made room
-            try:
-                return self._make()
-            except Exception as error:
-                # A loader may already have raised it as the cause of its own error.
-                if not (out_of_memory(error) or (error.__cause__ and out_of_memory(error.__cause__))):
-                    raise
-                failed: Exception = error
-                _let_go(error)
-            if not self._on_no_room():
-                break
-        raise failed if isinstance(failed, UserError) else no_room(self._name) from failed
+        try:
+            made = with_room(self._make, self._free_others)
+        except Exception as error:
+            if out_of_memory(error):
+                raise no_room(self._name) from error
+            raise
+        if isinstance(made, UsesMemory):
+            made.free_others = self._free_others
+        return made
 
     def release(self) -> bool:
         """Drop the model; a thread that uses it still finishes. False if it is not loaded, or still loading."""
@@ -89,13 +85,6 @@ class _Once(Generic[T]):
         if callable(close):
             close()
         return True
-
-
-def _let_go(error: BaseException | None) -> None:
-    """Clear the frames of an error, which keep a partly loaded model in memory that the next try needs."""
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
 
 
 class Models:

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from PIL import Image
 
-from core.errors import UserError, out_of_memory
+from core.errors import UserError
 from core.images import image_sha
 from core.lineage import DrawnBatch
-from pipeline.models.model_memory import give_back_memory
+from pipeline.models.model_memory import with_room
 from pipeline.seams import DrawnImage, DrawRequest
 
 W = TypeVar("W")
@@ -23,24 +23,28 @@ class AtOnce:
     def __init__(self, most: int) -> None:
         self.most = most
 
-    def each(self, requests: Sequence[W], work: Callable[[Sequence[W], int], Sequence[R]]) -> list[R]:
-        """Return the results of `work`, which gets one part at a time and the index of its first request. A part that
-        does not fit in memory is halved until it does. Raises the error if a single request does not fit.
+    def each(
+        self,
+        requests: Sequence[W],
+        work: Callable[[Sequence[W], int], Sequence[R]],
+        free_others: Callable[[], bool],
+    ) -> list[R]:
+        """Return the results of `work`, which gets one part at a time and the index of its first request. If a part
+        does not fit in memory, `free_others` releases the other models, then the part is halved until it fits. Raises
+        the error if a single request does not fit.
         """
         done: list[R] = []
+
+        def work_on_next() -> Sequence[R]:
+            return work(requests[len(done) : len(done) + self.most], len(done))
+
+        def halve() -> bool:
+            size = min(self.most, len(requests) - len(done))
+            self.most = max(1, size // 2)
+            return size > 1
+
         while len(done) < len(requests):
-            part = requests[len(done) : len(done) + self.most]
-            try:
-                results: Sequence[R] | None = work(part, len(done))
-            except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error) or len(part) == 1:
-                    raise
-                results = None
-            if results is None:  # outside the handler, whose error keeps the failed part in memory
-                self.most = len(part) // 2
-                give_back_memory()
-                continue
-            done += results
+            done += with_room(work_on_next, free_others, halve)
         return done
 
 

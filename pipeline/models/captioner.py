@@ -17,6 +17,7 @@ from core.errors import UserError
 from core.settings import CaptionSettings
 from core.types import Task
 from pipeline.models.batching import AtOnce
+from pipeline.models.model_memory import UsesMemory
 from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, pick_dtype
 from pipeline.profiles.text_sections import Blip2Captioner, BlipCaptioner, ChatCaptioner, Florence2Captioner
 from pipeline.seams import CaptionRequest
@@ -35,7 +36,7 @@ MOST_LIKELY = 50
 """Number of likeliest words from which `generate` samples, if a model's own settings do not say otherwise."""
 
 
-class CaptioningModel:
+class CaptioningModel(UsesMemory):
     """A model of transformers that captions pictures, one call at a time."""
 
     def __init__(
@@ -95,7 +96,7 @@ class SamplingModel(CaptioningModel, ABC):
         """See `BatchCaptioner.caption_many`. With sampled beams requests run one by one, as beams share their draws."""
         if not self._draws_apart(settings):
             return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
-        return self._at_once.each(requests, lambda part, _first: self._say_all(part, settings))
+        return self._at_once.each(requests, lambda part, _first: self._say_all(part, settings), self.free_others)
 
 
 class Blip(SamplingModel):

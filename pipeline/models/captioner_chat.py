@@ -80,7 +80,9 @@ class ChatVisionModel(CaptioningModel):
             drawn = sampling_apart(settings, config, [one.seed for one in part], self._device)
             return list(zip(self._say(encoded, settings, 0, drawn), prompts, strict=True))
 
-        return self._at_once.each(requests, say) if own_draws(config, settings) else one_by_one(requests)
+        if own_draws(config, settings):
+            return self._at_once.each(requests, say, self.free_others)
+        return one_by_one(requests)
 
     def _prompt(self, task: Task) -> str:
         return Template(self._section.prompt).substitute(task=task.describe())

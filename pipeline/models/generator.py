@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from PIL import Image
 
-from core.errors import CannotLoad, UserError, one_line, out_of_memory
+from core.errors import CannotLoad, UserError, one_line
 from core.images import image_sha
 from core.latest import Latest
 from core.lineage import DrawnBatch
@@ -29,7 +29,7 @@ from pipeline.models.controlnet_skip import ControlFeatures, sparing
 from pipeline.models.device_placement import Placing, parameters, place, this_gpu
 from pipeline.models.inverting import Control, Inverter, Step, Texts, ddim_of, ddim_steps
 from pipeline.models.loras import fuse
-from pipeline.models.model_memory import give_back_memory
+from pipeline.models.model_memory import UsesMemory, give_back_memory, with_room
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
 from pipeline.models.weight_hashes import FILES, TRANSFORMERS_FILES, weights_hash
 from pipeline.models.weights import loaded_from, locate
@@ -88,7 +88,7 @@ class Rows(Generic[D]):
         ]
 
 
-class DrawingPipeline(ABC, Generic[M, D]):
+class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
     """A pipeline that draws batches of pictures. `M` is its section of the profile, `D` the settings."""
 
     role = "image generator"
@@ -204,8 +204,9 @@ class DrawingPipeline(ABC, Generic[M, D]):
     def draw(
         self, requests: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
     ) -> Sequence[DrawnImage]:
-        """See `Draws.draw`. A batch that does not fit in memory is halved until it does; a single image that does not
-        fit raises the error. What cannot be compiled is drawn uncompiled.
+        """See `Draws.draw`. If a batch does not fit in memory, the other models are released, then the batch is halved
+        until it fits, then the parts of the model take turns on the GPU. Raises the error if nothing of this helps. A
+        model that cannot be compiled draws uncompiled.
         """
         area = pictures[0].size if pictures else (0, 0)
         if any(picture.size != area for picture in pictures):
@@ -213,35 +214,36 @@ class DrawingPipeline(ABC, Generic[M, D]):
         done: dict[int, DrawnImage] = {}
         compiling = self._compiling.spent
         todo = list(enumerate(requests))
+
+        def draw_next() -> dict[int, DrawnImage]:
+            now = min(size, self._room.get(area, size))
+            part, places = next_batch(todo, now, now == size, self._windows_of)
+
+            def told(step: int, steps: int) -> None:
+                on_step(len(done) * steps + len(part) * step, len(requests) * steps)
+
+            taken = [one for _, one in part]
+            results = self._draw(taken, places, now, [pictures[at] for at, _ in part], settings, told)
+            return {at: drawn for (at, _), drawn in zip(part, results, strict=True)}
+
+        def halve() -> bool:
+            now = min(size, self._room.get(area, size))
+            if now > 1:
+                self._room[area] = now // 2
+            return now > 1
+
         with self._lock:
             while todo:
-                now = min(size, self._room.get(area, size))
-                part, places = next_batch(todo, now, now == size, self._windows_of)
-
-                def told(step: int, steps: int, part: list[tuple[int, DrawRequest]] = part) -> None:
-                    on_step(len(done) * steps + len(part) * step, len(requests) * steps)
-
+                unfit = ""
                 try:
-                    results = self._draw(
-                        [one for _, one in part], places, now, [pictures[at] for at, _ in part], settings, told
-                    )
+                    done |= with_room(draw_next, self.free_others, halve, self._offload)
                 except Exception as error:
-                    can_offload = self._device != "cpu" and self._placing.offload == "none"
-                    full = out_of_memory(error) and (now > 1 or can_offload)
-                    unfit = one_line(error) if cannot_compile(error) and not full else ""
-                    if not (full or unfit):
+                    if not cannot_compile(error):
                         raise
-                    results = None
-                if results is None:  # outside the handler, whose error keeps the failed batch in memory
-                    if unfit:
-                        self._compiling.stop(unfit)
-                    elif now > 1:
-                        self._room[area] = now // 2
-                    else:
-                        self._offload()
+                    unfit = one_line(error)
+                if unfit:  # outside the handler, whose error keeps the failed batch in memory
+                    self._compiling.stop(unfit)
                     give_back_memory()
-                    continue
-                done.update((at, drawn) for (at, _), drawn in zip(part, results, strict=True))
                 todo = [(at, one) for at, one in todo if at not in done]
         spent = self._compiling.spent - compiling
         return [replace(done[at], compiling=spent) for at in range(len(requests))]
@@ -312,9 +314,13 @@ class DrawingPipeline(ABC, Generic[M, D]):
         finally:
             self._watch = None
 
-    def _offload(self) -> None:
+    def _offload(self) -> bool:
+        """Let the parts take turns on the GPU. Return False if they do so already, or run on the CPU."""
+        if self._device == "cpu" or self._placing.offload != "none":
+            return False
         self._pipe.enable_model_cpu_offload()
         self._at.now = replace(self._placing, offload="models", reason="its memory ran out while it drew")
+        return True
 
 
 class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):

@@ -14,6 +14,7 @@ from core.settings import LanguageSettings
 from pipeline.models.batching import AtOnce
 from pipeline.models.language import require_room
 from pipeline.models.language_forms import Forms, allowed_tokens
+from pipeline.models.model_memory import UsesMemory
 from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, pick_dtype
 from pipeline.profiles.text_sections import ChatLanguage
 from pipeline.replies import read_reply, with_thoughts
@@ -30,7 +31,7 @@ ON_GPU, ON_CPU = 16, 4
 """Default numbers of replies that are written at once. More gain little, and a person sees them later."""
 
 
-class ChatLanguageModel:
+class ChatLanguageModel(UsesMemory):
     """One model, which writes one batch of replies at a time. Its files define the chat template and the end tokens."""
 
     def __init__(self, section: ChatLanguage) -> None:
@@ -87,15 +88,15 @@ class ChatLanguageModel:
         settings: LanguageSettings,
         on_reply: Callable[[int], None] = lambda _done: None,
     ) -> Sequence[str | UserError]:
-        """See `BatchLanguageModel.complete_many`. A batch that does not fit in memory is halved until it does; a single
-        reply that does not fit raises the error.
+        """See `BatchLanguageModel.complete_many`. `AtOnce.each` says what follows if a batch does not
+        fit in memory.
         """
 
         def write(part: Sequence[LanguageRequest], first: int) -> list[str | UserError]:
             return self._replies(part, settings, lambda done: on_reply(first + done))
 
         with self._lock:
-            return self._at_once.each(requests, write)
+            return self._at_once.each(requests, write, self.free_others)
 
     def _replies(
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]

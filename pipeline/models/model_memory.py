@@ -1,18 +1,60 @@
-"""Memory for models: what one takes, what is free, which others make room for it, and giving it back to the machine."""
+"""Memory for models: what one takes, what is free, what to do when it runs out, and giving it back to the machine."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
+from core.errors import out_of_memory
 from core.model_sections import Weights
+
+R = TypeVar("R")
 
 WORK = 1_500_000_000
 """Bytes allowed in addition to the weights, for what a model computes."""
+
+
+class UsesMemory:
+    """A loaded model whose work takes memory."""
+
+    free_others: Callable[[], bool] = staticmethod(lambda: False)
+    """Release all other models. Return True if one was loaded. `Models` sets this."""
+
+
+def free_others_of(model: object) -> Callable[[], bool]:
+    """Return what releases all models but this one. It does nothing for a model that is not of a profile."""
+    return model.free_others if isinstance(model, UsesMemory) else UsesMemory.free_others
+
+
+def with_room(work: Callable[[], R], *steps: Callable[[], bool]) -> R:
+    """Return the result of `work`. When memory runs out, take the first of `steps` that returns True, as it freed
+    memory or made the work smaller, and begin again. Raises the error if no step helps.
+    """
+    while True:
+        try:
+            return work()
+        except Exception as error:
+            # A loader may already have raised it as the cause of its own error.
+            if not (out_of_memory(error) or (error.__cause__ and out_of_memory(error.__cause__))):
+                raise
+            failed = error
+        _let_go(failed)
+        if not any(step() for step in steps):
+            raise failed
+        give_back_memory()
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Clear the frames of an error. They keep in memory what the failed work made, and the next try needs that room."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def memory_of(weights: Weights, on_gpu: bool) -> int:

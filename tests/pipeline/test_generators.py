@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from PIL import Image
 from core.errors import UserError
 from core.lineage import DrawnBatch
 from core.settings import GenerationSettings, InversionSettings
-from pipeline.models import load_models
+from pipeline.models import Models, load_models
 from pipeline.models.device_placement import Gpu, Placing, parameters, place
 from pipeline.models.generator import make_scheduler
 from pipeline.profiles.image_sections import ControlNetGenerator, Scheduler, UnionGenerator
@@ -124,6 +125,10 @@ def small(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Path
 
 
 def few_steps_at(folder: Path, scheduler: str = "LCMScheduler", preview: Any = None, **lora: Any) -> Any:
+    return few_steps_models(folder, scheduler, preview, **lora).generator
+
+
+def few_steps_models(folder: Path, scheduler: str = "LCMScheduler", preview: Any = None, **lora: Any) -> Models:
     data = load_profile("demo").model_dump()
     nets = {"canny": {"path": str(folder / "controlnet"), "variant": "fp16"}}
     section = {"kind": "stable-diffusion-controlnet", "path": str(folder / "generator"), "variant": "fp16"}
@@ -131,7 +136,7 @@ def few_steps_at(folder: Path, scheduler: str = "LCMScheduler", preview: Any = N
     more = {"safety_checker": False, "scheduler": {"name": scheduler}, "loras": [named] if lora else []}
     more["preview_vae"] = preview
     data["generator"] = {**section, **more, "controlnets": nets}
-    return load_models(Profile.model_validate(data)).generator
+    return load_models(Profile.model_validate(data))
 
 
 @pytest.fixture(scope="module")
@@ -515,3 +520,37 @@ def test_what_is_offloaded_waits_on_the_cpu(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(DiffusionPipeline, "enable_model_cpu_offload", offloaded)
     monkeypatch.setattr("pipeline.models.generator.place", lambda *_: Placing("meta", "float32", "models", "a test"))
     assert load_models(sdxl_at(folder)).generator and waiting == {"cpu"}
+
+
+# Memory runs out while images are drawn
+
+
+def out_of_memory_if(condition: Callable[[int], bool]) -> Callable[[object, tuple[Any, ...]], None]:
+    """Return a hook that runs out of memory if `condition` holds for the number of rows."""
+    import torch
+
+    def hook(_network: object, given: tuple[Any, ...]) -> None:
+        if condition(len(given[0])):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    return hook
+
+
+@pytest.mark.slow
+def test_other_models_leave_before_a_batch_gets_smaller(small: Path) -> None:
+    models = few_steps_models(small)
+    generator: Any = models.generator
+    asked = [DrawRequest("a bird", seed, seed) for seed in (0, 1)]
+
+    def sizes(condition: Callable[[int], bool]) -> set[int]:
+        assert models.captioner and models.sentences
+        with generator._pipe.unet.register_forward_pre_hook(out_of_memory_if(condition)):
+            results = generator.draw(asked, 2, [control()] * 2, QUICK, lambda _done, _total: None)
+        return {result.batch.size for result in results}
+
+    assert sizes(lambda _rows: "captioner" in models.loaded) == {2}
+    assert models.loaded == ("image generator",), "each is loaded again when it is next needed"
+    assert sizes(lambda rows: rows > 2) == {1}, "with guidance an image takes two rows"
+    assert models.loaded == ("image generator",)
+    assert sizes(lambda _rows: False) == {1}, "remembered"
+    assert set(models.loaded) == {"captioner", "sentence model", "image generator"}
