@@ -26,6 +26,7 @@ from pipeline.models import hub
 from pipeline.models.batching import judged, next_batch, shas
 from pipeline.models.compiling import Compiling, cannot_compile
 from pipeline.models.controlnet_skip import ControlFeatures, sparing
+from pipeline.models.decoding import decode_within_memory
 from pipeline.models.device_placement import Placing, parameters, place, this_gpu
 from pipeline.models.inverting import Control, Inverter, Step, Texts, ddim_of, ddim_steps
 from pipeline.models.loras import fuse
@@ -134,6 +135,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         for part in (getattr(pipe, "unet", None), pipe.vae):
             if part is not None:
                 part.to(memory_format=torch.channels_last)  # in which convolutions run fastest here
+        decode_within_memory(pipe.vae, lambda: self.free_others())
         self._compiling.add(getattr(pipe, "unet", None) or pipe.transformer)
 
     def _parts(self, base: Path) -> dict[str, int]:
@@ -275,7 +277,10 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
                 tensors["latents"] = regions.put_back(tensors["latents"], step)
             return tensors
 
+        vae = self._pipe.vae
         with torch.no_grad(), ExitStack() as stack:
+            if vae.dtype != torch.float32:  # the pipeline may raise its precision and then run out of memory
+                stack.callback(vae.to, dtype=vae.dtype)
             if any(row.kept for row in rows):
                 regions = Kept(self._pipe, rows, self._device)
             self._shown = tuple(places)

@@ -554,3 +554,21 @@ def test_other_models_leave_before_a_batch_gets_smaller(small: Path) -> None:
     assert models.loaded == ("image generator",)
     assert sizes(lambda _rows: False) == {1}, "remembered"
     assert set(models.loaded) == {"captioner", "sentence model", "image generator"}
+
+
+@pytest.mark.slow
+def test_a_model_draws_again_after_memory_ran_out_while_it_decoded(folder: Path) -> None:
+    """SDXL raises its VAE to single precision to decode, and would leave it there."""
+    import torch
+
+    generator: Any = load_models(sdxl_at(folder, dtype="float16")).generator
+    vae = generator._pipe.vae
+    vae.register_to_config(force_upcast=True)
+    before = drawn(generator)
+    with (
+        vae.decoder.register_forward_pre_hook(out_of_memory_if(lambda _rows: True)),
+        pytest.raises(torch.OutOfMemoryError),
+    ):
+        drawn(generator)
+    same = drawn(generator) == before
+    assert vae.dtype == torch.float16 and same
