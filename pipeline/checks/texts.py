@@ -97,7 +97,10 @@ def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, ta
     A few other words may differ if an edit has consequences (new weather changes what lies on the ground): that check
     then passes with a remark. Lost things and lost sentences fail a check of their own. A protected word that a person
     insists on changing is not lost. Without a source, the text describes a background, and may name nothing protected.
+    A caption that no model wrote has only the checks of its stage, which say why.
     """
+    if counterfactual.checks and not tokens(counterfactual.text):
+        return counterfactual.checks
     return (*_text_checks(source, counterfactual, task), *counterfactual.checks)
 
 

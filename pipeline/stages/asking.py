@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from core.csv_tables import cells
-from core.errors import UnreadableReply, UserError
+from core.errors import CannotLoad, UnreadableReply, UserError
 from core.progress import stop_if
 from core.settings import LanguageSettings
 from core.types import Trace
@@ -44,6 +44,17 @@ class Answer(Generic[V]):
         """Return the trace of a value that consists of this answer alone."""
         read = cells(self, "prompt raw_reply seed attempts seconds notes")
         return Trace("model", model.name, settings=settings.model_dump(mode="json"), **read)
+
+
+@dataclass(frozen=True)
+class NoAnswer:
+    """The error of an inquiry whose every attempt failed, with what an `Answer` would record of the last one."""
+
+    error: UserError
+    prompt: str
+    raw_reply: str
+    attempts: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,19 +100,24 @@ def ask_all(
     settings: LanguageSettings,
     on_done: Callable[[int], None] = lambda _done: None,
     cancelled: threading.Event | None = None,
-) -> list[Answer[V]]:
-    """Return the answer of `ask` to each inquiry, asked together if the model takes several. `on_done` gets the number
-    of answers so far, beginning with 0. Raises the errors of `ask`, the first in order.
+) -> list[Answer[V] | NoAnswer]:
+    """Return the answer of `ask` to each inquiry, asked together if the model takes several, or the error of an inquiry
+    that has none. A request that fails in a batch is made again without the others. `on_done` gets the number of
+    finished inquiries, beginning with 0. Raises the first error if all inquiries fail, CannotLoad, and Cancelled.
     """
-    if not isinstance(language_model, BatchLanguageModel):
-        answers: list[Answer[V]] = []
-        for inquiry in inquiries:
-            stop_if(cancelled)
-            on_done(len(answers))
-            answers.append(ask(what, language_model, prompt, inquiry, settings, cancelled))
-        on_done(len(answers))
-        return answers
     every = [_Attempts(what, prompt, inquiry, settings) for inquiry in inquiries]
+    if not isinstance(language_model, BatchLanguageModel):
+        results = list[Answer[V] | NoAnswer]()
+        for inquiry, attempts in zip(inquiries, every, strict=True):
+            stop_if(cancelled)
+            on_done(len(results))
+            try:
+                results.append(ask(what, language_model, prompt, inquiry, settings, cancelled))
+            except UserError as error:
+                attempts.fail(error)
+                results.append(attempts.result())
+        on_done(len(results))
+        return _unless_all_failed(results)
     settled = most = 0
 
     def told(replies: int) -> None:
@@ -118,12 +134,26 @@ def ask_all(
         replies = language_model.complete_many([attempts.request() for attempts in unfinished], settings, told)
         for attempts, reply in zip(unfinished, replies, strict=True):
             if isinstance(reply, UserError):
-                raise reply
-            attempts.take(reply)
+                attempts.fail(reply)
+            else:
+                attempts.take(reply)
         stop_if(cancelled)
-    found = [attempts.answer() for attempts in every]
+    results = [attempts.result() for attempts in every]
     on_done(len(every))
-    return found
+    return _unless_all_failed(results)
+
+
+def unanswered(results: Sequence[Answer[V] | NoAnswer]) -> list[str]:
+    """Return a sentence for a person on the inquiries without an answer, or none."""
+    errors = [result.error for result in results if isinstance(result, NoAnswer)]
+    return [f"{len(errors)} of {len(results)} requests have no reply to use. {errors[0]}"] if errors else []
+
+
+def _unless_all_failed(results: list[Answer[V] | NoAnswer]) -> list[Answer[V] | NoAnswer]:
+    errors = [result.error for result in results if isinstance(result, NoAnswer)]
+    if errors and len(errors) == len(results):
+        raise errors[0]
+    return results
 
 
 class _Attempts(Generic[V]):
@@ -136,6 +166,7 @@ class _Attempts(Generic[V]):
         self.best: tuple[int, V, str, int, tuple[str, ...]] | None = None
         """Shortcomings, value, reply, seed and notes of the best reply, or None before one could be read."""
         self._seconds = 0.0
+        self._error: UserError | None = None
 
     @property
     def wanted(self) -> bool:
@@ -162,7 +193,23 @@ class _Attempts(Generic[V]):
             notes = (REPAIRED,) if answer != parsed.answer else ()
             self.best = (shortcomings, value, self._reply, seed, notes)
 
+    def fail(self, error: UserError) -> None:
+        """Count an attempt that brought no reply to read. Raises CannotLoad, which every other request would get."""
+        if isinstance(error, CannotLoad):
+            raise error
+        self._made, self._error, self._reply = self._made + 1, error, ""
+        if isinstance(error, UnreadableReply):
+            self._reply = error.raw_reply
+
+    def result(self) -> Answer[V] | NoAnswer:
+        try:
+            return self.answer()
+        except UserError as error:
+            return NoAnswer(error, self._text, self._reply, self._made)
+
     def answer(self) -> Answer[V]:
+        if self.best is None and self._error is not None:
+            raise self._error
         if self.best is None:
             times = "once" if self._made == 1 else f"{self._made} times"
             message = (

@@ -28,7 +28,7 @@ from core.types import (
     failed,
 )
 from pipeline.checks.texts import counterfactual_checks, no_class_named, require, task_checks
-from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all
+from pipeline.stages.asking import BETWEEN, Answer, Inquiry, NoAnswer, ask_all, unanswered
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.counterfactuals import captions_line, captions_remarks, captions_seen, tell
 from pipeline.stages.parsing import read_caption
@@ -79,7 +79,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
 
         return Inquiry(values(wording), read_caption, seed, shortcomings, caption_schema(""))
 
-    pace, answers = Pace(len(chosen)), list[Answer[str]]()
+    pace, answers = Pace(len(chosen)), list[Answer[str] | NoAnswer]()
     if settings.written:
         answers = ask_all(
             "a description of a background",
@@ -90,8 +90,13 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
             lambda done: tell(inputs.progress, pace, done),
             inputs.cancelled,
         )
-    texts = [answer.value for answer in answers] or [prompt.evaluate(**values(wording)) for wording, _ in chosen]
-    items = {text: described(text, wording) for text, (wording, _) in zip(texts, chosen, strict=True)}
+    wordings = [wording for wording, _ in chosen]
+    if answers:
+        pairs = zip(answers, wordings, strict=True)
+        texts = [(answer.value, wording) for answer, wording in pairs if isinstance(answer, Answer)]
+    else:
+        texts = [(prompt.evaluate(**values(wording)), wording) for wording in wordings]
+    items = {text: described(text, wording) for text, wording in texts}
     trace = Trace(
         author="model",
         model=inputs.models.language.name if answers else "",
@@ -101,7 +106,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         seed=inputs.seed,
         attempts=max((answer.attempts for answer in answers), default=1),
         seconds=time.monotonic() - start,
-        notes=tuple(dict.fromkeys(note for answer in answers for note in answer.notes)),
+        notes=tuple(dict.fromkeys((*unanswered(answers), *(note for answer in answers for note in answer.notes)))),
     )
     return StageValue(CounterfactualCaptions(tuple(items.values())), trace)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, islice, product
 from typing import Any
@@ -17,6 +17,7 @@ from core.settings import MOST_COMBINATIONS, CounterfactualSettings
 from core.types import (
     Alternatives,
     Caption,
+    Check,
     CounterfactualCaption,
     CounterfactualCaptions,
     Edit,
@@ -37,7 +38,7 @@ from pipeline.checks.texts import (
     task_checks,
     undone,
 )
-from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all
+from pipeline.stages.asking import BETWEEN, Answer, Inquiry, NoAnswer, ask_all
 from pipeline.stages.base import EarlyReply, Stage, StageInputs
 from pipeline.stages.caption import caption_text
 from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
@@ -53,14 +54,16 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     does, asked with `EDITS_PROMPT`. The trace has a note if the model makes no choice.
 
     A caption that misses an edit or loses a protected word is asked for again. One that still fails after every attempt
-    is kept but not used. Caption k takes `derive_seed(seed, k)` and the seeds after it, whether or not the model takes
-    all prompts together. The choice takes `seed`. The trace holds it, the prompts and replies of all calls, and the
-    largest number of attempts that a request needed. Captions with the same words are merged.
+    is kept but not used. One that the model did not write, as it refused, is empty and not used; a check gives the
+    reason. The next run asks for such captions alone. Caption k takes `derive_seed(seed, k)` and the seeds after it,
+    whether or not the model takes all prompts together. The choice takes `seed`. The trace holds it, the prompts and
+    replies of all calls, and the largest number of attempts that a request needed. Captions with the same words are
+    merged.
 
     `inputs.early_reply` holds edits and captions from the reply to the request for keywords. Those that pass are used.
     The others are asked for one by one, with a note in the trace. If this stage may choose the edits (evenly, at random
     or by the model), it prefers possible edits of that reply. Raises UserError if no alternative is used or one of them
-    cannot be, UnreadableReply if a caption's replies are all unreadable, and Cancelled between two replies.
+    cannot be, the first error if no caption could be written, and Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     alternatives: Alternatives = inputs.values["alternatives"]
@@ -87,7 +90,10 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         tell(inputs.progress, pace, 0, asks)
         choice = choose_by_model(inputs, pools, at_once)
     chosen = choice.edits or choose_edits(caption, alternatives, settings, seed)
-    if settings.combinations in ("spread", "at random", "model"):
+    earlier = _written_before(inputs.before)
+    if earlier:
+        chosen = tuple(item.edits for item in inputs.before.items)
+    elif settings.combinations in ("spread", "at random", "model"):
         rest = [edits for edits in chosen if edits not in offered]
         chosen = (*offered, *rest[: max(0, len(chosen) - len(offered))])
     inquiries = [_inquiry(caption, edits, task, derive_seed(seed, number)) for number, edits in enumerate(chosen)]
@@ -101,16 +107,20 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         "a counterfactual caption",
         language_model,
         prompt,
-        [inquiry for number, inquiry in enumerate(inquiries) if number not in ready],
+        [inquiry for number, inquiry in enumerate(inquiries) if number not in ready and number not in earlier],
         settings,
-        lambda done: tell(inputs.progress, pace, asks + len(ready) + done, asks),
+        lambda done: tell(inputs.progress, pace, asks + len(ready) + len(earlier) + done, asks),
         inputs.cancelled,
     )
     still = iter(new_answers)
-    answers = [ready[number] if number in ready else next(still) for number in range(len(chosen))]
-    drafts = [CounterfactualCaption(answer.value, edits) for answer, edits in zip(answers, chosen, strict=True)]
+    drafts = [
+        earlier[number] if number in earlier else _draft(edits, ready[number] if number in ready else next(still))
+        for number, edits in enumerate(chosen)
+    ]
     items = [replace(draft, used=not failed(counterfactual_checks(caption.text, draft, task))) for draft in drafts]
     notes = [choice.note] if choice.note else []
+    if earlier:
+        notes.append(f"{len(earlier)} of {len(chosen)} captions were written before: only the missing were asked for.")
     if early is not None and new_answers:
         notes.append(
             f"The request for all three stages gave {len(ready)} of {len(chosen)} captions: the others were asked for "
@@ -127,11 +137,27 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         raw_reply=BETWEEN.join(replies),
         settings=settings.model_dump(mode="json"),
         seed=seed,
-        attempts=max(choice.attempts, *(answer.attempts for answer in answers)),
+        attempts=max(choice.attempts, 1, *(answer.attempts for answer in new_answers)),
         seconds=time.monotonic() - start,
         notes=tuple(dict.fromkeys(notes)),
     )
     return StageValue(merged(CounterfactualCaptions(tuple(items)), caption.text), trace)
+
+
+def _written_before(before: CounterfactualCaptions | None) -> dict[int, CounterfactualCaption]:
+    """Return the written captions of the last try by number, if others are missing; else none."""
+    items = before.items if before is not None else ()
+    written = {number: item for number, item in enumerate(items) if tokens(item.text)}
+    return written if len(written) < len(items) else {}
+
+
+def _draft(edits: tuple[Edit, ...], answer: Answer[str] | NoAnswer) -> CounterfactualCaption:
+    """Return the caption of an answer, or an empty one with the reason."""
+    if isinstance(answer, Answer):
+        return CounterfactualCaption(answer.value, edits)
+    words = "; ".join(edit_text(edit.keyword, edit.alternative) for edit in edits)
+    check = Check("caption written", False, note=f"The caption with {words} is missing. {answer.error}")
+    return CounterfactualCaption("", edits, checks=(check,))
 
 
 def _offered(
@@ -161,11 +187,11 @@ def _taken(inquiry: Inquiry[str], early: EarlyReply, text: str) -> Answer[str] |
 
 def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
     """Merge captions with the same words into one, at the place of the first, ticked if any was. It has the edits of
-    all of them that show in its text, or those of the first if none does.
+    all of them that show in its text, or those of the first if none does. Captions that are not written stay apart.
     """
-    groups: dict[tuple[str, ...], list[CounterfactualCaption]] = {}
+    groups: dict[Hashable, list[CounterfactualCaption]] = {}
     for item in value.items:
-        groups.setdefault(tuple(tokens(item.text)), []).append(item)
+        groups.setdefault(tuple(tokens(item.text)) or item.edits, []).append(item)
     items = []
     for first, *others in groups.values():
         every = dict.fromkeys(edit for item in (first, *others) for edit in item.edits)

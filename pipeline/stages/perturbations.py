@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -34,7 +34,7 @@ from pipeline.checks.similarity import closeness, is_of_type
 from pipeline.checks.single_edit import Change, changes
 from pipeline.checks.texts import caption_checks, counterfactual_checks, require, task_checks
 from pipeline.seams import Sentences
-from pipeline.stages.asking import BETWEEN, Inquiry, ask_all
+from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all, unanswered
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.counterfactuals import captions_line, captions_remarks, captions_seen, tell
 from pipeline.stages.parsing import read_perturbation
@@ -50,7 +50,8 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     findings. Captions with the same words are kept once. Caption k takes `derive_seed(seed, k)` and the seeds after it.
     The trace counts the captions kept of each type, and those rejected by each check.
 
-    Raises UnreadableReply if a caption's replies are all unreadable, and Cancelled between two replies.
+    Requests without an answer are left out, with a note. Raises the first error if all are, and Cancelled between two
+    replies.
     """
     caption: Caption = inputs.values["caption"]
     settings: PerturbationSettings = inputs.settings
@@ -82,12 +83,19 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         lambda done: tell(inputs.progress, pace, done),
         inputs.cancelled,
     )
-    typed = [
-        (edit_type, perturbed(answer.value, edit_type))
+    answered = [
+        (edit_type, answer.value)
         for edit_type, answer in zip(settings.asked, answers, strict=True)
-        if answer.value
+        if isinstance(answer, Answer)
     ]
-    notes = (*_kept(caption.text, typed, task), *_left_out(settings, typed), *(n for a in answers for n in a.notes))
+    typed = [(edit_type, perturbed(text, edit_type)) for edit_type, text in answered if text]
+    unknown = {edit_type for edit_type, _ in answered} - {edit_type for edit_type, _ in typed}
+    notes = (
+        *_kept(caption.text, typed, task),
+        *_left_out(unknown),
+        *unanswered(answers),
+        *(note for answer in answers for note in answer.notes),
+    )
     trace = Trace(
         author="model",
         model=language_model.name,
@@ -164,11 +172,11 @@ def _kept(source: str, made: Sequence[Typed], task: Task) -> list[str]:
     return [f"{summary} Rejected by check: {by_check}." if by_check else summary]
 
 
-def _left_out(settings: PerturbationSettings, made: Sequence[Typed]) -> list[str]:
-    without = [name for name in EDIT_TYPES if settings.ticks(name) and name not in {kind for kind, _ in made}]
-    if not without:
+def _left_out(unknown: Collection[EditType]) -> list[str]:
+    if not unknown:
         return []
-    return [f"The language model knows no edit of this caption of these types: {', '.join(without)}."]
+    names = ", ".join(name for name in EDIT_TYPES if name in unknown)
+    return [f"The language model knows no edit of this caption of these types: {names}."]
 
 
 PERTURBATIONS = Stage(

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from core.check_words import CAPTION_WORDS
 from core.errors import Cancelled, UnreadableReply, UserError
 from core.progress import Progress
 from core.settings import AlternativeSettings, CaptionSettings, CounterfactualSettings, KeywordSettings
@@ -29,6 +30,7 @@ from core.types import (
     StageValue,
     Task,
 )
+from pipeline.checks.texts import counterfactual_checks
 from pipeline.models.server import ServerFault
 from pipeline.prompting import Prompt
 from pipeline.recipes import DILLEMA
@@ -412,6 +414,52 @@ def test_captions_that_are_written_together_come_out_as_one_by_one() -> None:
     assert [(p.done, p.total) for p in seen] == [(0, 3), (1, 3), (2, 3), (2, 3), (3, 3)]
 
 
+class RefusesSnow:
+    """Says `answer`, but refuses to write of snow for a number of requests."""
+
+    def __init__(self, refusals: int) -> None:
+        self.left = refusals
+
+    def __call__(self, prompt: str) -> str:
+        good = answer(prompt)
+        if "snowy" not in good or not self.left:
+            return good
+        self.left -= 1
+        raise ServerFault("The server refused the text.")
+
+
+@pytest.mark.parametrize("kind", [ScriptedLanguageModel, ScriptedBatches])
+def test_a_refused_caption_takes_no_other_along_and_is_asked_for_alone(kind: type[ScriptedLanguageModel]) -> None:
+    options = alternatives_for(red=("blue", "green"), sunny=("snowy",))
+    settings, prompt = CounterfactualSettings(attempts=2), PROMPTS["counterfactuals"]
+    made = run_counterfactuals(CAPTION, options, BIRD, kind(RefusesSnow(99)), prompt, settings, 5)
+    (missing,) = (item for item in made.value.items if not item.used)
+    assert len(made.value.items) == 3 and missing.text == "" and missing.edits[0].alternative == "snowy"
+    (check,) = counterfactual_checks(SUNNY_BIRD, missing, BIRD)
+    assert check.note == "The caption with sunny -> snowy is missing. The server refused the text."
+    assert check.name in CAPTION_WORDS
+
+    model = kind(answer)
+    again = run_counterfactuals(CAPTION, options, BIRD, model, prompt, settings, 6, before=made.value)
+    assert len(model.prompts) == 1 and "sunny -> snowy" in model.prompts[0]
+    others = [item for item in made.value.items if item.used]
+    assert [item for item in again.value.items if item in others] == others, "in their order, as they were"
+    assert all(item.used and item.text for item in again.value.items) and len(again.value.items) == 3
+    assert again.trace.notes == ("2 of 3 captions were written before: only the missing were asked for.",)
+
+    complete = kind(answer)
+    run_counterfactuals(CAPTION, options, BIRD, complete, prompt, settings, 7, before=again.value)
+    assert len(complete.prompts) == 3, "nothing is missing, so all are written anew"
+
+
+def test_a_request_that_fails_in_a_batch_is_made_again_without_the_others() -> None:
+    options = alternatives_for(red=("blue", "green"), sunny=("snowy",))
+    model, prompt = ScriptedBatches(RefusesSnow(1)), PROMPTS["counterfactuals"]
+    made = run_counterfactuals(CAPTION, options, BIRD, model, prompt, CounterfactualSettings(attempts=2), 5)
+    assert [len(batch) for batch in model.batches] == [3, 1]
+    assert all(item.used for item in made.value.items)
+
+
 def test_captions_that_are_written_together_can_be_stopped_and_fail_as_one_by_one() -> None:
     stop = threading.Event()
     options = alternatives_for(red=("blue", "green"), sunny=("snowy",))
@@ -432,7 +480,7 @@ def test_captions_that_are_written_together_can_be_stopped_and_fail_as_one_by_on
     errors = []
     for unread in (ScriptedLanguageModel, ScriptedBatches):
         with pytest.raises(UnreadableReply, match="asked 2 times for a counterfactual caption") as caught:
-            tried(unread(lambda prompt: "Sure!" if "snowy" in prompt else answer(prompt)))
+            tried(unread("Sure!"))
         errors.append((str(caught.value), caught.value.prompt, caught.value.raw_reply, caught.value.attempts))
     assert errors[0] == errors[1]
 

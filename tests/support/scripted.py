@@ -98,9 +98,12 @@ class ScriptedBatches(ScriptedLanguageModel):
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
     ) -> Sequence[str | UserError]:
         self.batches.append([one.seed for one in requests])
-        replies = list[str]()
+        replies = list[str | UserError]()
         for one in requests:
-            replies.append(self.complete(one, settings))
+            try:
+                replies.append(self.complete(one, settings))
+            except UserError as error:
+                replies.append(error)
             on_reply(len(replies))
         return replies
 

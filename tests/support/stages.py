@@ -114,10 +114,22 @@ def run_counterfactuals(
     cancelled: threading.Event | None = None,
     choosing: Prompt | None = None,
     said: EarlyReply | None = None,
+    before: CounterfactualCaptions | None = None,
 ) -> StageValue[CounterfactualCaptions]:
     others = {} if choosing is None else {EDITS_PROMPT.name: choosing}
     values, models = {"caption": text, "alternatives": options}, _models(language=language_model)
     given = StageInputs(
-        NO_SOURCE, task, values, settings, models, prompt, seed, None, on_progress, cancelled, others, early_reply=said
+        NO_SOURCE,
+        task,
+        values,
+        settings,
+        models,
+        prompt,
+        seed,
+        before,
+        on_progress,
+        cancelled,
+        others,
+        early_reply=said,
     )
     return counterfactuals.run(given)
