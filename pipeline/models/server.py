@@ -18,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -97,12 +99,22 @@ class _Answer:
     def json(self) -> Any:
         try:
             return json.loads(self.text)
-        except ValueError:
+        except (ValueError, RecursionError):  # the latter for thousands of nested brackets
             return None
 
     @property
     def is_page(self) -> bool:
         return "html" in self.headers.get("content-type", "") or self.text.lstrip()[:1] == "<"
+
+    @property
+    def is_cut(self) -> bool:
+        """True for JSON that begins as a chat completion and breaks off."""
+        return self.json() is None and self.text.lstrip()[:1] == "{" and self.text.rstrip()[-1:] != "}"
+
+    @property
+    def is_stream(self) -> bool:
+        """True for pieces of a reply as server-sent events."""
+        return self.text.lstrip().startswith("data:")
 
     @property
     def said(self) -> str:
@@ -266,6 +278,10 @@ class ChatServer:
         data = answer.json()
         if data is None and answer.is_page:
             raise NoServer(self._sentence("web_page"), prompt, self._shown(answer.text))
+        if answer.is_stream:
+            raise NoServer(self._sentence("stream"), prompt, self._shown(answer.text))
+        if answer.is_cut:
+            raise _Passing(ServerFault(self._sentence("cut"), prompt, self._shown(answer.text)))
         try:
             choice = data["choices"][0]
             message = choice["message"]
@@ -320,6 +336,8 @@ class ChatServer:
             variable = self._section.key_variable
             key = self._sentence("wrong_key" if variable else "needs_key", words=words, variable=variable)
             return NoServer(key, prompt, raw)
+        if status == 402:
+            return NoServer(self._sentence("no_credit", words=words), prompt, raw)
         if status == 404:
             known = self.models()
             has = f"; it has {', '.join(sorted(known)[:10])}" if known else ""
@@ -334,9 +352,8 @@ class ChatServer:
 
     def _later(self, fault: ServerFault, answer: _Answer) -> Exception:
         """Return an error that leads to another try after the server's pause, or `fault` if the pause is too long."""
-        try:
-            wait = max(0.0, float(answer.headers.get("retry-after", "")))
-        except ValueError:
+        wait = _seconds_until(answer.headers.get("retry-after", ""))
+        if wait is None:
             return _Passing(fault)
         return _Passing(fault, wait) if wait <= LONGEST_WAIT else fault
 
@@ -479,6 +496,19 @@ def side_by_side(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [reply.result() for reply in sent]
+
+
+def _seconds_until(retry_after: str) -> float | None:
+    """Return the seconds of a header Retry-After, which has a number or a date (RFC 9110); None if it has neither."""
+    try:
+        return max(0.0, float(retry_after))
+    except ValueError:
+        pass
+    try:
+        then = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    return max(0.0, (then.astimezone(UTC) - datetime.now(UTC)).total_seconds())
 
 
 def _error_in(found: Any) -> Any:

@@ -268,6 +268,17 @@ def test_fields_that_a_server_does_not_know_are_left_out_from_then_on(peer: Misb
         ((200, {}, {"hello": "world"}), r"no chat completion \(.*world", 1, True),
         ((200, {}, {"error": {"message": "no credits"}}), r"refuses the request \(400: no credits\)", 1, False),
         ((200, {}, "plain words"), r"no chat completion \(plain words\)", 1, True),
+        ((200, {}, "[" * 100_000), r"no chat completion \(\[\[", 1, True),
+        (
+            (200, {}, '{"choices": [{"message": {"content": "A re'),
+            r"broke off its answer in the middle: look",
+            3,
+            False,
+        ),
+        ((200, {}, 'data: {"choices": []}\n\ndata: [DONE]\n'), r"streams its reply in pieces", 1, True),
+        ((402, {}, {"error": {"message": "No credits"}}), r"wants to be paid first \(402: No credits\): add", 1, True),
+        ((429, {"retry-after": "Wed, 21 Oct 2065 07:28:00 GMT"}, {}), r"no more requests for now \(429", 1, False),
+        ((429, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, {}), r"no more requests for now \(429", 3, False),
         ((200, {}, completion("")), r"replied with nothing: run it again", 2, False),
         ((200, {}, completion(None, finish="length")), r"spent its longest reply and said nothing: raise", 1, False),
         ((200, {}, completion("<think>hm", finish="length")), r"on thoughts .*: switch thinking off", 1, False),
@@ -341,7 +352,7 @@ def test_a_fault_is_one_sentence_with_what_the_server_said(
     with pytest.raises(ServerFault, match=said) as caught:
         model.complete(LanguageRequest("Which words?", 0), COLD)
     raw = answer[2] if isinstance(answer[2], str) else json.dumps(answer[2])
-    assert (caught.value.raw_reply, caught.value.prompt) == (raw, "Which words?")
+    assert (caught.value.raw_reply, caught.value.prompt) == (raw[: server.SHOWN], "Which words?")
     assert len(peer.asked) == requests and "\n" not in str(caught.value)
     assert isinstance(caught.value, CannotLoad) == for_good, "whether every other image would fail in the same way"
 
