@@ -68,7 +68,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         return int(options.act(options))
     except UserError as error:
-        _report(options).error(str(error))
+        _report(options).error(error)
         return SOME_FAILED if isinstance(error, UnreadableReply) else WRONG
     except Terminated:
         return TERMINATED
@@ -104,7 +104,7 @@ def augment(options: argparse.Namespace) -> int:
             except Exception as error:
                 if not asked_for.several(options):
                     raise
-                report.source_failed(source, one_line(error))
+                report.source_failed(source, error)
                 failed += 1
     report.ended(len(sources), failed, images_failed)
     return SOME_FAILED if failed or images_failed else 0

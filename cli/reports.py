@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from cli.common import printable
 from cli.terminal import ProgressLine
-from core.errors import one_line
+from core.errors import UnreadableReply, UserError, one_line
 from core.lineage import Lineage
 from core.progress import Progress
 from core.types import Task, to_plain
@@ -75,9 +76,10 @@ class Words:
                 f"{'it' if failed == 1 else 'them'} again, with the next seed."
             )
 
-    def source_failed(self, source: Path, message: str) -> None:
+    def source_failed(self, source: Path, error: Exception) -> None:
         """Report that a source image failed; the next one begins."""
-        self._line.say(f"{source}: {message}")
+        self._line.say(f"{source}: {one_line(error)}")
+        self._say_reply(error)
 
     def ended(self, sources: int, failed: int, images_failed: int) -> None:
         """Report the end of all source images, with the failed ones and the failed images of the others."""
@@ -86,9 +88,16 @@ class Words:
         if sources > 1 and parts:
             self._line.say(f"Failed: {' and '.join(parts)}. The same command tries again what failed.")
 
-    def error(self, message: str) -> None:
+    def error(self, error: UserError) -> None:
         """Report an error that ends the command."""
-        self._line.say(message)
+        self._line.say(str(error))
+        self._say_reply(error)
+
+    def _say_reply(self, error: Exception) -> None:
+        if isinstance(error, UnreadableReply) and error.raw_reply:
+            self._line.say("The reply was:")
+            for line in error.raw_reply.splitlines():
+                self._line.say(f"  {printable(line)}")
 
 
 class JsonLines:
@@ -111,8 +120,9 @@ class JsonLines:
             case Progress():
                 self._tell("progress", **vars(event))
             case StageDone():
-                remarks, value = _remarks(event, recipe, task, store), to_plain(event.value.value)
-                self._tell("stage-done", stage=event.stage, reused=event.reused, value=value, remarks=remarks)
+                trace, value = event.value.trace, to_plain(event.value.value)
+                said = {"remarks": _remarks(event, recipe, task, store), "raw_reply": trace.raw_reply}
+                self._tell("stage-done", stage=event.stage, reused=event.reused, value=value, **said)
             case Placed():
                 self._tell("placed", words=event.words)
             case ImageDone():
@@ -127,18 +137,18 @@ class JsonLines:
     def done(self, store: FolderStore, failed: int) -> None:
         self._tell("done", file=str(store.file), images=store.images, failed=failed, complete=not failed)
 
-    def source_failed(self, source: Path, message: str) -> None:
+    def source_failed(self, source: Path, error: Exception) -> None:
         self._source = str(source)
-        self._tell("source-failed", message=message)
+        self._tell("source-failed", message=one_line(error), **_reply(error))
 
     def ended(self, sources: int, failed: int, images_failed: int) -> None:
         self._source = ""
         self._tell("ended", sources=sources, failed=failed, images_failed=images_failed)
 
-    def error(self, message: str) -> None:
+    def error(self, error: UserError) -> None:
         self._source = ""
-        self._tell("error", message=message)
-        sys.stderr.write(message + "\n")
+        self._tell("error", message=str(error), **_reply(error))
+        sys.stderr.write(f"{error}\n")
 
     def _tell(self, event: str, **what: Any) -> None:
         line = {"event": event, **({"source": self._source} if self._source else {}), **what}
@@ -151,6 +161,13 @@ Report = Words | JsonLines
 def _remarks(event: StageDone, recipe: Recipe, task: Task, store: FolderStore) -> list[str]:
     values = {name: stored.value for name, stored in store.values().items()}
     return [*event.value.trace.notes, *recipe.stage(event.stage).remarks(event.value.value, values, task)]
+
+
+def _reply(error: Exception) -> dict[str, str]:
+    """Return the prompt and the reply of a language model that could not be read; empty for other errors."""
+    if not isinstance(error, UnreadableReply):
+        return {}
+    return {"prompt": error.prompt, "raw_reply": error.raw_reply}
 
 
 def _caption(image: Lineage | PlannedImage) -> dict[str, Any]:

@@ -165,6 +165,10 @@ class Failure:
     """The caption of the image. None for a text stage."""
     seed: int = 0
     """The seed that was planned for the image."""
+    prompt: str = ""
+    """Prompt of the last request of a text stage."""
+    raw_reply: str = ""
+    """The reply to it, which could not be used; "" if there was none."""
 
     @property
     def what(self) -> tuple[StageName, CounterfactualCaption | None, int]:

@@ -269,7 +269,8 @@ class _RecipeRun:
             with stoppable(self._cancelled):
                 made = stage.run(inputs)
         except UnreadableReply as error:
-            store.save_failure(Failure(name, spent + error.attempts, str(error)))
+            failure = Failure(name, spent + error.attempts, str(error), prompt=error.prompt, raw_reply=error.raw_reply)
+            store.save_failure(failure)
             raise
         except Exception as error:
             if not isinstance(error, UserError) and out_of_memory(error):

@@ -314,9 +314,18 @@ def test_an_image_that_fails_is_named_and_tried_again_with_the_next_seed(
 def test_replies_that_cannot_be_read_are_asked_for_again_with_the_next_seeds(
     models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    models.language = ScriptedLanguageModel("Sorry, I cannot do that.")
+    refusal = "Sorry,\nI cannot do \x1b[2Jthat."
+    models.language = ScriptedLanguageModel(refusal)
     assert augment(image, tmp_path / "out") == 3
-    assert "The language model was asked" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "The language model was asked" in told
+    assert "The reply was:\n  Sorry,\n  I cannot do \\x1b[2Jthat.\n" in told, "a terminal obeys no reply"
+    (failure,) = run_file.read(tmp_path / "out" / "run.json").failures
+    assert failure.raw_reply == refusal and failure.prompt == models.language.prompts[-1]
+    assert augment(image, tmp_path / "json", "--json") == 3
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-1]["event"] == "error"
+    assert (lines[-1]["prompt"], lines[-1]["raw_reply"]) == (models.language.prompts[-1], refusal)
     spent, models.language = set(models.language.seeds), ScriptedLanguageModel(answer)
     assert augment(image, tmp_path / "out") == 0
     assert models.language.seeds[0] == max(spent) + 1
