@@ -11,6 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from core.errors import CannotLoad
 from core.model_sections import DType
 from pipeline.models.model_memory import WORK, free_memory
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 Offload = Literal["none", "models", "layers"]
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 """Bytes of a parameter by precision."""
+_DRAWING = ("unet", "transformer")
+"""Folders of the network that draws."""
 _LONGEST_HEADER = 100_000_000
 """Maximum bytes of the header of a safetensors file. A larger number means that the file is not one."""
 _OFFLOADS: dict[Offload, str] = {
@@ -74,18 +77,42 @@ class Placing:
         return dtype
 
 
-def place(gpu: Gpu | None, parts: Mapping[str, int], requested: DType = "auto", likes: str = "float16") -> Placing:
-    """Decide the placing for `parts`, numbers of parameters by name. `likes` is the model's own half precision. If the
-    parts are unknown, all goes to the GPU.
+def place(
+    gpu: Gpu | None,
+    parts: Mapping[str, int],
+    requested: DType = "auto",
+    likes: str = "float16",
+    by_layers: bool = True,
+) -> Placing:
+    """Decide the placing for `parts`, numbers of parameters by name. `likes` is the model's own half precision,
+    `by_layers` says whether the model can go one layer at a time. If the parts are unknown, all goes to the GPU. Raises
+    CannotLoad if the GPU has too little free memory for any way.
+
+    A ControlNet is on the GPU together with the network that it steers, and stays whole when that goes by layers.
     """
     if gpu is None:
         return Placing("cpu", "float32" if requested == "auto" else requested, "none", "no GPU was found")
     half = "float32" if likes == "bfloat16" and not gpu.bfloat16 else likes
     dtype = half if requested == "auto" else requested
     size = _BYTES[dtype]
-    whole, largest = sum(parts.values()) * size + WORK, max(parts.values(), default=0) * size + WORK
-    offload: Offload = "none" if whole <= gpu.free or not parts else "models" if largest <= gpu.free else "layers"
-    needed = f", {_gigabytes(whole)} needed" if parts else ""
+    net = sum(count for name, count in parts.items() if name.startswith("ControlNet"))
+    drawing = net + max(parts.get(name, 0) for name in _DRAWING)
+    needs: dict[Offload, int] = {
+        "none": sum(parts.values()) * size + WORK,
+        "models": max(drawing, *parts.values(), 0) * size + WORK,
+    }
+    if by_layers:
+        needs["layers"] = net * size + WORK
+    offload = next((way for way, need in needs.items() if need <= gpu.free), None)
+    if not parts:
+        offload = "none"
+    if offload is None:
+        raise CannotLoad(
+            f"The image generator needs {_gigabytes(min(needs.values()))} of GPU memory, even with one part at a time, "
+            f"and {_gigabytes(gpu.free)} are free: end other programs on the GPU, take a smaller profile, or draw on "
+            "the CPU, slowly (CUDA_VISIBLE_DEVICES=)."
+        )
+    needed = f", {_gigabytes(needs['none'])} needed" if parts else ""
     return Placing("cuda", dtype, offload, f"{_gigabytes(gpu.free)} free{needed}")
 
 

@@ -96,6 +96,8 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
     """Name of this model in messages."""
     likes = "float16"
     """The half precision that the model was made for."""
+    by_layers = True
+    """True if the model draws the same with one layer at a time on the GPU. Tests try it."""
     kept_texts = KEPT_TEXTS
 
     def __init__(self, section: M) -> None:
@@ -104,7 +106,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         self._section = section
         self._lock = threading.Lock()
         base = locate(self.role, section)
-        self._at = _Place(place(this_gpu(), self._parts(base), section.dtype, self.likes))
+        self._at = _Place(place(this_gpu(), self._parts(base), section.dtype, self.likes, self.by_layers))
         self._device, self._dtype = self._placing.device, self._placing.torch_dtype
         self._compiling = Compiling(section.compile, self._device, self._placing.offload, section.title)
         self._shared = {"dtype": self._dtype, "local_files_only": True}

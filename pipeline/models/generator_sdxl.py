@@ -32,7 +32,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         section, more = self._section, dict[str, Any]()
         if section.vae is not None:
             more["vae"] = self._network(AutoencoderKL, "VAE", section.vae)
-        return StableDiffusionXLControlNetUnionPipeline.from_pretrained(
+        pipe: Any = StableDiffusionXLControlNetUnionPipeline.from_pretrained(
             base,
             controlnet=self._net(self._kind),
             variant=section.variant or None,
@@ -41,6 +41,9 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
             **self._to,
             **self._shared,
         )
+        # It has weights beside its layers, which stay behind when only layers are moved to the GPU.
+        pipe._exclude_from_cpu_offload = ["controlnet"]
+        return pipe
 
     def _net(self, kind: ControlKind) -> Any:
         from diffusers import ControlNetUnionModel

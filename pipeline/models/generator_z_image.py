@@ -31,6 +31,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
     """Z-Image. All kinds of control images share one ControlNet, which tells them apart by their looks."""
 
     likes = "bfloat16"
+    by_layers = False  # the ControlNet shares layers with the transformer, and they cannot be moved for both
 
     def _load(self, base: Path) -> Any:
         from diffusers import ZImageControlNetPipeline

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from core.errors import UserError
+from core.errors import CannotLoad, UserError
 from core.lineage import DrawnBatch
 from core.settings import GenerationSettings, InversionSettings
 from pipeline.models import Models, load_models
@@ -22,6 +22,7 @@ from pipeline.profiles.profile import Profile, load_profile
 from pipeline.seams import DrawRequest
 from tests.support import tiny
 from tests.support.made_once import MadeOnce
+from tests.support.offloading import by_layers_on_the_cpu
 
 QUICK = GenerationSettings(steps=3, short_side=64, guidance=5.0)
 GB = 1_000_000_000
@@ -572,3 +573,71 @@ def test_a_model_draws_again_after_memory_ran_out_while_it_decoded(folder: Path)
         drawn(generator)
     same = drawn(generator) == before
     assert vae.dtype == torch.float16 and same
+
+
+# Less memory than a model needs
+
+
+@pytest.mark.slow
+def test_a_generator_that_may_go_by_layers_draws_the_same_so(small: Path, folder: Path) -> None:
+    for generator in (few_steps_at(small, "DDIMScheduler"), load_models(sdxl_at(folder)).generator):
+        whole = drawn(generator)
+        by_layers_on_the_cpu(generator._pipe)
+        same = drawn(generator) == whole
+        assert generator.by_layers and same
+
+
+@pytest.mark.slow
+def test_z_image_cannot_go_by_layers(tmp_path: Path) -> None:
+    """If this fails, the packages can do it now, and the generator may offer it."""
+    tiny.save_z_image(tmp_path / "z-image", tmp_path / "union")
+    generator: Any = load_models(z_image_at(tmp_path)).generator
+    assert not generator.by_layers
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
+        by_layers_on_the_cpu(generator._pipe)
+
+
+M = 1_000_000
+STABLE_DIFFUSION = {"unet": 859 * M, "text_encoder": 123 * M, "vae": 84 * M, "safety_checker": 304 * M}
+GENERATORS: dict[str, tuple[dict[str, int], bool]] = {
+    "paper": (STABLE_DIFFUSION | {"ControlNet canny": 361 * M}, True),
+    "sdxl": (
+        {"unet": 2567 * M, "text_encoder": 123 * M, "text_encoder_2": 695 * M, "vae": 84 * M}
+        | {"ControlNet union": 1255 * M},
+        True,
+    ),
+    "modern": (
+        {"transformer": 6155 * M, "text_encoder": 4022 * M, "vae": 84 * M} | {"ControlNet union": 3350 * M},
+        False,
+    ),
+    "edit": ({"transformer": 3876 * M, "text_encoder": 4022 * M, "vae": 84 * M}, True),
+}
+"""Parameters of the parts of each profile's generator or editor, and whether it can go by layers."""
+CARDS = (8, 12, 16, 24, 48, 80)
+WAYS = {
+    "paper": "none none none none none none",
+    "sdxl": "layers none none none none none",
+    "modern": "- - - models none none",
+    "edit": "layers models models none none none",
+}
+"""The way to draw on a card of 8, 12, 16, 24, 48 and 80 GB, "-" if it is refused."""
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_the_way_to_draw_on_each_card_follows_from_the_counted_need(name: str) -> None:
+    parts, by_layers = GENERATORS[name]
+    profile = load_profile(name)
+    section: Any = profile.generator if profile.editor is None else profile.editor
+    counted = 2 * sum(count for part, count in parts.items() if not part.startswith("ControlNet"))
+    assert counted == pytest.approx(section.memory_half, rel=0.01), "what the profile says that it needs"
+    ways = list[str]()
+    for card in CARDS:
+        gpu = Gpu(card * 2**30 - GB // 2, bfloat16=True)  # the driver takes some of it
+        try:
+            ways.append(place(gpu, parts, likes="bfloat16", by_layers=by_layers).offload)
+        except CannotLoad as error:
+            ways.append("-")
+            assert str(error).startswith(
+                "The image generator needs 21 GB of GPU memory, even with one part at a time, "
+            )
+    assert " ".join(ways) == WAYS[name]

@@ -37,6 +37,7 @@ from pipeline.run_files.provenance import digital_source_type
 from pipeline.seams import DrawnImage, DrawRequest, OnStep, Source
 from services.studio import Studio
 from tests.support import tiny
+from tests.support.offloading import by_layers_on_the_cpu
 from tests.support.scripted import SUNNY_BIRD, ScriptedModels, one_case, parts_of, perform, performed
 from tests.support.workspaces import workspace_in
 
@@ -333,6 +334,15 @@ def edited(
         result.image is not None and result.image.size == (64, 96) and result.batch == DrawnBatch(size=size, place=at)
     )
     return bytes(result.image.tobytes())
+
+
+@pytest.mark.slow
+def test_an_editor_draws_the_same_by_layers(folder: Path) -> None:
+    editor: Any = load_models(profile_with(folder)).editor
+    whole = edited(editor)
+    by_layers_on_the_cpu(editor._pipe)
+    same = edited(editor, seed=6) != whole and edited(editor) == whole
+    assert editor.by_layers and same
 
 
 @pytest.mark.slow
