@@ -1,5 +1,4 @@
-"""Finds words that cannot both describe one picture, such as snow and desert. The rules are in `contradictions.toml`.
-"""
+"""Finds words that cannot both describe one picture, such as snow and desert. `contradictions.toml` has the rules."""
 
 from __future__ import annotations
 

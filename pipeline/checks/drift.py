@@ -88,7 +88,8 @@ class Drift(BaseModel):
 
 
 def drift_of(source: Image.Image, image: Image.Image) -> Drift | None:
-    """Measure how an image of the source's size drifted. None if no shift and zoom fits clearly better than all others.
+    """Measure how an image of the source's size drifted. None if no shift and zoom fits clearly better than the
+    others.
     """
     import cv2
 

@@ -1,6 +1,6 @@
 """Methods, one module each: ways to make a test case from a source image and a counterfactual caption.
 
-`METHODS` describes them without their models. To add a method, add a module here and an entry there.
+`METHODS` describes them without their models. To add a method, add a module here and an entry in `METHODS`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def _unknown(name: str) -> MethodDescription:
 
 
 def method_of(name: str) -> MethodDescription:
-    """Return the description of a method. An unknown one has no type of settings and no artifacts."""
+    """Return the description of a method. A method that this version does not know has no type of settings and no
+    artifacts.
+    """
     return METHODS.get(name) or _unknown(name)
 
 

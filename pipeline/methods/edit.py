@@ -2,7 +2,7 @@
 
 The picture of a changed caption is drawn in one batch with its source, on the same control image, and takes over the
 source's attention (`pipeline.models.attention`). So it equals the source except for what its caption changes. All
-images of a caption are equal. Only the strength of the edit can vary, which the sweep does.
+images of a caption are equal. Only the strength of the edit can vary: a sweep tries several strengths.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, InversionStore,
 
 GUIDANCES = (1.5, 1.4, 1.3, 1.2, 1.1, 1.0)
 SELF_REPLACEMENTS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Values of a sweep, from strong to weak. Those of self-replacement are LANCE's."""
+"""Values that a sweep tries, from a strong to a weak edit: `GUIDANCES`, or LANCE's shares of self-replacement here."""
 SWEEP = "strength"
-"""Name of the check that reports the value of the sweep."""
+"""Name of the check that reports the value that the sweep chose."""
 _EQUAL = "An edit of the inverted source has no noise of its own, so all images of a caption are equal and one is made."
 _UNREAD = (
     "The text encoder reads no difference between this caption and that of the source: change words that the model "
@@ -90,7 +90,7 @@ _own = EditedSettings.own
 
 
 class EditDescription(ControlNetDescription):
-    """Description of the method that edits the inverted source, without its models."""
+    """Describes the method that edits the inverted source. Needs no loaded models."""
 
     title = "Edited from its noise"
     settings_type = EditedSettings
@@ -120,7 +120,9 @@ class EditDescription(ControlNetDescription):
         return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return half of ControlNet's value if the source is drawn along with each image, to read its attention."""
+        """Return half of ControlNet's value if the source is drawn along with each image, since an image then takes
+        twice as long.
+        """
         own = _own(settings).edit
         reads_source = own.cross_replace or own.self_replace or own.local_blend or own.sweep == "self-replacement"
         return super().preparing(settings) / (2 if reads_source else 1)
@@ -146,7 +148,7 @@ EDIT = EditDescription("edit")
 
 
 class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
-    """Draws changed captions of a source in one batch with it."""
+    """Draws changed captions of a source in one batch with the source."""
 
     _described = EDIT
 
@@ -168,7 +170,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return max(1, at_once // len(own.swept)) if own.edit.full_sweep and own.swept else at_once
 
     def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return a key that includes the source, since it is drawn in each batch of its images."""
+        """Return a key that includes the source, since the source is drawn in each batch of its images."""
         source = prepared.source
         region = None if source.region is None else image_sha(source.region)
         return super().together(prepared, counterfactual), image_sha(source.image), source.caption, region
