@@ -28,7 +28,7 @@ LEAST_SHARE = 0.05
 """Minimum likelihood of a sampled word, as a share of the likeliest word's. The many words below it are wrong: at a
 high temperature they broke captions off or named other things."""
 AT_ONCE = 16
-"""Maximum images that are captioned at once. More gain little."""
+"""Maximum number of images that are captioned at once. Larger batches gain little."""
 ON_CPU = 4
 """`AT_ONCE` on a CPU, for models with a large vocabulary."""
 MOST_LIKELY = 50
@@ -64,7 +64,9 @@ class CaptioningModel:
 
 
 class SamplingModel(CaptioningModel, ABC):
-    """A captioner of several pictures at once, each as if alone, if each can be sampled with its own seed."""
+    """Captions several pictures at once, with the same captions as one at a time if each picture has its own random
+    draws.
+    """
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         (reply,) = self._say_all([CaptionRequest(image, task, seed)], settings)
@@ -85,21 +87,25 @@ class SamplingModel(CaptioningModel, ABC):
     def _drawn(
         self, seeds: Sequence[int], settings: CaptionSettings, several: int = 1, top_p: float | None = None
     ) -> dict[str, Any]:
-        """Return the options of `generate` for several texts per seed. A single seed draws by `seeded`."""
+        """Return the options of `generate` for several texts per seed. For a single seed, `seeded` must set the random
+        state.
+        """
         more = {"num_return_sequences": several} if several > 1 else {}
         if len(seeds) == 1:
             return more | sampling(settings, top_p)
         return more | sampling_apart(settings, self._config, seeds, self._device, several, top_p)
 
     def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """See `BatchCaptioner.caption_many`. With sampled beams requests run one by one, as beams share their draws."""
+        """See `BatchCaptioner.caption_many`. Sampled beams share their random draws, so their requests run one
+        by one.
+        """
         if not self._draws_apart(settings):
             return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
         return self._at_once.each(requests, lambda part, _first: self._say_all(part, settings))
 
 
 class Blip(SamplingModel):
-    """A BLIP of transformers. It takes no prompt, and its captions are no longer than its positions allow."""
+    """A BLIP of transformers. It takes no prompt. The length of its captions is limited by the model's positions."""
 
     def __init__(self, section: BlipCaptioner) -> None:
         from transformers import BlipForConditionalGeneration, BlipProcessor
@@ -138,9 +144,10 @@ class Blip2(SamplingModel):
         return super()._draws_apart(settings.model_copy(update={"beams": 1}) if self._samples else settings)
 
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """Return the sentences of each as one text, and the prompts sent, one per line. Unanswered questions add none.
+        """Return, for each request, its sentences as one text, and the prompts sent, one per line. An unanswered
+        question adds no sentence.
 
-        Samples are drawn together, without a prompt, and repeated ones dropped; at temperature 0 there is only one.
+        Samples are drawn together, without a prompt, and repeated ones are dropped. At temperature 0 only one is drawn.
         """
         pictures, seeds = [one.image for one in requests], [one.seed for one in requests]
         if self._samples:
@@ -159,10 +166,10 @@ class Blip2(SamplingModel):
         return [(" ".join(texts), "\n".join(sent)) for texts, sent in zip(sentences, prompts, strict=True)]
 
     def encode(self, pictures: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
-        """Return pixels and token ids (pictures, n) on the model's device, shorter prompts padded on the left.
+        """Return pixels and token ids (pictures, n) on the model's device. Shorter prompts are padded on the left.
 
-        Raises UserError if the ids have no places for the picture: older revisions of the weights leave them out, and
-        such a model answers without seeing it.
+        Raises UserError if the ids lack the tokens that stand for the picture: older revisions of the weights leave
+        them out, and the model then answers without seeing the picture.
         """
         several = {"padding": True, "padding_side": "left"} if len(pictures) > 1 else {}
         encoded = self._processor(images=list(pictures), text=list(prompts), return_tensors="pt", **several)
@@ -188,7 +195,7 @@ class Blip2(SamplingModel):
         top_p: float | None = None,
     ) -> list[list[str]]:
         """Return `several` answers to each picture and prompt, each drawn by its seed. With `top_p`, words are sampled
-        from that share of the likeliest, else from those with at least `LEAST_SHARE`.
+        from the likeliest ones with this probability together, else from those with at least `LEAST_SHARE`.
         """
         encoded = self.encode(pictures, prompts)
         drawn = self._drawn(seeds, settings, several, top_p)
@@ -224,7 +231,8 @@ class Florence2(SamplingModel):
 
 def sampling(settings: CaptionSettings, top_p: float | None = None) -> dict[str, Any]:
     """Return the settings for `generate` of transformers. Temperature 0 gives the likeliest text. Otherwise words are
-    sampled from the share `top_p` of the likeliest; without it, from those that are likely enough.
+    sampled from the likeliest ones with a probability of `top_p` together, or, without `top_p`, from those above
+    `LEAST_SHARE`.
     """
     if settings.temperature == 0:
         return {"num_beams": settings.beams, "do_sample": False}
@@ -239,8 +247,8 @@ _OTHER_WARPERS: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_
 
 
 def own_draws(config: Any, settings: CaptionSettings) -> bool:
-    """Return True if each text of a batch can be sampled by its own seed (see `sampling_apart`). `config` are the
-    model's own settings for `generate`. Sampled beams share their draws.
+    """Return True if each text of a batch can be sampled by its own seed (see `sampling_apart`). False for sampled
+    beams, since they share their draws. `config` has the model's own settings for `generate`.
     """
     if settings.temperature == 0:
         return True
@@ -256,8 +264,8 @@ def sampling_apart(
     several: int = 1,
     top_p: float | None = None,
 ) -> dict[str, Any]:
-    """Return options like `sampling` for a batch of `several` texts per seed. Each seed samples as if it were alone.
-    `config` holds the model's own settings for `generate`, which apply if `settings` has none.
+    """Return options like those of `sampling`, for a batch of `several` texts per seed. Each seed samples as if it were
+    alone. `config` has the model's own settings for `generate`, which apply where `settings` has none.
     """
     if settings.temperature == 0:
         return sampling(settings)
