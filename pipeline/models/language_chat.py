@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 THOUGHT, THOUGHT_OVER = "<think>", "</think>"
 """Tags that models put around their thoughts."""
 ON_GPU, ON_CPU = 16, 4
-"""Default numbers of replies that are written at once. More gain little, and a person sees them later."""
+"""Default numbers of replies that are written at once. Larger batches gain little, and a person sees replies later."""
 
 
 class ChatLanguageModel:
@@ -66,12 +66,13 @@ class ChatLanguageModel:
         from transformers import PreTrainedTokenizerFast
 
         if not isinstance(self._tokenizer, PreTrainedTokenizerFast):
-            return None  # an old kind that tells too little about its tokens, so replies are not constrained
+            return None  # an old tokenizer that tells too little about its tokens, so replies are not constrained
         size = self._model.get_output_embeddings().weight.shape[0]
         return Forms(from_tokenizer(self._tokenizer, n_vocab=size, eos_token=self._ends))
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply after its thoughts, up to a stop, an end token or the longest reply. It fits the schema.
+        """Return the reply after its thoughts, up to a stop, an end token or the longest reply. The reply fits the
+        schema.
 
         Raises UserError if the prompt, the longest thought and the longest reply do not fit the context,
         UnreadableReply if the model spent its whole reply on thoughts, and Cancelled within a reply.
@@ -88,7 +89,7 @@ class ChatLanguageModel:
         on_reply: Callable[[int], None] = lambda _done: None,
     ) -> Sequence[str | UserError]:
         """See `BatchLanguageModel.complete_many`. A batch that does not fit in memory is halved until it does; a single
-        reply that does not fit raises the error.
+        reply that does not fit raises an error.
         """
 
         def write(part: Sequence[LanguageRequest], first: int) -> list[str | UserError]:
@@ -137,14 +138,14 @@ class ChatLanguageModel:
         answer, thoughts = text, ""
         if row.form is None:
             answer, thoughts = astuple(read_reply(text))
-            if thoughts:  # unrequested ones are part of the reply, and of its length
+            if thoughts:  # unrequested thoughts are part of the reply, and of its length
                 spent = max(1, len(row.written) - len(self._encode(answer)))
                 self.thought += spent
                 log.info("%s spent %d tokens on thoughts.", self.name, spent)
             if thoughts and not answer:
                 return UnreadableReply(
-                    f"The language model spent its longest reply ({settings.max_new_tokens} tokens) on thoughts and "
-                    "said nothing: raise that setting, or set thinking in the profile, which counts them apart.",
+                    f"The language model spent the longest reply ({settings.max_new_tokens} tokens) on thoughts and "
+                    "said nothing: raise the longest reply, or set thinking in the profile, which counts separately.",
                     request.prompt,
                     text,
                     attempts=1,
@@ -185,8 +186,8 @@ class ChatLanguageModel:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
 
     def _think(self, rows: Sequence[_Row], settings: LanguageSettings) -> None:
-        """Write the model's thoughts before its replies, each within the profile's limit and closed, and append them to
-        the input.
+        """Write the model's thoughts before its replies, and append them to the input. Each is within the profile's
+        limit, and its tag is closed.
         """
         for row in rows:
             row.stops = (THOUGHT_OVER,)
@@ -201,7 +202,7 @@ class ChatLanguageModel:
     def _write(
         self, rows: Sequence[_Row], longest: int, settings: LanguageSettings, on_over: Callable[[int], None]
     ) -> None:
-        """Continue all rows at once. Their inputs are padded on the left to one length."""
+        """Continue all rows at once, until each is over. Their inputs are padded on the left to one length."""
         import torch
         from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
@@ -283,7 +284,7 @@ class ChatLanguageModel:
             scores.masked_fill_(~allowed, -torch.inf)
 
     def _next(self, row: _Row, scores: torch.Tensor, settings: LanguageSettings, longest: int) -> int:
-        """Return a row's next token from its scores, and mark the row if that ends it."""
+        """Return a row's next token from its scores. Mark the row as over if the token ends its reply."""
         import torch
 
         likely = torch.multinomial(scores.softmax(-1), 1, generator=row.draws) if settings.temperature else None
@@ -315,4 +316,4 @@ class _Row:
     written: list[int] = field(default_factory=list)
     over: bool = False
     thoughts: str = ""
-    """The model's thoughts before the reply, if the profile has it think."""
+    """The model's thoughts before the reply, if the profile lets it think."""

@@ -1,4 +1,6 @@
-"""Memory for models: what one takes, what is free, which others make room for it, and giving it back to the machine."""
+"""Memory for models: the need of a model, the free memory, models to release for another one, and giving memory
+back.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,13 @@ from pathlib import Path
 from core.model_sections import Weights
 
 WORK = 1_500_000_000
-"""Bytes allowed in addition to the weights, for what a model computes."""
+"""Bytes allowed in addition to the weights, for a model's intermediate results."""
 
 
 def memory_of(weights: Weights, on_gpu: bool) -> int:
-    """Return the bytes that a model takes, at half precision where it runs so; 0 if the profile does not say."""
+    """Return the bytes of a model's weights, at half precision if it runs so on this device; 0 if the profile does not
+    say.
+    """
     dtype = getattr(weights, "dtype", "auto")
     half = on_gpu if dtype == "auto" else dtype != "float32"
     return weights.memory_half if half else weights.memory_full

@@ -36,9 +36,9 @@ CONNECT_SECONDS = 10.0
 MOST_BYTES = 8 << 20
 """Maximum bytes of one answer."""
 SHOWN = 4_000
-"""Maximum letters of an answer that are kept with an error."""
+"""Maximum number of letters of an answer that are kept with an error."""
 MOST_STOPS = 4
-"""Maximum number of stops that OpenAI's own server takes. Replies are cut at further stops here."""
+"""Maximum number of stop texts that OpenAI's own server takes. Replies are cut at further ones here."""
 
 _FAULTS, _INSTEAD = DataTable(__file__, str, "faults"), DataTable(__file__, str, "instead")
 
@@ -50,14 +50,14 @@ _TOO_LONG = re.compile(r"context[ _](length|size|window)|prompt is too long", re
 
 
 class ServerFault(UnreadableReply):
-    """The server gave no reply to one request. The raw reply is its answer instead."""
+    """The server gave no reply to one request. The raw reply of this error is the server's answer."""
 
     def __init__(self, message: str, prompt: str = "", raw_reply: str = "") -> None:
-        super().__init__(message, prompt, raw_reply, attempts=0)  # no seed is spent: it may work with the same one
+        super().__init__(message, prompt, raw_reply, attempts=0)  # no seed is spent, so the next try has it too
 
 
 class NoServer(ServerFault, CannotLoad):
-    """The server cannot answer any request, so that every other one would fail in the same way."""
+    """The server cannot answer any request, so all other requests would fail in the same way."""
 
 
 class NothingSaid(ServerFault):
@@ -69,7 +69,7 @@ class Refused(ServerFault):
 
 
 class _Passing(Exception):
-    """A temporary fault that another try may avoid. `told` has the error to report if it does not."""
+    """A temporary fault that another try may avoid. `told` has the error to report if no try does."""
 
     def __init__(self, fault: ServerFault, wait: float | None = None, most: int = 10) -> None:
         super().__init__(str(fault))
@@ -122,7 +122,7 @@ class _Answer:
 
 
 class ChatServer:
-    """One model of one server. Every method may be called from any thread, and by several at once."""
+    """One model of one server. Every method may be called from any thread, and by several threads at once."""
 
     def __init__(self, section: Server, role: str) -> None:
         """`role` names the purpose of the model, such as "language model". Raises CannotLoad if the key is missing."""
@@ -169,8 +169,8 @@ class ChatServer:
         stop: Sequence[str] = (),
         schema: Mapping[str, Any] | None = None,
     ) -> ServerReply:
-        """Return the model's answer to `messages`, up to a stop or `longest` tokens. The server gets the `schema`, if
-        any.
+        """Return the model's answer to `messages`, up to a stop or `longest` tokens. A `schema` is sent along if there
+        is one.
 
         Raises ServerFault with the server's message, NoServer if no request would be answered, and Cancelled shortly
         after the person asks to stop.
@@ -250,7 +250,9 @@ class ChatServer:
         return self._read(answer, prompt)
 
     def _left_out(self, body: dict[str, Any], message: str) -> dict[str, Any] | None:
-        """Return the request without a field that the server rejected, or None. Later requests omit it too."""
+        """Return the request without the field that the server rejected. Later requests omit it too. None if it names
+        no field.
+        """
         if "max_completion_tokens" in message and "max_tokens" in body:
             self._longest_field = "max_completion_tokens"
             return {("max_completion_tokens" if name == "max_tokens" else name): body[name] for name in body}
@@ -295,8 +297,8 @@ class ChatServer:
         return ServerReply(text, end == "length", thought)
 
     def _why_nothing(self, message: Mapping[str, Any], end: object, thought: int, thoughts_field: str) -> str:
-        """Return what came instead of an answer and what to do, or "" if another try may help. `thoughts_field` names
-        the field of the thoughts if only that one is filled.
+        """Return a sentence on what came instead of an answer and what to do, or "" if another try may help.
+        `thoughts_field` names the field of the thoughts if only that field is filled.
         """
         if refusal := message.get("refusal"):
             words = self._masked(" ".join(whole_letters(str(refusal)).split()))[:200]
@@ -333,7 +335,9 @@ class ChatServer:
         return Refused(self._sentence("refused", words=words), prompt, raw)
 
     def _later(self, fault: ServerFault, answer: _Answer) -> Exception:
-        """Return an error that leads to another try after the server's pause, or `fault` if the pause is too long."""
+        """Return an error that leads to another try after the pause that the server asks for. If it is too long, return
+        `fault`.
+        """
         try:
             wait = max(0.0, float(answer.headers.get("retry-after", "")))
         except ValueError:
@@ -348,7 +352,7 @@ class ChatServer:
         return self._masked(raw)[:SHOWN]
 
     def _masked(self, text: str) -> str:
-        """Mask the key, which some servers repeat, in a text. Cut the text only afterwards, or half a key may stay."""
+        """Mask the key in a text, since some servers repeat it. Cut a text only afterwards, or half a key may stay."""
         return text.replace(self._key, "…") if self._key else text
 
     # Facts about the server
@@ -363,7 +367,7 @@ class ChatServer:
         return {str(row["id"]): row for row in rows or () if isinstance(row, dict) and "id" in row}
 
     def context_length(self) -> int:
-        """Return the tokens that prompt and reply share, by the profile or the server; 0 if unknown."""
+        """Return the maximum tokens of prompt and reply together, from the profile or the server; 0 if unknown."""
         if self._section.context_length:
             return self._section.context_length
         row = self.models().get(self._section.model, {})
@@ -410,8 +414,8 @@ class ChatServer:
             raise NoServer(self._sentence("endless"), prompt) from error
 
     async def _exchange(self, method: str, url: str, body: Mapping[str, Any] | None) -> _Answer:
-        """Send a request in a task of its own, so that a slow or silent server cannot delay a stop. The connection is
-        then closed, and a server that notices this stops working on the request.
+        """Send a request in its own task, so that a slow or silent server cannot delay a stop. A stop closes the
+        connection, and a server that notices this stops working on the request.
         """
         import httpx
 
@@ -450,10 +454,11 @@ class _TooMuch(Exception):
 def side_by_side(
     requests: Sequence[Q], ask: Callable[[Q], A], parallel: int, on_reply: Callable[[int], None] = lambda _done: None
 ) -> list[A | UserError]:
-    """Return the result of `ask` for each request, or its UserError, with `parallel` requests at once. If one finds
-    that the server answers no request, the unsent ones get the same error.
+    """Return the result of `ask` for each request, or its UserError, with `parallel` requests at once. After an error
+    that concerns all requests (NoServer), the unsent requests get the same error.
 
-    `on_reply` gets the number done, in this thread; an error raised in it stops the work. Raises Cancelled too.
+    `on_reply` gets the number of finished requests, in this thread. An error raised in it stops the work. Raises
+    Cancelled too.
     """
     down: list[NoServer] = []
 
@@ -469,7 +474,7 @@ def side_by_side(
             return error
 
     with ThreadPoolExecutor(min(parallel, len(requests) or 1)) as pool:
-        # Each runs in the context of this thread, so that stopping this one stops it.
+        # Each request runs in the context of this thread, so that stopping this thread stops the requests.
         sent = [pool.submit(copy_context().run, one, request) for request in requests]
         try:
             for done, reply in enumerate(as_completed(sent), 1):
@@ -495,7 +500,9 @@ def _error_in(found: Any) -> Any:
 
 
 def _texts(content: Any) -> tuple[str, str]:
-    """Return the text and the thoughts of a message's content. Raises TypeError or AttributeError for another kind."""
+    """Return the text and the thoughts of a message's content. Raises TypeError or AttributeError for unknown
+    content.
+    """
     if isinstance(content, list):
         thoughts = [_texts(part["thinking"])[0] for part in content if part.get("thinking")]
         return "".join(part.get("text") or "" for part in content), "".join(thoughts)

@@ -132,7 +132,7 @@ def test_what_was_damaged_on_the_disk_is_found_by_reading_it(hub: Hub) -> None:
     ("token", "said"),
     [
         ("", "accept it at http.*/who/model, then log in here with `hf auth login`, or set HF_TOKEN"),
-        ("hf_other", "account of your token was not given.*accept its licence at http.*/who/model"),
+        ("hf_other", "account of your token has no access to.*accept its licence at http.*/who/model"),
     ],
 )
 def test_a_licence_that_nobody_accepted_is_told_with_its_page_before_anything_comes(
