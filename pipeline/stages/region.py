@@ -13,7 +13,7 @@ def run(inputs: StageInputs) -> StageValue[Region]:
 
 
 def painted_region(values: Values) -> Region:
-    """Return the region among the values by stage, or the whole picture if it has none."""
+    """Return the painted region, given the values by stage, or the whole picture if none is painted."""
     region = values.get("region")
     return region if isinstance(region, Region) else WHOLE
 
