@@ -17,9 +17,7 @@ SAME = DataTable(__file__, str, "same")
 
 
 def colour_of(name: str) -> Colour:
-    """Return the colour of a class by its name, in singular or plural, or `UNLABELLED` if ADE20K's table lacks the
-    class.
-    """
+    """Return the colour of a class by its name, in singular or plural, or `UNLABELLED` if it is not in the table."""
     plain = " ".join(name.lower().split())
     for tried in (plain, plain.removesuffix("s")):
         known = SAME.get(tried, tried)

@@ -23,8 +23,7 @@ from pipeline.ade_colours import colour_of
 from pipeline.seams import Detector
 
 DARK_PERCENTILE, BRIGHT_PERCENTILE = 2.0, 98.0
-"""Percentiles of luminance that the stretch maps to black and to white, so that lamps and black corners do not set
-them."""
+"""Percentiles of luminance that the stretch maps to black and to white. Lamps and black corners do not count."""
 MAX_GAIN = 5.0
 """Maximum gain of the stretch. Beyond it, the noise of a flat image would turn into edges."""
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
@@ -53,9 +52,7 @@ def control_image(
 
 
 def painted(mask: NamedMask, size: tuple[int, int]) -> Image.Image:
-    """Paint a mask in ADE20K's colours, on which the ControlNet for segmentation maps was trained. Return RGB, of
-    `size`.
-    """
+    """Paint a mask in ADE20K's colours, on which the ControlNet for segmentation maps was trained. RGB, of `size`."""
     numbers = np.asarray(resized(mask.image.convert("L"), size), np.uint8)
     table = np.zeros((256, 3), np.uint8)
     for number, name in mask.classes.items():
@@ -108,9 +105,7 @@ def _steepness(across: NDArray[np.int16], down: NDArray[np.int16]) -> NDArray[np
 
 
 def edges_in(slopes: Gradients, settings: ConditioningSettings) -> NDArray[np.uint8]:
-    """Return the edges (h, w) of gradients that the caller stored: the second half of `edges`, which applies the
-    thresholds.
-    """
+    """Return the edges (h, w) of stored gradients: the second half of `edges`, which applies the thresholds."""
     import cv2
 
     return np.asarray(cv2.Canny(*slopes, settings.low, settings.high, L2gradient=True), np.uint8)
@@ -135,9 +130,7 @@ def condition(image: Image.Image, settings: ConditioningSettings) -> Image.Image
 
 
 def as_png(image: NDArray[np.uint8], longest: int = 0) -> bytes:
-    """Return a quickly packed PNG of edges (h, w) or RGB (h, w, 3) uint8. Its long side is at most `longest` pixels
-    unless that is 0.
-    """
+    """Return a quickly packed PNG of edges (h, w) or RGB (h, w, 3) uint8, at most `longest` pixels long unless 0."""
     import cv2
 
     shrunk = min(1.0, longest / max(image.shape[:2])) if longest else 1.0

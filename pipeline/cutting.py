@@ -17,12 +17,11 @@ Mask = NDArray[np.bool_]
 Box = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels, as in Pillow."""
 Matrix = tuple[float, float, float, float, float, float]
-"""Affine map (a, b, c, d, e, f): a pixel (x, y) of the source moves to (a x + b y + c, d x + e y + f) in the
-picture."""
+"""Affine map (a, b, c, d, e, f): pixel (x, y) of the source moves to (a x + b y + c, d x + e y + f) in the picture."""
 LONGEST = 512
 """Long side, in pixels, at which GrabCut works."""
 EPSILON = 6.5
-"""Regularisation of the guided filter, 1e-4 of 255 squared: differences of grey values far below its root count as
+"""Regularisation of the guided filter, 1e-4 of 255 squared. Grey values that differ far less than its root are
 noise."""
 INSIDE, TRIES = 0.9, 20
 """Minimum share of a moved subject that must lie in the picture, and maximum number of random moves tried for that."""

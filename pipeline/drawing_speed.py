@@ -86,9 +86,7 @@ class SideTime:
         self._spent = self._last = 0.0
 
     def affordable(self, share: float) -> bool:
-        """Return True if the side task, if it takes as long as last time, stays within this share of the time
-        so far.
-        """
+        """Return True if the side task, taking as long as last time, stays within this share of the time so far."""
         return self._spent + self._last <= share * (time.monotonic() - self._start)
 
     @contextmanager

@@ -56,7 +56,7 @@ from pipeline.stages.generation import Plan, PlannedImage
 PREVIEW_SHARE = 0.04
 """Maximum share of drawing time for previews. A preview that would exceed it is left out."""
 MOST_OPEN = 8
-"""Maximum number of batches that wait to be filled. An image needs another batch if its key differs or its place is
+"""Maximum number of batches that wait to be filled. An image needs another one if its key differs or its place is
 taken."""
 
 EmitOf = Callable[[int, Event], None]
@@ -148,8 +148,8 @@ class Driver:
         cancelled: threading.Event | None = None,
         recipe: str = DEFAULT_RECIPE,
     ) -> list[TestCase]:
-        """Draw captions and return the images, by default with the profile's settings. Raises the error of the first
-        image that fails.
+        """Draw captions and return the images, by default with the profile's settings. Raises the first image's
+        error.
         """
         settings = settings or recipe_of(recipe).settings_in(self.profile)
         images = generation.plan(captions, recipe_of(recipe).drawing_method.planning(settings), seed).images
@@ -166,9 +166,7 @@ class Driver:
     # Prompts, producers and plans
 
     def prompts(self, recipe: Recipe, edited: Mapping[StageName, str] | None = None) -> PromptSet:
-        """Return a recipe's prompts, with the templates that a person edited. Raises PromptError for an invalid
-        template.
-        """
+        """Return a recipe's prompts with the templates that a person edited. Raises PromptError for an invalid one."""
         if recipe not in self._loaded:
             self._loaded[recipe] = self._prompts or recipe.prompts(self.profile.prompts)
         loaded = self._loaded[recipe]
@@ -494,9 +492,7 @@ class Drawing:
             self._draw_next(self._open[0])
 
     def fail(self, number: int, work: SourceWork, image: PlannedImage, error: Exception) -> None:
-        """Record and report that an image cannot be made. Raises CannotLoad instead, since that stops every other image
-        too.
-        """
+        """Record and report that an image cannot be made. Raises CannotLoad, which stops every other image too."""
         error = generation.explained(error)
         self.done += 1
         work.store.save_failure(image.failure(one_line(error)))

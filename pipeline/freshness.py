@@ -29,9 +29,7 @@ _WORDS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Producer:
-    """The model and prompts that would produce a stage's value now: the model's title in the profile, and prompt
-    templates.
-    """
+    """The model and prompts that would produce a stage's value now: the model's title in the profile, and templates."""
 
     model: str
     prompt: str = ""

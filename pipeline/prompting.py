@@ -1,5 +1,4 @@
-"""Prompt sets: a TOML file for each stage under `prompts/NAME/`, with a `string.Template` and the texts that end a
-reply.
+"""Prompt sets: a TOML file for each stage under `prompts/NAME/`, with a `string.Template` and texts that end a reply.
 
 Knows nothing of models, of stages or of how a reply is read. A template must use the variables that its stage requires
 (so the task is in every prompt), and may use only variables that the stage fills.
@@ -52,9 +51,7 @@ class Prompt:
         return tuple(template.get_identifiers())
 
     def evaluate(self, **values: str | int) -> str:
-        """Fill in the variables. A line break in a value becomes a space, since it would end the field. Raises
-        MissingVariables.
-        """
+        """Fill in the variables. Values become one line, as a line break would end a field. Raises MissingVariables."""
         missing = tuple(name for name in self.variables() if name not in values)
         if missing:
             raise MissingVariables(self.where, missing)

@@ -142,9 +142,7 @@ class Recipe:
         return self.names[self.names.index(self.stage(name).name) :]
 
     def asked_ahead(self, name: StageName, settings: Settings, prompts: PromptSet) -> tuple[StageName, ...]:
-        """Return the later stages that a stage's request covers. Empty if the recipe lacks one, or the prompt set the
-        prompt.
-        """
+        """Return the later stages that a stage's request covers. Empty if the recipe or the prompt set lacks one."""
         stage = self.stage(name)
         if stage.asks_ahead is None or not all(prompts.get(slot.name) for slot in stage.others_sent(settings)):
             return ()

@@ -26,8 +26,7 @@ _TAG = re.compile(
 _CHANNEL = re.compile(
     r"<\|channel\|>\s*+(\w++)[^<]*+<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)", re.DOTALL
 )
-"""Matches a message of the harmony format: the name of its channel, and its text. The answer is in the channel
-"final"."""
+"""Matches a message of the harmony format: the name of its channel, and its text. The answer's channel is "final"."""
 _BARE_CHANNELS = re.compile(r"\A(?:assistant)?analysis(?=[A-Z])(.*?)(?:assistantfinal|\Z)", re.DOTALL)
 """Matches messages of the harmony format from which a tokenizer removed the special tokens."""
 

@@ -173,8 +173,7 @@ class Found:
     score: float
     """0 to 1; 1 is certain."""
     sure: bool = True
-    """False if the score reaches only half of the model's threshold. Such things count if no thing reaches the
-    threshold."""
+    """False if the score only reaches half of the model's threshold, which counts if no thing reaches all of it."""
 
 
 Points = Sequence[tuple[int, int, bool]]
@@ -206,8 +205,7 @@ class DrawRequest:
     negative_prompt: str | None = None
     """Negative prompt that replaces that of the settings, or None."""
     kept: tuple[Image.Image, Image.Image] | None = None
-    """None, or a picture of the size that is drawn and a mask of mode L. The picture's pixels stay where the mask is
-    not 0."""
+    """None, or a picture of the drawn size and a mask of mode L. Its pixels stay where the mask is not 0."""
 
 
 @dataclass(frozen=True)
@@ -309,9 +307,7 @@ class CaseRequest:
 
 
 class InversionStore(Protocol):
-    """Stores inversions by key. It may drop them, since each can be made again. `storage.inversions.Inversions`
-    is one.
-    """
+    """Stores inversions by key. It may drop them, since they can be made again. See `storage.inversions.Inversions`."""
 
     def read(self, key: str) -> bytes | None:
         """Return the bytes saved under a key, or None."""

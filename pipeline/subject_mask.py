@@ -25,9 +25,7 @@ _HOLE, _SPECK = 0.01, 0.01
 def take(
     found: Sequence[Found], phrase: str, several: Several = "largest"
 ) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """Return the subject's mask (height, width), chosen from the things that fit the phrase, and remarks on the
-    choice.
-    """
+    """Return the subject's mask (height, width), chosen from things that fit the phrase, and remarks on the choice."""
     chosen = list(found) if several == "all" else [max(found, key=lambda thing: int(thing.mask.sum()))]
     mask = tidied(np.logical_or.reduce([thing.mask for thing in chosen]))
     notes = []

@@ -20,8 +20,7 @@ from core.types import Check
 FRAMING_KEPT = "framing kept"
 """Name of the drift check."""
 LEAST_COVERED = 0.95
-"""Minimum share of the source's frame that an image must show to be moved back. Below it, the border to fill is too
-wide."""
+"""Minimum share of the source's frame that an image must show to be moved back. Below it, too much must be filled."""
 IN_PLACE = 0.0075
 """Maximum shift of a corner, as a share of the sides, that is left uncorrected."""
 _CERTAIN = 0.2
@@ -33,8 +32,7 @@ _ZOOMS = np.exp(np.linspace(-0.22, 0.22, 23))
 _ELSEWHERE = 0.04
 """Distance from the best shift, as a share of the short side, beyond which another shift counts as distant."""
 _LEAST_OVERLAP = 0.5
-"""Minimum share of the source that a shifted image must overlap. With a smaller overlap, images may correlate by
-chance."""
+"""Minimum share of the source that a shifted image must overlap. Smaller overlaps may correlate by chance."""
 
 
 class Drift(BaseModel):
@@ -88,9 +86,7 @@ class Drift(BaseModel):
 
 
 def drift_of(source: Image.Image, image: Image.Image) -> Drift | None:
-    """Measure how an image of the source's size drifted. None if no shift and zoom fits clearly better than the
-    others.
-    """
+    """Measure the drift of an image of the source's size. None if no shift and zoom fits clearly better than others."""
     import cv2
 
     scale = min(1.0, _SIDE / min(source.size))

@@ -62,7 +62,7 @@ shows, and a label is seen, if the image is nearer to its intended text than to 
 image and only shows where to look: it was measured on drawn scenes only (see docs/demo-report.md), where texture does
 not mislead."""
 IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
-"""Thresholds of the check `EDGES_IN_PLACE`, from its measurement: half of the moved scenes fail, most unmoved ones
+"""Thresholds of the check `EDGES_IN_PLACE`: by its measurement, half of the moved scenes fail, most unmoved ones
 pass."""
 FORM_SIDE = 128
 """Short side, in pixels, at which the outlines of pieces are compared. Their thresholds were measured at this size."""
@@ -71,8 +71,7 @@ WHITE = 127
 SHAPELESS = ("sky", "water")
 """Classes without a stable form: clouds, stars and waves come and go with the weather."""
 _FLAT, _STEEP = 1.5, 4.0
-"""Gradients in grey values per pixel. Pixels below the first are flat, and those above the second may be on an
-outline."""
+"""Gradients in grey values per pixel. Pixels below the first are flat, those above the second may be on an outline."""
 _OUTLINE = 40
 """Minimum number of outline pixels that a piece must have to be compared."""
 _NO_OUTLINES = "The source has no outlines that could be looked for."

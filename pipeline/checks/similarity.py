@@ -36,8 +36,7 @@ class References:
 
 _REFERENCES: Mapping[EditType, References] = DataTable(__file__, References)
 _ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "object")}
-"""Further edit types whose words are accepted for an edit type. A background consists of objects with their
-attributes."""
+"""Further edit types whose words an edit type accepts. A background consists of objects with their attributes."""
 _CLEARLY = 0.08
 """Minimum difference of nearness for an edit to count as another type. It was set on 65 hand-written edits of all
 types, none of which is assigned another type. Each of them was also paired with the wrong types: 289 of these 327 pairs
@@ -124,9 +123,7 @@ def _groups(kind: EditType) -> list[list[str]]:
 
 
 def _protected(edit_type: EditType, task: Task) -> list[str]:
-    """Return the names that an edit of a subject or object must not come close to, each up to its first comma. Empty
-    for other edit types.
-    """
+    """Return the names, up to their first comma, that an edit of a subject or object must not come close to."""
     firsts = (name.partition(",")[0].strip() for name in task.kept())
     return [first for first in firsts if first] if edit_type in ("subject", "object") else []
 

@@ -20,8 +20,7 @@ class Change:
     came: str
     """The new words. "" if words were only removed."""
     keyword: str
-    """`gone`. If words were only added or only removed, it includes the word before them, or after them at the
-    start."""
+    """`gone`, with the word before it if words were only added or only removed (at the start: the word after it)."""
     alternative: str
     """`came`, with the same neighbouring word."""
 

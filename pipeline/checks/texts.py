@@ -196,9 +196,7 @@ def _asked(counterfactual: CounterfactualCaption) -> set[str]:
 
 
 def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words that disappeared and the words that were added, without those of the edits, in text order, each
-    once.
-    """
+    """Return the words that disappeared, and those that were added, besides the edits. In text order, each once."""
     before, after = tokens(source), tokens(counterfactual.text)
     gone: list[str] = []
     came: list[str] = []
@@ -224,9 +222,7 @@ def _few(words: tuple[str, ...], most: int = 4) -> str:
 
 
 def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Check:
-    """Check that each protected word occurs as often as before: if one of two cars is lost, the word “car” is still
-    there.
-    """
+    """Check that each protected word occurs as often as before. Else one of two cars may be lost."""
     words = [word for word in protected_words_in(before, task) if word not in waived and contains(after, word)]
     fewer = [word for word in words if len(find_phrase(after, word)) < len(find_phrase(before, word))]
     verb = "is" if len(fewer) == 1 else "are"

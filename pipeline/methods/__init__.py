@@ -28,9 +28,7 @@ def _unknown(name: str) -> MethodDescription:
 
 
 def method_of(name: str) -> MethodDescription:
-    """Return the description of a method. A method that this version does not know has no type of settings and no
-    artifacts.
-    """
+    """Return the description of a method. An unknown method has no type of settings and no artifacts."""
     return METHODS.get(name) or _unknown(name)
 
 

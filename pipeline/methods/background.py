@@ -312,9 +312,7 @@ class BackgroundMethod(ControlNetMethod):
     def _of_bank(
         self, blank: Image.Image, request: DrawRequest, size: int, drawing: GenerationSettings, on_step: OnStep
     ) -> DrawnImage:
-        """Return the background of a text, drawn alone with a seed derived from the text, so that it is always the
-        same.
-        """
+        """Return the background of a text, drawn alone with a seed derived from the text: it is always the same."""
         generator: Any = self._at_work
         model = generator.name
         if isinstance(generator, Inverts):  # the key names the weights

@@ -56,8 +56,8 @@ class MethodDescription:
         return tuple(self.settings_type.model_fields) if self.known else ()
 
     def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        """Return this method's part of a run's settings, with the source's caption and region if the pixels depend on
-        them.
+        """Return this method's part of a run's settings, with the source's caption and region if pixels depend
+        on them.
         """
         return self.settings_type.model_validate({name: getattr(settings, name) for name in self.sections})
 
@@ -82,9 +82,7 @@ class MethodDescription:
     def prompt(
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK
     ) -> str | None:
-        """Return an image's prompt, or None if unknown. `classes_in_mask` tells which protected classes the source's
-        mask shows.
-        """
+        """Return an image's prompt, or None if unknown. `classes_in_mask`: protected classes in the source's mask."""
         return None
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:
@@ -113,9 +111,7 @@ class MethodDescription:
         return self.cannot_draw(profile)
 
     def lacks(self, settings: MethodSettings, masked: bool) -> str:
-        """Return a sentence that tells why a source cannot be drawn with these settings, or "". `masked`: the source
-        has a mask.
-        """
+        """Return a sentence that tells why a source, `masked` or not, cannot be drawn with these settings, or ""."""
         return ""
 
     def needs_mask(self, settings: MethodSettings) -> bool:
@@ -125,9 +121,7 @@ class MethodDescription:
     def mask_artifacts(
         self, settings: MethodSettings, mask: NamedMask, size: tuple[int, int]
     ) -> Mapping[str, Image.Image]:
-        """Return, by name, the artifacts that depend on the mask, as a new image of a source of `size` would
-        get them.
-        """
+        """Return, by name, the artifacts that depend on the mask, as a new image from a `size` source has them."""
         return {}
 
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:

@@ -109,9 +109,7 @@ class ControlNetDescription(MethodDescription):
         return own.model_copy(update={"inverted_under": source_caption}) if own.generation.inverted else own
 
     def equal_images(self, settings: MethodSettings) -> str:
-        """Return a sentence if drawing starts from the inverted source without fresh noise, the only part that differs
-        by seed. Else return "".
-        """
+        """Return a sentence if drawing starts from the inverted source without fresh noise, else ""."""
         drawing = _own(settings).generation
         return _EQUAL if drawing.inverted and not drawing.fresh_noise else ""
 
@@ -174,8 +172,8 @@ class ControlNetDescription(MethodDescription):
         return {CONTROL_IMAGE: as_shown(painted(mask, drawn_size), size)}
 
     def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
-        """Return the kind of control image, the size that is drawn, and the generation settings without number and
-        seeds of images.
+        """Return the kind of control image, the drawn size, and the generation settings that do not choose the
+        images.
         """
         own = _own(settings)
         drawing = own.generation.model_dump(mode="json", exclude={"images_per_caption", "seed_mode", "seed"})
@@ -304,9 +302,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
     def _inverted(
         self, caption: str, settings: ControlNetSettings, image: Image.Image, control: Image.Image, on_step: OnStep
     ) -> Inversion:
-        """Invert the source together with its control image. This is more exact than without it, and images are drawn
-        likewise.
-        """
+        """Invert the source with its control image. This is more exact than without it, and images use it too."""
         generator, drawing = self._inverts(settings), settings.generation
         held_to = Control(control, drawing.control_strength, drawing.control_until)
         return inversion_of(generator, image, caption, drawing.inversion(), held_to, self._inversions, on_step)

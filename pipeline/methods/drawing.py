@@ -93,9 +93,7 @@ R = TypeVar("R", bound=Prepared)
 
 
 class DrawingMethod(ABC, Generic[R]):
-    """Draws captions in batches, and scales each result to its source's size, so that the source's masks and boxes fit
-    it.
-    """
+    """Draws captions in batches, and scales each result to its source's size, so that the source's masks fit it."""
 
     def __init__(
         self,

@@ -76,9 +76,7 @@ class _Once(Generic[T]):
         raise failed if isinstance(failed, UserError) else no_room(self._name) from failed
 
     def release(self) -> bool:
-        """Drop the model. A thread that uses it still finishes. Return False if the model is not loaded, or still
-        loading.
-        """
+        """Drop the model; a thread that uses it still finishes. Return False if it is not loaded, or still loading."""
         if not self._lock.acquire(blocking=False):  # waiting could deadlock two loaders
             return False
         try:

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     import torch
 
 SMALL = 16 * 16
-"""Maximum number of positions of a network level whose self-attention is replaced. A network without so small a level
-uses its smallest."""
+"""Maximum positions of a network level whose self-attention is replaced. If all levels have more, the smallest
+counts."""
 MOST, PEAK = 1.5, 0.98
-"""Maximum factor by which a faint change grows in a step, and the quantile over positions that measures its
-strength."""
+"""Maximum factor by which a faint change grows in a step, and the quantile over positions that measures it."""
 Windows = Sequence[Sequence[int]]
 """Token ids of a text in windows of equal length, each with its start, its end and its padding."""
 

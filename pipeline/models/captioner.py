@@ -64,9 +64,7 @@ class CaptioningModel:
 
 
 class SamplingModel(CaptioningModel, ABC):
-    """Captions several pictures at once, with the same captions as one at a time if each picture has its own random
-    draws.
-    """
+    """Captions several pictures at once, each as if alone, if each picture can have its own random draws."""
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         (reply,) = self._say_all([CaptionRequest(image, task, seed)], settings)
@@ -87,18 +85,14 @@ class SamplingModel(CaptioningModel, ABC):
     def _drawn(
         self, seeds: Sequence[int], settings: CaptionSettings, several: int = 1, top_p: float | None = None
     ) -> dict[str, Any]:
-        """Return the options of `generate` for several texts per seed. For a single seed, `seeded` must set the random
-        state.
-        """
+        """Return the options of `generate` for several texts per seed. With one seed, `seeded` must be used too."""
         more = {"num_return_sequences": several} if several > 1 else {}
         if len(seeds) == 1:
             return more | sampling(settings, top_p)
         return more | sampling_apart(settings, self._config, seeds, self._device, several, top_p)
 
     def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """See `BatchCaptioner.caption_many`. Sampled beams share their random draws, so their requests run one
-        by one.
-        """
+        """See `BatchCaptioner.caption_many`. With sampled beams, which share draws, requests run one by one."""
         if not self._draws_apart(settings):
             return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
         return self._at_once.each(requests, lambda part, _first: self._say_all(part, settings))

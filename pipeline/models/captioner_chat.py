@@ -59,9 +59,7 @@ class ChatVisionModel(CaptioningModel):
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> list[tuple[str, str] | UserError]:
-        """See `BatchCaptioner.caption_many`. Requests run one by one if a picture is refused, or if sampled beams share
-        draws.
-        """
+        """See `BatchCaptioner.caption_many`. Runs one by one if a picture is refused or sampled beams share draws."""
         config = self._model.generation_config
 
         def one_by_one(part: Sequence[CaptionRequest]) -> list[tuple[str, str] | UserError]:
@@ -152,9 +150,7 @@ class ServedChatModel:
         self.name = f"{section.title} by a server"
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the caption, with any thoughts, and the instruction. Beams are ignored. Raises errors of
-        `ChatServer.chat`.
-        """
+        """Return the caption, with thoughts, and the instruction. Ignores beams. Raises errors of `ChatServer.chat`."""
         prompt = Template(self._section.prompt).substitute(task=task.describe())
         picture = {"type": "image_url", "image_url": {"url": data_url(fitting(image, self._section.max_pixels))}}
         reply = self.server.chat(
@@ -181,9 +177,7 @@ def _first(error: Exception) -> str:
 
 
 def fitting(image: Image.Image, max_pixels: int) -> Image.Image:
-    """Return the picture with at most `max_pixels` and the same aspect. Only an aspect that no model takes is
-    changed.
-    """
+    """Return the picture with at most `max_pixels` and its aspect, unless no model takes pictures of that aspect."""
     width, height = image.size
     scale = min(1.0, math.sqrt(max_pixels / (width * height)))
     width, height = max(1, int(width * scale)), max(1, int(height * scale))

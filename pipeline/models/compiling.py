@@ -23,8 +23,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 REPEATED = frozenset(("BasicTransformerBlock", "ZImageTransformerBlock", "ZImageControlTransformerBlock"))
-"""Class names of the blocks that are compiled. Networks of diffusers list theirs (`_repeated_blocks`), ControlNets do
-not."""
+"""Class names of the compiled blocks. Networks of diffusers list theirs (`_repeated_blocks`), ControlNets do not."""
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable of torch for the folder of code compiled earlier."""
 KINDS_OF_BLOCKS = 32
@@ -85,9 +84,7 @@ class Compiling:
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
-        """Within the context an image is drawn. Blocks that it needs are compiled, and the seconds of that are
-        recorded.
-        """
+        """Draw an image within the context. Compile the blocks that it needs, and record the seconds of that."""
         if not self.on:
             yield
             return
@@ -165,9 +162,7 @@ def _clocked(compiling: Compiling) -> Iterator[None]:
 
 @contextmanager
 def _sizes_apart() -> Iterator[None]:
-    """Keep torch from taking equal sizes, such as batch and height, for one size: unequal sizes would be compiled
-    again.
-    """
+    """Keep torch from taking equal sizes, such as batch and height, for one: others would be compiled again."""
     import torch._dynamo.config
     import torch.fx.experimental._config
 

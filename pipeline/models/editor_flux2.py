@@ -62,9 +62,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         settings: EditingSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """See `Editor`. Refuses instructions that are too long. Raises UserError for guidance if the model would ignore
-        it.
-        """
+        """See `Editor`. Refuses instructions that are too long. Raises UserError for guidance of a distilled model."""
         if settings.guidance > 1 and self._pipe.config.is_distilled:
             raise UserError("This editor was distilled to draw without guidance: set editing.guidance to 1.")
         refused = {at: self._too_long(one.prompt) for at, one in enumerate(requests)}
@@ -169,9 +167,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         return spread
 
     def _linear(self, latents: torch.Tensor, picture: Image.Image) -> torch.Tensor:
-        """Fit a linear map (channels + 1, 3) from latents, with a constant 1 added, to RGB from -1 to 1, on the picture
-        itself.
-        """
+        """Fit a linear map (channels + 1, 3) from latents and a constant 1 to RGB from -1 to 1, on the picture."""
         import torch
 
         spread = self._spread(latents)[0].float().cpu()

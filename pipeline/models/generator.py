@@ -61,9 +61,7 @@ AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 
 @dataclass
 class _Place:
-    """The placing of a pipeline. Pipelines for all kinds of control images share this object, as they share the
-    networks.
-    """
+    """The placing of a pipeline, shared by the pipelines for all kinds of control images."""
 
     now: Placing
 
@@ -175,9 +173,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     @property
     def placing(self) -> str:
-        """The device and why it was chosen, such as "cpu, float32: no GPU was found", and whether blocks are
-        compiled.
-        """
+        """The device and why, such as "cpu, float32: no GPU was found", and whether blocks are compiled."""
         return f"{self._placing.words}{self._compiling.words}"
 
     @property
@@ -443,9 +439,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
     def inversion_key(
         self, image: Image.Image, caption: str, settings: InversionSettings, control: Control | None = None
     ) -> str:
-        """Return a key (64 hexadecimal digits) of all inputs of an inversion. Raises UserError if the model cannot be
-        inverted.
-        """
+        """Return a key (64 hexadecimal digits) of all inputs of an inversion. Raises UserError if it is impossible."""
         section = self._section
         facts: dict[str, Any] = {
             "source": [image_sha(image), caption],

@@ -112,9 +112,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return steered
 
     def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
-        """Return the texts and the pooled texts as arguments, with the size of the image as both the original and the
-        target size.
-        """
+        """Return texts and pooled texts as arguments, with the image's size as original and as target size."""
         import torch
 
         height, width = (side * self._pipe.vae_scale_factor for side in sample.shape[-2:])
@@ -134,9 +132,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return Texts(states, pooled)
 
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:
-        """Return the last but one layer's output of both text encoders, joined along the width as in the stock
-        pipeline.
-        """
+        """Return the last but one layer's outputs of both text encoders, joined as in the stock pipeline."""
         import torch
 
         parts = []

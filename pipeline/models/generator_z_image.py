@@ -77,9 +77,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         return [one if one.size == size else one.resize(size) for one in images], None
 
     def _steered_until(self, share: float) -> AbstractContextManager[None]:
-        """Within the context, run the ControlNet only in this share of the steps, the first ones. Other pipelines have
-        this built in.
-        """
+        """Run the ControlNet within the context in this share of the steps, the first ones. Other pipelines can."""
         net, steps = self._pipe.controlnet, 0
         whole = net.forward
 

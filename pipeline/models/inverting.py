@@ -33,8 +33,7 @@ SMALLEST_SIGNAL = 1e-6
 CLOSE = 40.0
 """Similarity in dB above which the source counts as reproduced exactly, so that edits need not draw it once more."""
 NULL_TEXT_RATE, NULL_TEXT_LOSS = 1e-2, 1e-5
-"""Learning rate of null-text inversion, and loss below which its updates end, both at the first step, as in its
-code."""
+"""Learning rate of null-text inversion, and loss that ends its updates, at the first step. Both are from its code."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,7 @@ class Ask(Protocol):
     def __call__(
         self, latents: torch.Tensor, step: Step, texts: Texts, outputs: dict[Step, Any] | None = None, /
     ) -> torch.Tensor:
-        """Call the network. With `outputs`, the ControlNet runs once per step, and its latest output is cached
-        there.
-        """
+        """Call the network. With `outputs`, the ControlNet runs once per step, and its latest output is kept there."""
 
 
 @dataclass(frozen=True)
@@ -115,14 +112,12 @@ class Inversion:
     null_texts: torch.Tensor | None = None
     """Optimised empty texts (steps, tokens, width) in the order of drawing, or None without null-text optimisation."""
     redrawn: torch.Tensor | None = None
-    """Latents of the source redrawn without correction (1, c, h, w), float32, or None if `psnr` is below `CLOSE`, or
-    with null texts."""
+    """Latents of the source redrawn without correction (1, c, h, w), float32. None if `psnr` is below `CLOSE`, or with
+    null texts."""
 
     @property
     def noise(self) -> torch.Tensor:
-        """The noise at the end of the inversion, float32. Its standard deviation is close to 1 if the inversion is
-        right.
-        """
+        """The noise at the end of the inversion, float32. Its standard deviation is close to 1 if it is right."""
         return self.trajectory[-1].float()
 
     def path(self, device: str) -> list[torch.Tensor]:
@@ -130,9 +125,7 @@ class Inversion:
         return [one.to(device).float() for one in (*self.trajectory.flip(0), self.clean)]
 
     def start(self, seed: int, fresh_noise: float) -> torch.Tensor:
-        """Return the noise (1, c, h, w), mixed with a share of fresh noise from a seed. The mixture keeps the
-        variance.
-        """
+        """Return the noise (1, c, h, w) mixed with a share of fresh noise from a seed. The variance stays the same."""
         import torch
 
         fresh = torch.randn(self.clean.shape, generator=torch.Generator("cpu").manual_seed(seed))
@@ -158,9 +151,7 @@ def stored_inversion(data: bytes) -> Inversion:
 
 
 def ddim_of(scheduler: Any) -> Any:
-    """Return a DDIM scheduler with the noise levels of another scheduler. Raises UserError if that cannot be
-    inverted.
-    """
+    """Return a DDIM scheduler with another one's noise levels. Raises UserError if that cannot be inverted."""
     from diffusers import DDIMScheduler
 
     config = scheduler.config
@@ -266,9 +257,7 @@ def redraw(
 
 
 def guided(ask: Ask, texts: Texts, negatives: Callable[[Step], Texts], guidance: Sequence[float]) -> Predict:
-    """Return a prediction for the texts. If any `guidance` exceeds 1, it is led away from the negative texts of the
-    step.
-    """
+    """Return a prediction for the texts, led away from the step's negative texts if any `guidance` exceeds 1."""
     import torch
 
     def predict(latents: torch.Tensor, step: Step) -> torch.Tensor:
@@ -463,9 +452,7 @@ class Inverter:
         )
 
     def images(self, latents: torch.Tensor) -> tuple[list[Image.Image], list[bool] | None]:
-        """Return the pictures of latents, and for each whether the safety checker flags it, or None without a
-        checker.
-        """
+        """Return the pictures of latents, and the safety checker's flag for each, or None without a checker."""
         pixels, pipe = self.pixels(latents), self.pipe
         images: list[Image.Image] = pipe.image_processor.postprocess(pixels, "pil", [False] * len(pixels))
         if getattr(pipe, "safety_checker", None) is None:
@@ -489,9 +476,7 @@ class Inverter:
         return (decoded.float() / 2 + 0.5).clamp(0, 1)
 
     def _negatives(self, inversion: Inversion, read: Texts, rows: int) -> Callable[[Step], Texts]:
-        """Return a function that gives the negative texts of a step. `read` has the empty text and the caption, in the
-        prompts' windows.
-        """
+        """Return the negative texts by step. `read` has the empty text and the caption, in the prompts' windows."""
         null_texts = inversion.null_texts
         if null_texts is None:
             negatives = read[1:].rows(rows)

@@ -35,9 +35,7 @@ class GgufModel:
     """A GGUF model that runs one call at a time."""
 
     def __init__(self, section: GgufLanguage, file: str, build: str | None) -> None:
-        """`file` is the path of the weights, and `build` the name of the library's build for this processor (see
-        `which_build`).
-        """
+        """`file` is the path of the weights, and `build` the library's build for this processor (`which_build`)."""
         from ctransformers import LLM, Config
 
         if section.gpu_layers and sys.platform == "linux":
@@ -155,9 +153,7 @@ class GgufModel:
         return reply
 
     def _logits(self) -> NDArray[np.float32]:
-        """Return the logits of the next token. They are the library's own memory, so changing them changes what is
-        drawn.
-        """
+        """Return the logits of the next token, in the library's memory: changing them changes what is drawn."""
         size = self._llm.ctransformers_llm_logits_size()
         return np.ctypeslib.as_array(self._llm.ctransformers_llm_logits_data(), (size,))
 
@@ -201,9 +197,7 @@ def open_cuda(layers: int) -> None:
 
 
 def cannot_run(section: GgufLanguage, file: Path, error: Exception | str) -> UserError:
-    """Return the error for a file that ctransformers cannot load. It says what the file contains, and what can
-    run it.
-    """
+    """Return the error for a file that ctransformers cannot load, with what it contains and what can run it."""
     if isinstance(error, Exception) and out_of_memory(error):
         return no_room(f"the language model at {section.title}")
     family, tokenizer = _written_in(file)

@@ -186,9 +186,7 @@ class ChatLanguageModel:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
 
     def _think(self, rows: Sequence[_Row], settings: LanguageSettings) -> None:
-        """Write the model's thoughts before its replies, and append them to the input. Each is within the profile's
-        limit, and its tag is closed.
-        """
+        """Write the thoughts before the replies, each within the profile's limit, and append them to the inputs."""
         for row in rows:
             row.stops = (THOUGHT_OVER,)
         self._write(rows, self._section.thinking, settings, lambda _over: None)

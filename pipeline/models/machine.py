@@ -68,9 +68,7 @@ def this_machine() -> Machine:
 
 
 def memory_in_use(anew: bool = False) -> tuple[int, int]:
-    """Return the bytes that this process and its children use, and the peak on the GPU since the last call with
-    `anew`.
-    """
+    """Return the bytes that this process and its children use, and the GPU's peak since the last call with `anew`."""
     import psutil
     import torch
 
@@ -157,9 +155,7 @@ def _stages(models: Mapping[str, Weights]) -> list[dict[str, Weights]]:
 
 
 def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str, int]) -> tuple[int, int]:
-    """Return the bytes of GPU memory and of memory that models need. Of ControlNets and detectors only the largest
-    counts.
-    """
+    """Return the bytes of GPU memory and of memory for models. One ControlNet and one detector work at a time."""
     gpu = memory = 0
     alternatives: dict[str, int] = {}
     for role, weights in models.items():

@@ -1,6 +1,4 @@
-"""Memory for models: the need of a model, the free memory, models to release for another one, and giving memory
-back.
-"""
+"""Memory for models: what a model needs, what is free, which models make room for another, and giving memory back."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ WORK = 1_500_000_000
 
 
 def memory_of(weights: Weights, on_gpu: bool) -> int:
-    """Return the bytes of a model's weights, at half precision if it runs so on this device; 0 if the profile does not
-    say.
-    """
+    """Return the bytes of a model's weights, at half precision if it runs so; 0 if the profile does not say."""
     dtype = getattr(weights, "dtype", "auto")
     half = on_gpu if dtype == "auto" else dtype != "float32"
     return weights.memory_half if half else weights.memory_full

@@ -83,9 +83,7 @@ def watching(scheduler: Any) -> Iterator[StepWatch]:
 
 
 class Looks:
-    """Turns clean latents into a small picture: by a tiny VAE, by the model's own VAE if it is small, or by a linear
-    map.
-    """
+    """Turns clean latents into a small picture: by a tiny VAE, the model's own VAE if it is small, or a linear map."""
 
     def __init__(self, vae: Any, tiny: Callable[[], Any] | None = None) -> None:
         """`tiny` loads a tiny VAE, or returns None without one. It is called once, at the first picture."""
@@ -94,9 +92,7 @@ class Looks:
         self._linear = int(vae.config.latent_channels) == len(SD15_RGB)
 
     def of(self, latents: torch.Tensor | None, rows: Sequence[int] = (0,)) -> list[Image.Image]:
-        """Return previews of the `rows`, RGB, up to `SIDE`. Empty if no cheap way is known, or before the first
-        step.
-        """
+        """Return previews of the `rows`, RGB, up to `SIDE`. Empty without a cheap way, or before the first step."""
         import torch
 
         if latents is not None and self._tiny is not None:

@@ -250,9 +250,7 @@ class ChatServer:
         return self._read(answer, prompt)
 
     def _left_out(self, body: dict[str, Any], message: str) -> dict[str, Any] | None:
-        """Return the request without the field that the server rejected. Later requests omit it too. None if it names
-        no field.
-        """
+        """Return the request without a field that the server rejected, or None. Later requests omit it too."""
         if "max_completion_tokens" in message and "max_tokens" in body:
             self._longest_field = "max_completion_tokens"
             return {("max_completion_tokens" if name == "max_tokens" else name): body[name] for name in body}
@@ -335,9 +333,7 @@ class ChatServer:
         return Refused(self._sentence("refused", words=words), prompt, raw)
 
     def _later(self, fault: ServerFault, answer: _Answer) -> Exception:
-        """Return an error that leads to another try after the pause that the server asks for. If it is too long, return
-        `fault`.
-        """
+        """Return an error that leads to another try after the server's pause, or `fault` if the pause is too long."""
         try:
             wait = max(0.0, float(answer.headers.get("retry-after", "")))
         except ValueError:
@@ -500,9 +496,7 @@ def _error_in(found: Any) -> Any:
 
 
 def _texts(content: Any) -> tuple[str, str]:
-    """Return the text and the thoughts of a message's content. Raises TypeError or AttributeError for unknown
-    content.
-    """
+    """Return the text and the thoughts of a message. Raises TypeError or AttributeError for unknown content."""
     if isinstance(content, list):
         thoughts = [_texts(part["thinking"])[0] for part in content if part.get("thinking")]
         return "".join(part.get("text") or "" for part in content), "".join(thoughts)

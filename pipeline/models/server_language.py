@@ -108,9 +108,7 @@ class ServedLanguage:
         )
 
     def _require_room(self, prompt: str, settings: LanguageSettings) -> None:
-        """Raise UserError if prompt and reply exceed the context. Tokens are counted only if the text has more bytes
-        than that.
-        """
+        """Raise UserError if prompt and reply exceed the context. Short texts need no count of their tokens."""
         text = f"{self._section.system}\n{prompt}" if self._section.system else prompt
         most = len(text.encode(errors="replace")) + settings.max_new_tokens + TEMPLATE_ROOM
         if self._context and most > self._context and (tokens := self.server.count(text)) is not None:

@@ -66,9 +66,7 @@ def damaged(role: str, found: FileListing) -> FileListing:
 
 
 def download(role: str, found: FileListing, on_bytes: Told, cancelled: threading.Event | None = None) -> Path:
-    """Return the path of the file, which is fetched if it is missing. Raises CannotLoad if that fails, and
-    Cancelled.
-    """
+    """Return the path of the file, fetched if it is missing. Raises CannotLoad if that fails, and Cancelled."""
     from huggingface_hub.utils import WeakFileLock
 
     place = found.place

@@ -28,9 +28,7 @@ def embedder_key(section: ClipEmbedder) -> str:
 
 
 def weights_hash(weights: Weights, part: str = "", files: Sequence[str] = FILES) -> str:
-    """Return the sha256 of weights, or of the network in the folder `part`. The first of `files` that exists is read.
-    "" if none is here.
-    """
+    """Return the sha256 of weights, or of the network in the folder `part`, in one of `files`. "" if none is here."""
     found = next((file for name in files if (file := _file(weights, f"{part}/{name}" if part else name))), None)
     if found is None:
         return ""

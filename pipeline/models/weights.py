@@ -114,9 +114,7 @@ def loading() -> Iterator[None]:
 
 @contextmanager
 def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Like `loading`, but raise CannotLoad if the weights cannot be loaded. `also` has further errors that mean
-    this.
-    """
+    """Like `loading`, but raise CannotLoad if the weights cannot be loaded. `also`: further errors that mean this."""
     errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
     try:
         with loading():

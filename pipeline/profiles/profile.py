@@ -142,8 +142,7 @@ class Profile(Data):
     recipes: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings by name of the recipe, where they differ from the defaults."""
     presets: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of the generation by the name of the preset, such as draft. Settings that it omits are as in
-    `settings`."""
+    """Settings of the generation by the name of the preset, such as draft. `settings` has those that it omits."""
 
     @model_validator(mode="after")
     def _fits(self) -> Profile:

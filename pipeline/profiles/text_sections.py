@@ -63,9 +63,7 @@ class Blip2Captioner(Weights):
 
 
 class Florence2Captioner(Weights):
-    """A Florence-2 in the format of transformers: weights of florence-community, not the ones that bring their own
-    code.
-    """
+    """A Florence-2 in the format of transformers: weights of florence-community, not those with their own code."""
 
     family: ClassVar[str] = "Florence-2"
 
@@ -222,8 +220,7 @@ class GgufLanguage(Weights):
     threads: int = Field(-1, ge=-1)
     """Number of threads, -1 for the default of ctransformers."""
     gpu_layers: int = Field(0, ge=0)
-    """Number of layers that run on an NVIDIA GPU (needs requirements-gpu.txt). A number that is too large means all
-    layers."""
+    """Number of layers that run on an NVIDIA GPU (needs requirements-gpu.txt). Too large a number means all layers."""
     hold_form: bool = True
     """True to constrain replies to the schema that a stage asks for, so that they can be read."""
 
@@ -256,8 +253,7 @@ class ChatLanguage(Weights):
     top_k: int = Field(40, ge=1)
     repetition_penalty: float = Field(1.0, gt=0)
     thinking: int = Field(0, ge=0, le=100_000)
-    """Maximum number of tokens of thoughts before a reply, besides the longest reply. With 0 the model replies at
-    once."""
+    """Maximum number of tokens of thoughts before a reply, besides the longest reply. 0 for an immediate reply."""
     batch: int = Field(0, ge=0, le=64)
     """Number of replies that are written at once, if a stage needs several. 0 for as many as suit the machine."""
     hold_form: bool = True

@@ -170,9 +170,7 @@ def _artifacts(pictures: Mapping[str, Any], texts: Mapping[str, str]) -> dict[st
 def _case(
     plain: Any, artifacts: Mapping[str, Image.Image | None], data: bytes, task: Task
 ) -> tuple[TestCase | None, str]:
-    """Return the test case in the file and "", or None and why it cannot be restored. The run can be restored in both
-    cases.
-    """
+    """Return the test case in the file and "", or None and the reason. The run can be restored without it."""
     image = _decoded(data).convert("RGB")
     if image_sha(image) != plain["sha256"]:
         return None, "The picture was changed after it was saved, so the run was restored without it."
@@ -194,9 +192,7 @@ def _keyword(picture: str) -> str:
 
 
 def _unpacked(texts: Mapping[str, str], name: str, declared: Any) -> Image.Image | None:
-    """Return an embedded picture, or None if it is not embedded. Raises ValueError if it is not the one that the record
-    names.
-    """
+    """Return an embedded picture, or None if it is missing. Raises ValueError if the record names another one."""
     text = texts.get(_keyword(name))
     if text is None or declared is None:
         return None

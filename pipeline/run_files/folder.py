@@ -38,9 +38,7 @@ class FolderStore(MemoryStore):
         mask: Image.Image | None,
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`requested` is the run without values and images. While `saving` is entered, signals that end the program are
-        delayed.
-        """
+        """`requested` is the run without values and images. `saving` delays signals that end the program."""
         stored = _open(folder, requested)
         super().__init__(source, stored.run.values, named_mask(mask, requested))
         self._saving, self._folder, self._asked, self._picture = saving, folder, requested, mask
@@ -92,7 +90,7 @@ class FolderStore(MemoryStore):
         return self._folder / run_file.FILE
 
     def finish(self, lineages: Collection[Lineage], complete: bool = True) -> None:
-        """Write `run.json` with these images only. `complete`: no image failed. Raises UserError if it cannot be
+        """Write `run.json` with these images only. `complete`: none failed. Raises UserError if it cannot be
         written.
         """
         order = list(lineages)
@@ -126,9 +124,7 @@ class RepeatStore(MemoryStore):
         folder: Path,
         compared: Callable[[Path, bool], None],
     ) -> None:
-        """`compared` is called with the path of each new file, and True if it has the same pixels as the recorded
-        image.
-        """
+        """`compared` is called with each new file, and True if it has the same pixels as the recorded image."""
         super().__init__(source, record.run.values, named_mask(mask, record))
         self._run, self._picture, self._folder = record, mask, folder
         self._images: dict[tuple[CounterfactualCaption, int], RunImageFiles] = {
@@ -166,9 +162,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def _open(folder: Path, requested: RunFile) -> RunFile:
-    """Return the folder's run of the same request, or `requested` if the folder is new. Raises UserError for another
-    request.
-    """
+    """Return the folder's run of the same request, or `requested` in a new folder. Raises UserError for another one."""
     make_folder(folder)
     if not (folder / run_file.FILE).exists():
         return requested

@@ -143,8 +143,8 @@ def versions() -> dict[str, str]:
 
 
 def save_png(image: Image.Image, path: Path) -> None:
-    """Save the pixels as PNG, without metadata. The file appears whole or not at all. Raises UserError if it cannot be
-    written.
+    """Save the pixels as PNG, without metadata. The file appears whole or not at all. Raises UserError if that
+    fails.
     """
     _write_whole(_png(image), path)
 
@@ -174,9 +174,7 @@ def save_case(
 
 
 def load_case(image: RunImageFiles, folder: Path) -> TestCase:
-    """Return the test case of a record, with its images read from the folder. Raises UserError if one is missing or
-    changed.
-    """
+    """Return the test case of a record, its images read from the folder. Raises UserError if one is lost or changed."""
     artifacts = {
         name: load_png(folder / file, image.record.artifacts[name]) for name, file in image.artifact_files.items()
     }
@@ -263,9 +261,7 @@ def read(path: Path) -> RunFile:
 
 
 def _slug(artifact: str) -> str:
-    """Return the part of a file name for an artifact, such as "control" for a control image, without characters such as
-    "/".
-    """
+    """Return an artifact's part of a file name, such as "control" for a control image: every file here is an image."""
     return re.sub(r"\W+", "-", artifact.removesuffix(" image")).strip("-") or "artifact"
 
 

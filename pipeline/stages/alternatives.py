@@ -180,9 +180,7 @@ def more(
 def unticked_where_close(
     value: Alternatives, task: Task, sentences: Sentences | None, too_close: float
 ) -> Alternatives:
-    """Return alternatives with similarities, unticked if these reach `too_close`. Without `sentences`, nothing
-    changes.
-    """
+    """Return alternatives with similarities, unticked if these reach `too_close`. Unchanged without `sentences`."""
     if sentences is None:
         return value
     items = []

@@ -58,8 +58,7 @@ class Inquiry(Generic[V]):
     """Seed of the first attempt. Later attempts take the next seeds."""
     shortcomings: Callable[[V], int] = lambda _value: 0
     schema: Schema | None = None
-    """Schema that constrains the model if it can be constrained. The reply may be JSON that fits it, or lines, or
-    neither."""
+    """Schema that constrains the model if possible. The reply may be JSON that fits it, or lines, or neither."""
 
 
 def ask(

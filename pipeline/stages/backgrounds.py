@@ -113,9 +113,7 @@ def listed(text: str) -> tuple[str, ...]:
 
 
 def _own_pictures(settings: BackgroundsSettings, seed: int) -> StageValue[CounterfactualCaptions]:
-    """Return the names of some pictures of the folder. Pictures that cannot be read are left out, and the trace notes
-    that.
-    """
+    """Return the names of some pictures of the folder. The trace names those that cannot be read."""
     folder, names, unreadable = Path(settings.folder).expanduser(), list[str](), list[str]()
     try:
         files = sorted(one.name for one in folder.iterdir() if one.suffix.lower() in ENDINGS)

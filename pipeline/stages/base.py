@@ -104,8 +104,7 @@ class Stage:
     """Raises UserError for a value that does not fit a source image of this size (width, height)."""
     summary: Callable[[Any], str] = str
     remarks: Callable[[Any, Values, Task], list[str]] = lambda _value, _values, _task: []
-    """Returns remarks for a person about a value, one line each. It also gets the values of earlier stages and the
-    task."""
+    """Returns remarks for a person about a value, one line each, given the values of earlier stages and the task."""
     doing: str = "working"
     """Words for the running stage, such as "finding keywords"."""
     plural: bool = True

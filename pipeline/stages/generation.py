@@ -1,4 +1,4 @@
-"""Stage 5, counterfactual captions to test cases: the plan that a person approves, the images' seeds, and drawing
+"""Stage 5, counterfactual captions to test cases: the plan that a person approves, seeds of images, and drawing
 errors.
 """
 

@@ -145,9 +145,7 @@ def _noted(trace: Trace, settings: KeywordSettings) -> Trace:
 
 
 def if_forced(forced: bool) -> list[str]:
-    """Return an addition to the key of a value for a forced keyword. Empty for others, so that their keys stay
-    valid.
-    """
+    """Return an addition to a value's key for a forced keyword. Empty for others, whose keys stay valid."""
     return ["forced"] if forced else []
 
 

@@ -41,8 +41,8 @@ _OPENINGS = (
 
 
 def keywords_schema(caption: str, task: Task) -> Schema | None:
-    """Return the schema of keywords: phrases of the caption that may change, with edit types. None if no phrase may
-    change.
+    """Return the schema of keywords: phrases of the caption that may change, with edit types. None if there are
+    none.
     """
     free = [text for text in _phrases(caption) if may_change(text, caption, task)]
     if not free:
