@@ -13,7 +13,7 @@ Colour = tuple[int, int, int]
 UNLABELLED: Colour = (0, 0, 0)
 COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
 SAME = DataTable(__file__, str, "same")
-"""Class names of other data sets, each with the ADE20K class that has another name or includes the class."""
+"""Maps class names of other data sets to the ADE20K class that means the same or includes them."""
 
 
 def colour_of(name: str) -> Colour:

@@ -130,7 +130,7 @@ def condition(image: Image.Image, settings: ConditioningSettings) -> Image.Image
 
 
 def as_png(image: NDArray[np.uint8], longest: int = 0) -> bytes:
-    """Return a quickly packed PNG of edges (h, w) or RGB (h, w, 3) uint8, at most `longest` pixels long unless 0."""
+    """Return a quickly packed PNG of edges (h, w) or RGB (h, w, 3) uint8. `longest`: maximum long side, 0 for any."""
     import cv2
 
     shrunk = min(1.0, longest / max(image.shape[:2])) if longest else 1.0

@@ -98,8 +98,8 @@ def composed(
     subject: NDArray[np.uint8], mask: Mask, background: Image.Image, soften: int, rim: Literal["fade", "hair"] = "fade"
 ) -> Image.Image:
     """Return the subject in front of a background of its size. Pixels within the mask stay as they are. `soften` is the
-    width in pixels of a rim around the mask. In the rim the subject fades out, or with "hair" matting finds and keeps
-    its hair.
+    width in pixels of a rim around the mask. In the rim the subject fades out. With `rim` "hair", matting finds its
+    hair there and keeps it.
     """
     import cv2
 

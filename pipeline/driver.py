@@ -388,7 +388,7 @@ class DrawnSource:
     """A source that is ready to be drawn."""
 
     number: int
-    """Index of its `SourceWork`."""
+    """Index of the source's `SourceWork`."""
     work: SourceWork
     prepared: Prepared
 
@@ -492,7 +492,7 @@ class Drawing:
             self._draw_next(self._open[0])
 
     def fail(self, number: int, work: SourceWork, image: PlannedImage, error: Exception) -> None:
-        """Record and report that an image cannot be made. Raises CannotLoad, which stops every other image too."""
+        """Record and report that an image cannot be made. Re-raises CannotLoad, which stops every other image too."""
         error = generation.explained(error)
         self.done += 1
         work.store.save_failure(image.failure(one_line(error)))

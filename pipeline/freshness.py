@@ -29,7 +29,7 @@ _WORDS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Producer:
-    """The model and prompts that would produce a stage's value now: the model's title in the profile, and templates."""
+    """The model (its title in the profile) and the prompt templates that would produce a stage's value now."""
 
     model: str
     prompt: str = ""

@@ -67,7 +67,7 @@ class Gathering:
         self._here.number = number
 
     def ask(self, kind: str, requests: Sequence[Any]) -> Sequence[Any]:
-        """Return the replies, in order. Raises the model's errors for them, and Cancelled if `serve` has ended."""
+        """Return replies in order. Raises the model's errors for these requests, and Cancelled if `serve` has ended."""
         mine = _Waiting(getattr(self._here, "number", 0), kind, requests)
         with self._lock:
             self._waiting.append(mine)

@@ -1,4 +1,5 @@
-"""Checks of a subject in front of a new background: its pixels are unchanged, and the background shows no second one.
+"""Checks of a subject in front of a new background: its pixels are unchanged, and the background shows no second
+subject.
 
 Edges are not checked.
 """
@@ -68,7 +69,9 @@ def _free(background: Image.Image, mask: Mask, words: Sequence[str], segmenter: 
 
 
 def _at_place(image: Image.Image, mask: Mask, phrases: Sequence[str], segmenter: Segmenter) -> list[Check]:
-    """Check that the subject is found where it was put, and that what is found there is not larger than the subject."""
+    """Check that the subject is found where it was put, and that the thing found there is not larger than the
+    subject.
+    """
     try:
         whole = [one.mask for phrase in phrases for one in segmenter.find(image, phrase)]
     except UserError as error:

@@ -223,14 +223,14 @@ def edge_tolerance(size: tuple[int, int]) -> int:
 def forms_kept(
     source: Image.Image, image: Image.Image, mask: NamedMask, band: Band = BANDS[FORMS_KEPT]
 ) -> Check | None:
-    """Check that the outlines of every large piece of the mask run as in the source. The figure, 0 to 1, is that of the
-    worst piece. A melted thing has outlines too, but they run in other directions. None if no piece is large enough or
-    has outlines.
+    """Check that the outlines of every large piece of the mask have the same directions as in the source. The figure, 0
+    to 1, is that of the worst piece. A melted thing has outlines too, but they run in other directions. None if no
+    piece is large enough or has outlines.
 
         form kept = mean over p in O of cos^2(angle between grad source(p) and grad image(p))
 
     O are the pixels of the piece where the source is steepest. Chance gives 0.5 at any contrast. In 242 drawn roads the
-    worst piece, sky apart, has 0.68 or more if the same scene is drawn under another look.
+    worst piece, sky apart, has 0.68 or more if the same scene is drawn in other colours or weather.
     """
     import cv2
 

@@ -20,7 +20,8 @@ class Change:
     came: str
     """The new words. "" if words were only removed."""
     keyword: str
-    """`gone`, with the word before it if words were only added or only removed (at the start: the word after it)."""
+    """`gone`. If words were only added or only removed, it includes the word before the change (at the start, after
+    it)."""
     alternative: str
     """`came`, with the same neighbouring word."""
 

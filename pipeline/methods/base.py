@@ -111,7 +111,9 @@ class MethodDescription:
         return self.cannot_draw(profile)
 
     def lacks(self, settings: MethodSettings, masked: bool) -> str:
-        """Return a sentence that tells why a source, `masked` or not, cannot be drawn with these settings, or ""."""
+        """Return a sentence that tells why a source cannot be drawn with these settings, or "". `masked` is True if the
+        source has a mask.
+        """
         return ""
 
     def needs_mask(self, settings: MethodSettings) -> bool:
@@ -121,7 +123,9 @@ class MethodDescription:
     def mask_artifacts(
         self, settings: MethodSettings, mask: NamedMask, size: tuple[int, int]
     ) -> Mapping[str, Image.Image]:
-        """Return, by name, the artifacts that depend on the mask, as a new image from a `size` source has them."""
+        """Return, by name, the artifacts that depend on the mask, in the form that a new image of a source of `size`
+        would have.
+        """
         return {}
 
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
@@ -147,7 +151,7 @@ class MethodDescription:
     # What other programs read
 
     def drawn_by(self, profile: Profile) -> DrawingModel | None:
-        """Return the profile's model that draws, or None if the profile lacks it."""
+        """Return the profile's model that draws, or None if the profile has none."""
         return profile.generator
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:

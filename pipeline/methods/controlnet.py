@@ -109,7 +109,9 @@ class ControlNetDescription(MethodDescription):
         return own.model_copy(update={"inverted_under": source_caption}) if own.generation.inverted else own
 
     def equal_images(self, settings: MethodSettings) -> str:
-        """Return a sentence if drawing starts from the inverted source without fresh noise, else ""."""
+        """Return a sentence that tells why all images of a caption are equal, or "". They are equal if drawing starts
+        from the inverted source without fresh noise.
+        """
         drawing = _own(settings).generation
         return _EQUAL if drawing.inverted and not drawing.fresh_noise else ""
 
@@ -172,8 +174,8 @@ class ControlNetDescription(MethodDescription):
         return {CONTROL_IMAGE: as_shown(painted(mask, drawn_size), size)}
 
     def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
-        """Return the kind of control image, the drawn size, and the generation settings that do not choose the
-        images.
+        """Return the kind of control image, the drawn size, and the generation settings without the number and the
+        seeds of images.
         """
         own = _own(settings)
         drawing = own.generation.model_dump(mode="json", exclude={"images_per_caption", "seed_mode", "seed"})
@@ -302,7 +304,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
     def _inverted(
         self, caption: str, settings: ControlNetSettings, image: Image.Image, control: Image.Image, on_step: OnStep
     ) -> Inversion:
-        """Invert the source with its control image. This is more exact than without it, and images use it too."""
+        """Invert the source with its control image: more exact than without it, and images are drawn with it too."""
         generator, drawing = self._inverts(settings), settings.generation
         held_to = Control(control, drawing.control_strength, drawing.control_until)
         return inversion_of(generator, image, caption, drawing.inversion(), held_to, self._inversions, on_step)
@@ -358,5 +360,5 @@ def _fresh_noise(settings: ControlNetSettings, counterfactual: CounterfactualCap
 
 
 def as_shown(control: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Return a control image resized without new grey values."""
+    """Return a control image at `size`, resized without new grey values."""
     return control if control.size == size else control.resize(size, Image.Resampling.NEAREST)

@@ -35,7 +35,7 @@ from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, InversionStore,
 
 GUIDANCES = (1.5, 1.4, 1.3, 1.2, 1.1, 1.0)
 SELF_REPLACEMENTS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Values that a sweep tries, from a strong to a weak edit: `GUIDANCES`, or LANCE's shares of self-replacement here."""
+"""Shares of self-replacement that a sweep tries, from a strong to a weak edit. They are those of LANCE."""
 SWEEP = "strength"
 """Name of the check that reports the value that the sweep chose."""
 _EQUAL = "An edit of the inverted source has no noise of its own, so all images of a caption are equal and one is made."

@@ -77,7 +77,7 @@ class _Once(Generic[T]):
 
     def release(self) -> bool:
         """Drop the model; a thread that uses it still finishes. Return False if it is not loaded, or still loading."""
-        if not self._lock.acquire(blocking=False):  # waiting could deadlock two loaders
+        if not self._lock.acquire(blocking=False):  # waiting could let two loading models wait for each other
             return False
         try:
             made, self.made = self.made, None

@@ -85,7 +85,7 @@ class SamplingModel(CaptioningModel, ABC):
     def _drawn(
         self, seeds: Sequence[int], settings: CaptionSettings, several: int = 1, top_p: float | None = None
     ) -> dict[str, Any]:
-        """Return the options of `generate` for several texts per seed. With one seed, `seeded` must be used too."""
+        """Return the options of `generate` for several texts per seed. A single seed is set by `seeded` instead."""
         more = {"num_return_sequences": several} if several > 1 else {}
         if len(seeds) == 1:
             return more | sampling(settings, top_p)

@@ -62,7 +62,9 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         settings: EditingSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """See `Editor`. Refuses instructions that are too long. Raises UserError for guidance of a distilled model."""
+        """See `Editor`. Refuses instructions that are too long. Raises UserError for guidance with a distilled
+        model.
+        """
         if settings.guidance > 1 and self._pipe.config.is_distilled:
             raise UserError("This editor was distilled to draw without guidance: set editing.guidance to 1.")
         refused = {at: self._too_long(one.prompt) for at, one in enumerate(requests)}

@@ -439,7 +439,9 @@ class WindowedPipeline(ControlNetPipeline[S]):
     def inversion_key(
         self, image: Image.Image, caption: str, settings: InversionSettings, control: Control | None = None
     ) -> str:
-        """Return a key (64 hexadecimal digits) of all inputs of an inversion. Raises UserError if it is impossible."""
+        """Return a key (64 hexadecimal digits) of all inputs of an inversion. Raises UserError if the model cannot be
+        inverted.
+        """
         section = self._section
         facts: dict[str, Any] = {
             "source": [image_sha(image), caption],

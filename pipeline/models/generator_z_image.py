@@ -77,7 +77,9 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         return [one if one.size == size else one.resize(size) for one in images], None
 
     def _steered_until(self, share: float) -> AbstractContextManager[None]:
-        """Run the ControlNet within the context in this share of the steps, the first ones. Other pipelines can."""
+        """Within the context, run the ControlNet only in the first steps, up to this share. Other pipelines have this
+        option built in.
+        """
         net, steps = self._pipe.controlnet, 0
         whole = net.forward
 

@@ -1,4 +1,4 @@
-"""Weights on the Hugging Face hub: lists which are on this machine and which are missing, and downloads these.
+"""Weights on the Hugging Face hub: lists files that are here and that are missing, and downloads the missing ones.
 
 The hub's library restarts an interrupted file from the beginning and does not verify it. Files here have tens of
 gigabytes. So each download resumes where it stopped, and a file counts only if its hash equals the hub's.

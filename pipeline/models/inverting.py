@@ -117,7 +117,7 @@ class Inversion:
 
     @property
     def noise(self) -> torch.Tensor:
-        """The noise at the end of the inversion, float32. Its standard deviation is close to 1 if it is right."""
+        """The noise at the end of the inversion, float32. Its standard deviation is close to 1 if all went well."""
         return self.trajectory[-1].float()
 
     def path(self, device: str) -> list[torch.Tensor]:
@@ -151,7 +151,9 @@ def stored_inversion(data: bytes) -> Inversion:
 
 
 def ddim_of(scheduler: Any) -> Any:
-    """Return a DDIM scheduler with another one's noise levels. Raises UserError if that cannot be inverted."""
+    """Return a DDIM scheduler with the noise levels of another scheduler. Raises UserError if that one cannot be
+    inverted.
+    """
     from diffusers import DDIMScheduler
 
     config = scheduler.config
@@ -193,7 +195,7 @@ def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, setting
     """Return the latents at every level above the clean ones, in the order of inversion: (steps, n, c, h, w).
 
     `steps` are in the order of drawing. The iteration for a step begins with the answer of the step before, which is
-    close. It evaluates the network at most `settings.evaluations` times, equally often for all rows.
+    close to its own. It evaluates the network at most `settings.evaluations` times, equally often for all rows.
     """
     import torch
 

@@ -71,8 +71,8 @@ class ChatLanguageModel:
         return Forms(from_tokenizer(self._tokenizer, n_vocab=size, eos_token=self._ends))
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply after its thoughts, up to a stop, an end token or the longest reply. The reply fits the
-        schema.
+        """Return the reply after its thoughts, up to a stop, an end token or the longest reply. It is constrained to
+        the schema if the profile and the tokenizer allow that.
 
         Raises UserError if the prompt, the longest thought and the longest reply do not fit the context,
         UnreadableReply if the model spent its whole reply on thoughts, and Cancelled within a reply.

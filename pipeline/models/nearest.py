@@ -24,8 +24,8 @@ Places = NDArray[np.int64]
 def products(rows: Halves, directions: Floats, places: Places | None = None) -> Floats:
     """Return the products (rows, k) of vectors (rows, n) with `directions` (k, n), the cosines if all have length 1.
 
-    With `places`, only the rows at these indices count, in this order. `rows` must be writable for torch, but stay as
-    is.
+    With `places`, only the rows at these indices count, in this order. `rows` must be writable for torch, but is not
+    changed.
     """
     import torch
 

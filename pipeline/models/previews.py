@@ -92,7 +92,7 @@ class Looks:
         self._linear = int(vae.config.latent_channels) == len(SD15_RGB)
 
     def of(self, latents: torch.Tensor | None, rows: Sequence[int] = (0,)) -> list[Image.Image]:
-        """Return previews of the `rows`, RGB, up to `SIDE`. Empty without a cheap way, or before the first step."""
+        """Return previews of the `rows`, RGB, up to `SIDE`. Empty if they would be slow, or before the first step."""
         import torch
 
         if latents is not None and self._tiny is not None:

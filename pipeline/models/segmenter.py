@@ -185,7 +185,7 @@ class PhraseNetSegmenter:
         return _sorted([(mask, float(share[mask].mean()))] if mask.mean() >= _SMALLEST else [])
 
     def at(self, image: Image.Image, points: Points) -> Mask | None:
-        """Return the pixels that connect to a wanted point with the same word, without those of unwanted points."""
+        """Return the pixels of the same word that are connected to wanted points, without those of other points."""
         from scipy.ndimage import label
 
         words = self._shares(image).argmax(0)

@@ -20,7 +20,7 @@ from pipeline.seams import LanguageRequest
 log = logging.getLogger(__name__)
 
 Holding = Literal["held", "asked", "none"]
-"""How replies come to fit a schema: the server enforces it, the model follows it in the prompt, or neither."""
+"""Way in which replies fit a schema: enforced by the server, followed by the model in the prompt, or neither."""
 
 TEMPLATE_ROOM = 64
 """Number of tokens that a chat template may add to a prompt."""
@@ -70,7 +70,7 @@ class ServedLanguage:
         follows schemas, the schema is put at the end of the prompt. The caller validates the reply.
 
         Raises UserError when the prompt and the longest reply do not fit the context, UnreadableReply when a reply that
-        has to fit a schema was cut off, and the errors of `ChatServer.chat`.
+        must fit a schema was cut off, and the errors of `ChatServer.chat`.
         """
         prompt, schema = request.prompt, request.schema
         if schema is not None and self.holds == "held":

@@ -1,5 +1,5 @@
-"""Fetches one file from a URL, such as torchvision's weights, to the place where its library looks for it. Like files
-of the hub, downloads report progress and resume, and a file is kept only if its hash is right.
+"""Fetches one file from a URL, such as torchvision's weights, to the place where its library looks for it. As for the
+hub's files, a download reports progress and resumes, and a file is kept only if its hash is right.
 """
 
 from __future__ import annotations
