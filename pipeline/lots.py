@@ -91,7 +91,7 @@ def _run_phase(
 ) -> list[tuple[int, Exception]]:
     waiting, ended = deque(phase_works), list[tuple[int, Exception]]()
     over: list[Exception] = []
-    """The error that ends all work."""
+    """The error that ends all work, once there is one."""
 
     def work_off(driver: Driver, begin: Callable[[int], None] = lambda _number: None) -> None:
         while not over:

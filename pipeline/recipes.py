@@ -168,7 +168,7 @@ class Recipe:
         return frozenset(slot.name for stage in self.stages for slot in stage.other_prompts if slot.name not in sent)
 
     def prompts(self, prompt_set: str, folder: Path = PROMPTS_FOLDER) -> PromptSet:
-        """Load the recipe's prompts from a prompt set. Raises PromptError."""
+        """Load the recipe's prompts from a prompt set. Raises PromptError if one is missing or invalid."""
         return load_prompts(prompt_set, self.prompt_slots, folder)
 
     def own_prompts(self, templates: Mapping[StageName, str]) -> dict[StageName, str]:
@@ -334,7 +334,7 @@ def recipes_for(profile: Profile) -> tuple[Recipe, ...]:
 def recipe_of(name: str) -> Recipe:
     """Return the recipe of this name. Raises UnknownRecipe, which lists all names."""
     if name not in _known:
-        raise UnknownRecipe(f"There is no recipe {name[:80]!r} here: there are {', '.join(_known)}.", field="recipe")
+        raise UnknownRecipe(f"There is no recipe {name[:80]!r} here: choose one of {', '.join(_known)}.", field="recipe")
     return _known[name]
 
 

@@ -108,7 +108,7 @@ class Store(Protocol):
     """Values and images of one source image: the driver reads and saves them here."""
 
     def source(self) -> Image.Image:
-        """Return the source image, RGB, always the same."""
+        """Return the source image, RGB. It is the same at every call."""
 
     def mask(self) -> NamedMask | None:
         """Return the mask of the source image, or None."""

@@ -171,7 +171,7 @@ class Found:
     mask: NDArray[np.bool_]
     """(height, width) of the image: True on the thing."""
     score: float
-    """0 to 1; 1 is certain."""
+    """Confidence, 0 to 1."""
     sure: bool = True
     """False if the score only reaches half of the model's threshold, which counts if no thing reaches all of it."""
 
@@ -275,13 +275,13 @@ class Source:
     """The source of test cases."""
 
     image: Image.Image
-    """RGB."""
+    """The source image, RGB."""
     task: Task
     caption: str = ""
     """Caption of the image, for checks and for methods that edit the image. "" without one."""
     mask: NamedMask | None = None
     region: Image.Image | None = None
-    """Mode L and the size of `image`: 255 where the image may change. None if all of it may."""
+    """Mask, mode L and of the size of `image`: 255 where the image may change. None if all of it may change."""
 
 
 @dataclass(frozen=True)

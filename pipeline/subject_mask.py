@@ -13,7 +13,7 @@ from core.words import count_of
 from pipeline.seams import Found
 
 Several = Literal["largest", "all"]
-"""How to choose among several things that fit the phrase."""
+"""Choice among several things that fit the phrase: the largest one, or all of them together."""
 SMALL, LARGE = 0.01, 0.95
 """Minimum and maximum share of the picture of a usual subject."""
 UNSURE = 0.3

@@ -36,7 +36,7 @@ SUBJECT_FOUND, SUBJECT_SIZE = "subject found", "subject not grown"
 FORMS_KEPT = "forms kept"
 """Name of the check that compares the outlines of connected pieces of the mask."""
 INVERTED = "source inverted"
-"""Name of the check of the inversion, for an image drawn from its inverted source."""
+"""Name of the check of an inversion. It measures how well the source is redrawn from its noise."""
 MOST_DECIBELS = 100.0
 """Maximum PSNR that is shown, in dB. An inversion without any error would have an infinite PSNR."""
 BANDS: Mapping[str, Band] = {
@@ -62,8 +62,8 @@ shows, and a label is seen, if the image is nearer to its intended text than to 
 image and only shows where to look: it was measured on drawn scenes only (see docs/demo-report.md), where texture does
 not mislead."""
 IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
-"""Thresholds of the check `EDGES_IN_PLACE`: by its measurement, half of the moved scenes fail, most unmoved ones
-pass."""
+"""Thresholds of the check `EDGES_IN_PLACE`. By its measurement, half of the scenes that were moved sideways fail, and
+most of those that were not moved pass."""
 FORM_SIDE = 128
 """Short side, in pixels, at which the outlines of pieces are compared. Their thresholds were measured at this size."""
 WHITE = 127
@@ -76,7 +76,7 @@ _OUTLINE = 40
 """Minimum number of outline pixels that a piece must have to be compared."""
 _NO_OUTLINES = "The source has no outlines that could be looked for."
 _NOT_INVERTED = (
-    "The source is not found again in its noise: take more steps or inversion evaluations, or start from noise."
+    "The source cannot be redrawn from its noise: take more steps or inversion evaluations, or start from noise."
 )
 _MISSING = "Much of the source's outlines is missing in the image: something may have moved or vanished."
 

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from core.words import token_spans, tokens
 
 _JOINING = frozenset(("a", "an", "the", "of"))
-"""Words that may stay in the middle of one change: "on a hill" becomes "in a valley"."""
+"""Words that do not split a change if they stay: "on a hill" to "in a valley" is one change."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Change:
     """`gone`. If words were only added or only removed, it includes the word before the change (at the start, after
     it)."""
     alternative: str
-    """`came`, with the same neighbouring word."""
+    """`came`, with the neighbouring word that `keyword` includes, if any."""
 
 
 def changes(source: str, text: str) -> tuple[Change, ...]:

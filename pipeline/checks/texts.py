@@ -71,7 +71,7 @@ def may_change(keyword: str, caption: str, task: Task) -> bool:
 
 
 def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool = False) -> tuple[Check, ...]:
-    """Check that an alternative changes its keyword and keeps the protected words, unless it is `forced`."""
+    """Check that an alternative changes its keyword and keeps the protected words. A `forced` keyword may lose them."""
     if not tokens(alternative):
         note = f"An alternative of “{keyword}” is empty: fill it in, or remove it."
         return (_check("alternative not empty", False, note),)

@@ -36,9 +36,9 @@ def read_lineage(plain: Mapping[str, Any]) -> Lineage:
     """Read the lineage that `Lineage.plain` wrote; other keys are ignored. Raises KeyError, TypeError or ValueError."""
     seed, settings = plain["seed"], plain["settings"]
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
-        raise ValueError("this is no seed")
+        raise ValueError("the seed is no whole number of 64 bits")
     if not isinstance(settings, Mapping):
-        raise TypeError("these are no settings")
+        raise TypeError("the settings are no object")
     known_fields = {field.name: plain[field.name] for field in fields(Lineage) if field.name in plain}
     lineage: Lineage = from_plain(Lineage, {**known_fields, "settings": read_settings(str(plain["method"]), settings)})
     return lineage

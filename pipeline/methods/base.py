@@ -1,4 +1,4 @@
-"""Descriptions of methods, which need no models, and the cache of preparations."""
+"""Describes drawing methods without loading their models, and caches what a method prepares for a source."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class MethodDescription:
         return {}
 
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
-        """Return the effort of drawing an image of a source of `size`, or None if unknown."""
+        """Return the `Effort` of drawing an image of a source of `size`, or None if unknown."""
         return None
 
     def preparing(self, settings: MethodSettings) -> float:

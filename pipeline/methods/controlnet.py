@@ -245,7 +245,7 @@ class ControlNetPrepared(Prepared):
 
     settings: ControlNetSettings
     control: Image.Image
-    """RGB, at the size that is drawn."""
+    """Control image, RGB, at the size that is drawn."""
     inversion: Inversion | None = None
 
 

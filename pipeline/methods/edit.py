@@ -151,15 +151,17 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     _described = EDIT
 
     def prepare(self, source: Source, *arguments: Any, **more: Any) -> ControlNetPrepared:
-        """Prepare as ControlNet does. Also raises UserError if redrawing the inverted source does not reproduce it."""
+        """Make the control image and the inversion. Also raises UserError if the inverted source cannot be redrawn well
+        enough.
+        """
         prepared = super().prepare(source, *arguments, **more)
         decibels = self._inversion(prepared).psnr
         least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below
         if decibels < least:
             raise UserError(
-                f"This source cannot be edited, because it is found again in its noise at {decibels:.1f} dB only, and "
-                f"{least:.0f} are needed: take more steps or inversion evaluations, or draw it on its edges with the "
-                "recipe DILLEMA."
+                f"This source cannot be edited: redrawn from its noise, it matches the source at {decibels:.1f} dB only, "
+                f"and {least:.0f} dB are needed. Take more steps or inversion evaluations, or draw it on its edges with "
+                "the recipe DILLEMA."
             )
         return prepared
 
@@ -178,8 +180,8 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     ) -> Sequence[Callable[[], TestCase]]:
         """With a sweep, draw each image at several strengths and return the first one that passes its checks.
 
-        A full sweep draws all strengths in one batch and returns, of those that pass, the one with the largest edit
-        direction. If none passes, the one that fails the fewest checks is returned.
+        A full sweep draws all strengths in one batch. It returns the image with the highest value of the check "edit
+        direction" among those that pass. If none passes, the image that fails the fewest checks is returned.
         """
         own = _own(prepared[0].settings)
         values, count = own.swept, len(own.swept)

@@ -141,11 +141,11 @@ class InstructPrepared(Prepared):
 
     settings: InstructSettings
     picture: Image.Image
-    """RGB."""
+    """The source at this size, RGB."""
 
 
 class InstructMethod(DriftingMethod[InstructPrepared]):
-    """Edits the source by an instruction, with an editor. Without an embedder only edges and forms are checked."""
+    """Edits the source by an instruction, with an editor. Without an embedder, only edges and outlines are checked."""
 
     def __init__(
         self, editor: Editor, embedder: Embedder | None, prompts: PromptSet, labels: Sequence[str] = ()

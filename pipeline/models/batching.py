@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class AtOnce:
-    """Number of requests that a model takes at once. It is lowered for good if they do not fit in memory."""
+    """Limits how many requests a model takes at once. The limit is lowered for good if they do not fit in memory."""
 
     def __init__(self, most: int) -> None:
         self.most = most

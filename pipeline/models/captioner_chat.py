@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 SHORTEST_SIDE = 32
-"""Minimum side in pixels: processors cut pictures into patches, and refuse one that is smaller than a patch."""
+"""Minimum side of a picture in pixels. Processors cut pictures into patches, and refuse one smaller than a patch."""
 LARGEST_ASPECT = 100
 """Maximum ratio of the long to the short side. Processors refuse longer pictures, some only from twice this ratio."""
 

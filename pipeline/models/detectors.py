@@ -23,10 +23,10 @@ MULTIPLE = 64
 
 
 class _Detector:
-    """One class of controlnet_aux on its weights. `name` is the weights' title."""
+    """A detector: one class of controlnet_aux with its weights. `name` is the weights' title."""
 
     drawn_by: str
-    """Name of the class."""
+    """Name of the class in controlnet_aux."""
     files: tuple[str, ...]
     """Files that the folder of weights must have."""
 

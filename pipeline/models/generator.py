@@ -372,7 +372,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return net.to(where, memory_format=torch.channels_last)  # a fifth less work on a CPU
 
     def preview_vae(self) -> Any:
-        """Return the profile's tiny VAE on the device. Raises UserError if the profile names none or a wrong one."""
+        """Return the profile's tiny VAE on the device. Raises UserError if there is none, or one for other latents."""
         from diffusers import AutoencoderTiny
 
         section, dtype = self._section.preview_vae, self._dtype
@@ -408,7 +408,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
 
 
 class WindowedPipeline(ControlNetPipeline[S]):
-    """A pipeline whose text encoders read a fixed number of tokens at once, as those of CLIP do."""
+    """A pipeline whose text encoders read a fixed number of tokens at once, like those of CLIP."""
 
     @contextmanager
     def inverting(self, settings: InversionSettings, control: Control | None = None) -> Iterator[Inverter]:
@@ -630,5 +630,5 @@ def make_scheduler(section: Scheduler, shipped: Any) -> Any:
     kind: Any = getattr(diffusers, section.name, None)
     known = isinstance(kind, type) and issubclass(kind, diffusers.SchedulerMixin)
     if not known:
-        raise UserError(f"The profile names the scheduler {section.name}, which diffusers does not have.")
+        raise UserError(f"The profile names the scheduler {section.name}, which diffusers does not have: correct it.")
     return kind.from_config(shipped, **section.options)

@@ -25,7 +25,7 @@ from core.model_sections import WebFile, Weights, in_bytes
 from core.progress import stop_if
 
 SPARE = 500_000_000
-"""Bytes that a download leaves free on the disk."""
+"""Minimum free bytes that a download leaves on the disk."""
 _FAULTS = DataTable(__file__, str, "faults")
 Told = Callable[[int], None]
 """Called with the number of bytes of every part that arrived; negative if bytes must be fetched again."""
@@ -44,7 +44,7 @@ class LocalWeights:
 
 @dataclass(frozen=True)
 class HubFile:
-    """One file of a commit."""
+    """One file of a model on the hub."""
 
     path: str
     bytes: int

@@ -68,9 +68,9 @@ class Texts:
     """Encoded texts, one per row."""
 
     states: torch.Tensor
-    """(n, tokens, width)."""
+    """Vectors of the tokens (n, tokens, width)."""
     pooled: torch.Tensor | None = None
-    """(n, width), an additional input of SDXL."""
+    """Vectors of whole texts (n, width), which SDXL reads too."""
 
     def rows(self, count: int) -> Texts:
         """Repeat the only text in `count` rows."""
@@ -108,7 +108,7 @@ class Inversion:
     """The noisier latents in the order of inversion (steps, 1, c, h, w), float16. The last ones are the noise. If there
     are `redrawn` latents, the model draws each of these latents from the next ones without correction."""
     psnr: float
-    """Similarity in dB of the picture redrawn without correction to the source after a round trip through the VAE."""
+    """PSNR in dB of the source and the picture redrawn without correction, both decoded by the VAE."""
     null_texts: torch.Tensor | None = None
     """Optimised empty texts (steps, tokens, width) in the order of drawing, or None without null-text optimisation."""
     redrawn: torch.Tensor | None = None

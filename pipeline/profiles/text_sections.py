@@ -34,7 +34,7 @@ class CaptionQuestion(Data):
         for text, known in ((self.prompt, {"task"}), (self.sentence, {"answer"})):
             unknown = set(Template(text).get_identifiers()) - known
             if unknown:
-                raise ValueError(f"{text!r} holds ${min(unknown)}; known is ${min(known)}")
+                raise ValueError(f"{text!r} uses ${min(unknown)}: it may use ${min(known)} only")
         return self
 
 

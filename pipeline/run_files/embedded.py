@@ -32,9 +32,9 @@ from pipeline.run_files.webui import MadeWith
 
 KEYWORD = "dillema-studio"
 LARGEST_PICTURE = 4_000_000
-"""Maximum bytes of a PNG that is embedded in another one."""
+"""Maximum bytes of a PNG that is embedded in an image file."""
 LARGEST_RECORD = 1_000_000
-"""Maximum characters of the JSON. Usual records have some thousands."""
+"""Maximum number of characters of an embedded JSON record. Usual records have some thousands."""
 MOST_ARTIFACTS = 8
 """Maximum number of artifacts that are embedded in an image, each under a keyword with its number."""
 LONGEST_NAME = 60
@@ -54,9 +54,9 @@ class EmbeddedRun:
     source_sha: str
     """`image_sha` of the source image, even if the picture itself is not in the file."""
     source: Image.Image | None
-    """RGB, or None if it was too large to embed."""
+    """The source image, RGB, or None if it was too large to embed."""
     mask: Image.Image | None
-    """Mode L, the source's size."""
+    """The mask, mode L and of the source's size, or None."""
     case: TestCase | None
     """The image with its lineage, or None if it cannot be restored. `lost` then has the reason."""
     lost: str = ""
@@ -155,7 +155,7 @@ def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
     if case is not None and (stored := plain["image"].get("review")) is not None:
         review = from_plain(ReviewDecision, stored)
         if review is not None and len(review.reason) > LONGEST_REASON:
-            raise ValueError("no reason is that long")
+            raise ValueError("the reason of the review is too long")
     return EmbeddedRun(run, source_sha, source.convert("RGB") if source is not None else None, mask, case, lost, review)
 
 
@@ -163,7 +163,7 @@ def _artifacts(pictures: Mapping[str, Any], texts: Mapping[str, str]) -> dict[st
     """Return the artifacts that the record names, by name. An artifact that is not embedded is None."""
     declared = pictures["artifacts"]
     if len(declared) > MOST_ARTIFACTS or any(not 0 < len(name) <= LONGEST_NAME for name in declared):
-        raise ValueError("these are no artifacts")
+        raise ValueError("there are too many artifacts, or one has a wrong name")
     return {name: _unpacked(texts, f"artifact-{place}", entry) for place, (name, entry) in enumerate(declared.items())}
 
 
@@ -224,7 +224,7 @@ def read_run(plain: Mapping[str, Any]) -> RunRecord:
     record: RunRecord = from_plain(RunRecord, {**plain, "values": {}})
     recipe_of(record.recipe)
     if record.prompts.keys() - {slot.name for recipe in known_recipes() for slot in recipe.prompt_slots}:
-        raise ValueError("there is no such prompt")
+        raise ValueError("a prompt of the run is unknown")
     if any(not 0 <= number <= 255 for number in record.mask_classes):
         raise ValueError("a class number is out of range")
     if any(not 0 <= value.trace.attempts <= MOST_ATTEMPTS for value in values.values()):

@@ -283,7 +283,7 @@ def _read_image(data: Mapping[str, Any], task: Task) -> RunImageFiles:
 def _file_name(name: Any) -> str:
     """Return the name of a file beside `run.json`. Raises ValueError for others, such as a path to another folder."""
     if not re.fullmatch(r"\w[\w .-]*", str(name)):
-        raise ValueError("this is no name of a file")
+        raise ValueError("this is no name of a file beside run.json")
     return str(name)
 
 

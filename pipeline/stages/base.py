@@ -80,13 +80,13 @@ class Stage:
     run: Callable[[StageInputs], StageValue[Any] | StageMade]
     """Produces a value. The caller adds its key. Raises UserError, UnreadableReply and Cancelled."""
     reads: tuple[StageName, ...] = ()
-    """The earlier stages that it reads."""
+    """The earlier stages whose values the stage reads."""
     reads_source: bool = False
     reads_task: bool = True
     """False if values stay valid when the task changes."""
     producer: ProducerKind = "language model"
     prompt: PromptSlot | None = None
-    """Variables of the stage's prompt, or None for a stage without a prompt."""
+    """Name and variables of the stage's prompt, or None for a stage without a prompt."""
     other_prompts: tuple[PromptSlot, ...] = ()
     """Further prompts that the stage may send, each with a title of its own."""
     sends: Callable[[Any], Collection[str]] | None = None
@@ -110,7 +110,7 @@ class Stage:
     plural: bool = True
     """True if the title is in the plural."""
     again: str = "Run again"
-    """Label of the button that runs it again."""
+    """Label of the button that runs the stage again."""
     same_again: str = ""
     """Message after another try that gave the same value. May contain {times}. "" for no message."""
 

@@ -1,7 +1,7 @@
 """Lets the language model choose which edits go together, in one question before the captions of stage 4 are written.
 
-It knows which edits are offered and which may share a caption. If the model makes no choice, this module writes the
-note about it, and the stage decides what to do.
+This module knows which edits are offered and which may share a caption. If the model makes no choice, the result has a
+note about that, and the stage decides what to do.
 """
 
 from __future__ import annotations

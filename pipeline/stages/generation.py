@@ -47,7 +47,7 @@ class Plan:
     steps: int
     """Total number of denoising steps."""
     seconds: float | None
-    """Estimated time, or None if nothing was measured yet."""
+    """Estimated seconds of drawing, or None if nothing was measured yet."""
 
 
 def plan(
