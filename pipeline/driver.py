@@ -536,7 +536,7 @@ class Drawing:
             began = time.monotonic()
             try:
                 case = finish()
-                self._stop_if_dropped([image])  # its checks come after its last step
+                self._stop_if_dropped([image])  # an image is checked after its last step
             except _Dropped:
                 continue
             except Cancelled:

@@ -334,7 +334,7 @@ def recipes_for(profile: Profile) -> tuple[Recipe, ...]:
 def recipe_of(name: str) -> Recipe:
     """Return the recipe of this name. Raises UnknownRecipe, which lists all names."""
     if name not in _known:
-        raise UnknownRecipe(f"There is no recipe {name[:80]!r} here: choose one of {', '.join(_known)}.", field="recipe")
+        raise UnknownRecipe(f"There is no recipe {name[:80]!r} here: there are {', '.join(_known)}.", field="recipe")
     return _known[name]
 
 

@@ -213,9 +213,9 @@ class DrawnImage:
     """The result of a `DrawRequest`."""
 
     image: Image.Image | None
-    """RGB, the size of the control image or of the edited picture. None if the image was refused."""
+    """The image, RGB, of the size of the control image or of the edited picture. None if it was refused."""
     batch: DrawnBatch
-    """The batch that it was drawn in: smaller than requested if memory was short."""
+    """The batch in which the image was drawn. It is smaller than requested if memory was short."""
     safe: bool | None = None
     """Verdict of the safety checker, or None without one."""
     refused: UserError | None = None

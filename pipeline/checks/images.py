@@ -241,7 +241,7 @@ def forms_kept(
         np.asarray(one.convert("RGB").resize(size, Image.Resampling.BOX), np.uint8) for one in (source, image)
     )
     numbers = np.asarray(mask.image.resize(size, Image.Resampling.NEAREST))
-    before_x, before_y = gradients(np.asarray(cv2.medianBlur(shown, 3), np.uint8))  # rain and snow have no form
+    before_x, before_y = gradients(np.asarray(cv2.medianBlur(shown, 3), np.uint8))  # removes rain and snow
     after_x, after_y = gradients(drawn)
     steep, steep_after = np.hypot(before_x, before_y), np.hypot(after_x, after_y)
     along = (before_x * after_x + before_y * after_y) / np.maximum(steep * steep_after, 1e-6)

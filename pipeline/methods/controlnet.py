@@ -186,8 +186,8 @@ class ControlNetDescription(MethodDescription):
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the time of the inversion, as a multiple of the time for an image. The inversion runs without
-        guidance, and once more at each step to measure the PSNR.
+        """Return the time of the inversion, as a multiple of the time for an image. The network runs without guidance,
+        and once more at each step to measure the PSNR.
         """
         drawing = _own(settings).generation
         evaluations = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)

@@ -159,9 +159,9 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below
         if decibels < least:
             raise UserError(
-                f"This source cannot be edited: redrawn from its noise, it matches the source at {decibels:.1f} dB only, "
-                f"and {least:.0f} dB are needed. Take more steps or inversion evaluations, or draw it on its edges with "
-                "the recipe DILLEMA."
+                f"This source cannot be edited: redrawn from its noise, it reaches only {decibels:.1f} dB, and "
+                f"{least:.0f} dB are needed. Take more steps or inversion evaluations, or draw it on its edges with the "
+                "recipe DILLEMA."
             )
         return prepared
 

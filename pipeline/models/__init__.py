@@ -66,7 +66,7 @@ class _Once(Generic[T]):
             try:
                 return self._make()
             except Exception as error:
-                # A loader may already have raised it as the cause of its own error.
+                # The lack of memory may be the cause of a loader's own error.
                 if not (out_of_memory(error) or (error.__cause__ and out_of_memory(error.__cause__))):
                     raise
                 failed: Exception = error
@@ -85,7 +85,7 @@ class _Once(Generic[T]):
             self._lock.release()
         if made is None:
             return False
-        close = getattr(made, "close", None)  # for models with more than memory here, such as their own process
+        close = getattr(made, "close", None)  # some models also have a process to end
         if callable(close):
             close()
         return True

@@ -134,7 +134,7 @@ class Blip2(SamplingModel):
         return self._model.language_model.generation_config
 
     def _draws_apart(self, settings: CaptionSettings) -> bool:
-        # Samples take no beams.
+        # Samples are drawn without beams.
         return super()._draws_apart(settings.model_copy(update={"beams": 1}) if self._samples else settings)
 
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
@@ -273,7 +273,7 @@ def sampling_apart(
     )
 
     draws = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-    # In the order of `generate`.
+    # Their order is that of `generate`.
     warpers = LogitsProcessorList([TemperatureLogitsWarper(float(settings.temperature))])
     most = getattr(config, "top_k", None)
     if most := MOST_LIKELY if most is None else most:
@@ -291,7 +291,7 @@ def sampling_apart(
             only_drawn[rows].scatter_(1, torch.multinomial(shares[rows], 1, generator=generator), 0.0)
         return only_drawn
 
-    # Only the drawn word stays possible. For several texts of a picture `generate` draws again, and finds the same one.
+    # Only the drawn word stays possible. For several texts of a picture `generate` draws again, and gets the same word.
     return {"do_sample": several > 1, "num_beams": 1, "logits_processor": LogitsProcessorList([draw])}
 
 

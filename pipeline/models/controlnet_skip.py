@@ -90,6 +90,6 @@ def in_place(module: Any, other: Any, method: str = "forward") -> Iterator[None]
         yield
     finally:
         if before is None:
-            delattr(module, method)  # the method of its class shows again
+            delattr(module, method)  # the method of the class is used again
         else:
             setattr(module, method, before)

@@ -111,7 +111,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
             return self._read[1]
 
         self._pipe._encode_vae_image = once
-        stack.callback(delattr, self._pipe, "_encode_vae_image")  # the method of its class shows again
+        stack.callback(delattr, self._pipe, "_encode_vae_image")  # the method of the class is used again
 
     # Texts
 

@@ -372,7 +372,9 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return net.to(where, memory_format=torch.channels_last)  # a fifth less work on a CPU
 
     def preview_vae(self) -> Any:
-        """Return the profile's tiny VAE on the device. Raises UserError if there is none, or one for other latents."""
+        """Return the profile's tiny VAE on the device. Raises UserError if the profile names none, or one for other
+        latents.
+        """
         from diffusers import AutoencoderTiny
 
         section, dtype = self._section.preview_vae, self._dtype

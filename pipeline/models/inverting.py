@@ -297,7 +297,7 @@ def optimise_null_texts(
                 with_empty = ask(latents, step, Texts(states, empty.pooled))
                 drawn = step.keep * latents + step.add * (with_empty + settings.guidance * (with_caption - with_empty))
                 loss = (drawn - goal).square().mean()
-                (states.grad,) = torch.autograd.grad(loss, [states])  # none for the weights
+                (states.grad,) = torch.autograd.grad(loss, [states])  # no gradients for the weights
             optimiser.step()
             if loss < enough:
                 break
@@ -359,7 +359,7 @@ class Inverter:
         # the inversion has to be exact.
         outputs: dict[Step, Any] | None = {} if settings.close_enough else None
         trajectory = invert(clean, self.steps, lambda latents, step: ask(latents, step, text, outputs), settings)
-        # In half precision, as it is stored, so that a stored inversion draws the same pixels as a fresh one.
+        # Kept in half precision, as it is stored, so that a stored inversion draws the same pixels as a fresh one.
         trajectory = trajectory.half().cpu()
         if not trajectory.isfinite().all():
             raise UserError("The numbers overflow in half precision: set dtype to float32 in the profile.")

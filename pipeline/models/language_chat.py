@@ -171,7 +171,7 @@ class ChatLanguageModel:
         return self._in_template([message])
 
     def _in_template(self, messages: list[dict[str, str]]) -> str:
-        options = {"enable_thinking": self._section.thinking > 0}  # a template that does not know the word ignores it
+        options = {"enable_thinking": self._section.thinking > 0}  # a template that does not know it ignores it
         return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options))
 
     def score(self, text: str) -> float:

@@ -79,7 +79,7 @@ def watching(scheduler: Any) -> Iterator[StepWatch]:
     try:
         yield watch
     finally:
-        del scheduler.step  # the method of its class shows again
+        del scheduler.step  # the method of the class is used again
 
 
 class Looks:

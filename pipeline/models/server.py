@@ -53,7 +53,7 @@ class ServerFault(UnreadableReply):
     """The server gave no reply to one request. The raw reply of this error is the server's answer."""
 
     def __init__(self, message: str, prompt: str = "", raw_reply: str = "") -> None:
-        super().__init__(message, prompt, raw_reply, attempts=0)  # no seed is spent, so the next try has it too
+        super().__init__(message, prompt, raw_reply, attempts=0)  # no seed is spent: another try takes it again
 
 
 class NoServer(ServerFault, CannotLoad):

@@ -287,7 +287,7 @@ def test_the_page_tells_at_the_last_card_that_a_source_does_not_invert(tmp_path:
         card = parts_of(studio, run_id)["generation"]
         assert not workspace.runs.get(run_id).test_cases
         studio.close()
-    assert "redrawn from its noise, it matches the source at" in card and "draw it on its edges with the recipe DILLEMA" in card
+    assert "redrawn from its noise, it reaches only" in card and "draw it on its edges with the recipe DILLEMA" in card
 
 
 def test_models_that_cannot_be_inverted_draw_no_edits(recipe: Recipe) -> None:
