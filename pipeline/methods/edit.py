@@ -160,8 +160,8 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         if decibels < least:
             raise UserError(
                 f"This source cannot be edited: redrawn from its noise, it reaches only {decibels:.1f} dB, and "
-                f"{least:.0f} dB are needed. Take more steps or inversion evaluations, or draw it on its edges with the "
-                "recipe DILLEMA."
+                f"{least:.0f} dB are needed. Take more steps or inversion evaluations, or draw it on its edges with "
+                "the recipe DILLEMA."
             )
         return prepared
 
