@@ -262,7 +262,7 @@ def test_what_cannot_be_edited_is_refused_in_one_sentence() -> None:
 
     rough = settings(steps=2)
     rough = rough.model_copy(update={"generation": rough.generation.model_copy(update={"inversion_evaluations": 1})})
-    with pytest.raises(UserError, match=r"again in its noise at \d+\.\d dB only, and 25 are needed") as told:
+    with pytest.raises(UserError, match=r"it reaches only \d+\.\d dB, and 25 dB are needed") as told:
         method.prepare(Source(noise("a", 1, (128, 128)), ROAD, SAID), EDIT.settings_of(rough, SAID))
     assert "the recipe DILLEMA" in str(told.value)
 
