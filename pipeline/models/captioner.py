@@ -203,7 +203,7 @@ class Blip2(SamplingModel):
 
 
 class Florence2(SamplingModel):
-    """A Florence-2 of transformers. The name of its own task replaces a prompt."""
+    """A Florence-2 of transformers. The name of one of the model's tasks takes the place of a prompt."""
 
     def __init__(self, section: Florence2Captioner) -> None:
         from transformers import AutoProcessor, Florence2ForConditionalGeneration

@@ -38,7 +38,7 @@ MOST_BYTES = 8 << 20
 SHOWN = 4_000
 """Maximum number of letters of an answer that are kept with an error."""
 MOST_STOPS = 4
-"""Maximum number of stop texts that OpenAI's own server takes. Replies are cut at further ones here."""
+"""Maximum number of stop texts that OpenAI's own server takes. Replies are cut here at any further stop text."""
 
 _FAULTS, _INSTEAD = DataTable(__file__, str, "faults"), DataTable(__file__, str, "instead")
 

@@ -79,7 +79,7 @@ class DrawingModel(Weights):
 
     dtype: DType = "auto"
     scheduler: Scheduler | None = None
-    """The scheduler to use, or None for the shipped one."""
+    """The scheduler to use, or None for the one that comes with the weights."""
     batch: int = Field(0, ge=0, le=MOST_AT_ONCE)
     """Default number of images drawn at once. 0 leaves it to the machine."""
     compile: bool = False

@@ -216,8 +216,8 @@ def choose_edits(
 def all_combinations(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> Iterator[tuple[Edit, ...]]:
-    """Yield every combination of edits. Each edits `settings.edits_at_once` different keywords (all of them for 0, or
-    if there are fewer), with one ticked alternative for each keyword.
+    """Yield every combination of edits. A combination edits `settings.edits_at_once` different keywords (all of them
+    for 0, or if there are fewer), with one ticked alternative for each keyword.
     """
     pools, at_once = edit_pools(caption, alternatives, settings)
     if pools:
