@@ -1,1 +1,1 @@
-"""The making of test cases: stages, recipes, methods, models, checks, and the driver that runs them."""
+"""Makes test cases. Holds the stages, recipes, methods, models and checks, and the driver that runs them."""

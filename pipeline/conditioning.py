@@ -4,8 +4,8 @@ Canny edges are computed here, and a segmentation map is painted from the mask. 
 by a detector, which is a model.
 
 Edges should show where things are, but not the weather or the hour, which would come back in every test case. So specks
-(flakes, drops, sensor noise) are filtered out first, and the contrast is stretched. The same thresholds then find the
-same things by day, at night and in fog.
+(flakes, drops, sensor noise) are removed first, and the contrast is stretched. The same thresholds then find the same
+things by day, at night and in fog.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ def control_image(
     mask: NamedMask | None = None,
 ) -> Image.Image:
     """Return the control image of an RGB image, in RGB and the same size. `detector` returns the model that draws a
-    kind, `mask` is the source's. Raises UserError if the kind needs one that is None.
+    kind, and `mask` is the source's. Raises UserError if the kind needs a detector or a mask and none is given.
     """
     if settings.kind == "canny":
         return condition(image, settings)
     if settings.kind == "segmentation":
         if mask is None:
-            raise UserError("A segmentation map is painted from a mask, and this run has none: add one, or take edges.")
+            raise UserError("A segmentation map needs a mask, and this run has none: add a mask, or use edges.")
         return painted(mask, image.size)
     if detector is None:
-        raise UserError(f"No model for {settings.kind} is at hand: choose another kind of control image.")
+        raise UserError(f"No model for {settings.kind} is available: choose another kind of control image.")
     drawn = detector(settings.kind).draw(image, settings)
     # Detectors work at sizes of their own, but a control image must lie on the source pixel by pixel.
     return drawn if drawn.size == image.size else drawn.resize(image.size, Image.Resampling.BILINEAR)
 
 
 def painted(mask: NamedMask, size: tuple[int, int]) -> Image.Image:
-    """Paint a mask in ADE20K's colours, on which the ControlNet for segmentation maps was trained; RGB, of `size`."""
+    """Paint a mask in ADE20K's colours, on which the ControlNet for segmentation maps was trained. RGB, of `size`."""
     numbers = np.asarray(resized(mask.image.convert("L"), size), np.uint8)
     table = np.zeros((256, 3), np.uint8)
     for number, name in mask.classes.items():
@@ -86,7 +86,7 @@ def gradients(image: NDArray[np.uint8], settings: ConditioningSettings) -> Gradi
     across, down = (
         cv2.split(cv2.Sobel(smooth, cv2.CV_16S, x, 1 - x, ksize=3, borderType=cv2.BORDER_REPLICATE)) for x in (1, 0)
     )
-    # Channel by channel takes a quarter of the time of argmax over all three. Of equal ones the first one counts.
+    # Channel by channel takes a quarter of the time of argmax over all three. Of equally steep ones, the first counts.
     right, below = across[0].copy(), down[0].copy()
     steepest = _steepness(right, below)
     for further, lower in zip(across[1:], down[1:], strict=True):
@@ -105,7 +105,7 @@ def _steepness(across: NDArray[np.int16], down: NDArray[np.int16]) -> NDArray[np
 
 
 def edges_in(slopes: Gradients, settings: ConditioningSettings) -> NDArray[np.uint8]:
-    """Apply the thresholds alone, the second half of `edges`, to gradients that the caller stored."""
+    """Return the edges (h, w) of stored gradients: the second half of `edges`, which applies the thresholds."""
     import cv2
 
     return np.asarray(cv2.Canny(*slopes, settings.low, settings.high, L2gradient=True), np.uint8)
@@ -130,7 +130,7 @@ def condition(image: Image.Image, settings: ConditioningSettings) -> Image.Image
 
 
 def as_png(image: NDArray[np.uint8], longest: int = 0) -> bytes:
-    """Return a quickly packed PNG of edges (h, w) or RGB (h, w, 3) uint8, shrunk to `longest` unless that is 0."""
+    """Return a quickly packed PNG of edges (h, w) or RGB (h, w, 3) uint8. `longest`: maximum long side, 0 for any."""
     import cv2
 
     shrunk = min(1.0, longest / max(image.shape[:2])) if longest else 1.0

@@ -15,20 +15,22 @@ from core.settings import CompositeSettings
 Mask = NDArray[np.bool_]
 """(height, width): True on the subject."""
 Box = tuple[int, int, int, int]
-"""Left, top, right and bottom, as Pillow's boxes."""
+"""Left, top, right and bottom in pixels, as in Pillow."""
 Matrix = tuple[float, float, float, float, float, float]
-"""Place (x, y) of a pixel of the source in the picture: (a x + b y + c, d x + e y + f)."""
+"""Affine map (a, b, c, d, e, f): pixel (x, y) of the source moves to (a x + b y + c, d x + e y + f) in the picture."""
 LONGEST = 512
 """Long side, in pixels, at which GrabCut works."""
 EPSILON = 6.5
-"""Square of a grey value, 1e-4 of that of 255: differences far below its root are noise to the guided filter."""
+"""Regularisation of the guided filter, 1e-4 of 255 squared. Grey values that differ far less than its root are
+noise."""
 INSIDE, TRIES = 0.9, 20
-"""Share of a moved subject that has to lie in the picture, and number of moves tried until it does."""
+"""Minimum share of a moved subject that must lie in the picture, and maximum number of random moves tried for that."""
 
 
 def cut_out(image: Image.Image, box: Box | None = None, points: Sequence[tuple[int, int, bool]] = ()) -> Mask:
-    """Return what differs in colour from the surroundings, within a box, and around points on it (True) or beside it.
-    GrabCut (Rother, Kolmogorov, Blake 2004) of OpenCV.
+    """Return the mask of the subject: pixels that differ in colour from their surroundings. The subject lies within the
+    `box` if there is one. Points are on the subject (True) or beside it (False). Uses GrabCut (Rother, Kolmogorov,
+    Blake 2004) of OpenCV.
     """
     import cv2
 
@@ -38,7 +40,7 @@ def cut_out(image: Image.Image, box: Box | None = None, points: Sequence[tuple[i
     if box is not None:
         left, top, right, bottom = (round(side * scale) for side in box)
         labels[top : max(bottom, top + 1), left : max(right, left + 1)] = cv2.GC_PR_FGD
-    labels[[0, -1]], labels[:, [0, -1]] = cv2.GC_BGD, cv2.GC_BGD  # it needs some background to learn from
+    labels[[0, -1]], labels[:, [0, -1]] = cv2.GC_BGD, cv2.GC_BGD  # GrabCut needs some background to learn from
     for x, y, on in points:
         place = (round(x * scale), round(y * scale))
         cv2.circle(labels, place, max(2, max(small.size) // 40), cv2.GC_FGD if on else cv2.GC_BGD, -1)
@@ -53,8 +55,8 @@ def cut_out(image: Image.Image, box: Box | None = None, points: Sequence[tuple[i
 
 
 def move_of(settings: CompositeSettings, seed: int, subject: Mask) -> Matrix | None:
-    """Return the move of a seed, within the bounds of the settings, or None for no move. At least `INSIDE` of the
-    subject stays in the picture. A subject for which no such move is found is not moved.
+    """Return the random move that belongs to a seed, within the bounds of the settings, or None for no move. At least
+    `INSIDE` of the subject stays in the picture. If `TRIES` random moves do not achieve that, the subject is not moved.
     """
     if not settings.moves:
         return None
@@ -76,7 +78,9 @@ def move_of(settings: CompositeSettings, seed: int, subject: Mask) -> Matrix | N
 
 
 def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDArray[np.uint8], Mask]:
-    """Return the picture (height, width, 3) with its subject moved in its own colours, and the mask of the subject."""
+    """Return the picture (height, width, 3) after its subject was moved, and the mask of the moved subject. Within the
+    mask, the subject's colours are not mixed with its surroundings.
+    """
     import cv2
 
     pixels = np.asarray(image.convert("RGB"), np.uint8)
@@ -93,8 +97,9 @@ def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDA
 def composed(
     subject: NDArray[np.uint8], mask: Mask, background: Image.Image, soften: int, rim: Literal["fade", "hair"] = "fade"
 ) -> Image.Image:
-    """Return the subject in front of a background of its size. Within the mask its pixels stay as they are. In a rim of
-    `soften` pixels around the mask the subject fades out, or with "hair" its hair is found by matting and kept.
+    """Return the subject in front of a background of its size. Pixels within the mask stay as they are. `soften` is the
+    width in pixels of a rim around the mask. In the rim the subject fades out. With `rim` "hair", matting finds its
+    hair there and keeps it.
     """
     import cv2
 
@@ -112,7 +117,7 @@ def composed(
 def _matted(
     pixels: NDArray[np.float32], mask: NDArray[np.float32], width: int, distance: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the share of the subject in each pixel, and its colours without those of the old background.
+    """Return the share of the subject in each pixel, and the subject's colours without those of the old background.
 
     The share is a guided filter of the mask (He, Sun, Tang, Guided Image Filtering, TPAMI 2013, with a colour image).
     The colours are those of Forte, Approximate Fast Foreground Colour Estimation, ICIP 2021.

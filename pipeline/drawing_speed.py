@@ -1,4 +1,4 @@
-"""Drawing speed of this machine, by size and steps: estimates from measured images. Knows no models and no files."""
+"""Estimates how long this machine takes to draw an image, from measured images. Knows no models and no files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from core.settings import GenerationSettings
 
 KEPT = 7
-"""Number of remembered images of one effort. Their median counts, as the first one also pays for loading."""
+"""Number of drawing times remembered for each `Effort`. Their median counts, since the first also includes loading."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Effort:
 
     @property
     def work(self) -> float:
-        """Number of pixels that the network processes in all."""
+        """Number of pixels that the network processes in all steps together."""
         return float(self.pixels * self.steps * (2 if self.guided else 1))
 
 
@@ -58,7 +58,9 @@ class Speeds:
             self._held.setdefault(effort, deque(maxlen=KEPT)).append(seconds)
 
     def seconds(self, effort: Effort | None) -> float | None:
-        """Return the expected seconds of an image, scaled from the most similar one measured, or None without any."""
+        """Return the expected seconds of an image, scaled from the most similar effort measured. None if `effort` is
+        None, or if no image of the same method was measured.
+        """
         with self._lock:
             alike = [known for known in self._held if effort is not None and known.by == effort.by]
             if not alike or effort is None:
@@ -77,14 +79,14 @@ def _ratio(a: float, b: float) -> float:
 
 
 class SideTime:
-    """The time spent on a side task, compared with all the time since the start."""
+    """The time spent on a side task, such as previews, compared with all the time since the start."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
         self._spent = self._last = 0.0
 
     def affordable(self, share: float) -> bool:
-        """Return True if the side task can run again, as long as last time, within this share of the time so far."""
+        """Return True if the side task, taking as long as last time, stays within this share of the time so far."""
         return self._spent + self._last <= share * (time.monotonic() - self._start)
 
     @contextmanager

@@ -1,11 +1,11 @@
-"""The driver runs a recipe: a request in, events out, with a store that keeps values and images.
+"""The driver runs a recipe: it takes a request, reports events, and keeps values and images in a store.
 
-Page, command line and scripts all use it. It decides what is still fresh and what has to be made again, stops if asked
-to, and resumes from what the store has. Knows no page and no database.
+Page, command line and scripts all use the driver. It decides what is still fresh and what must be made again, stops
+when asked to, and resumes from what the store has. Knows no page and no database.
 
-Images are drawn in batches of one size, the last one filled up. The pixels of an image depend on its own seed, caption
-and control image, on the size of its batch and its place there, and never on the other images in it. So it can be drawn
-again alone, given the `DrawnBatch` in its lineage.
+Images are drawn in batches of one size, and the last batch is filled up. The pixels of an image depend on its own seed,
+caption and control image, on the size of its batch and its place there, and never on the other images in the batch. So
+an image can be drawn again alone, given the `DrawnBatch` in its lineage.
 """
 
 from __future__ import annotations
@@ -56,11 +56,13 @@ from pipeline.stages.generation import Plan, PlannedImage
 PREVIEW_SHARE = 0.04
 """Maximum share of drawing time for previews. A preview that would exceed it is left out."""
 MOST_OPEN = 8
-"""Maximum number of batches that wait to be filled: images with other keys, or for a taken place, need their own."""
+"""Maximum number of batches that wait to be filled. An image needs another one if its key differs or its place is
+taken."""
 
 EmitOf = Callable[[int, Event], None]
-"""Called with every event and the index of its work, one at a time. If it raises an error at an event of a stage, that
-work ends; at an event of the drawing, all work ends. Cancelled always ends all work."""
+"""Called with the index of a source's work and an event, one call at a time. An error raised at an event of a stage
+ends the work of that source. An error raised at an event of the drawing ends all work. Cancelled always ends all
+work."""
 
 
 def ignore(_event: Event) -> None:
@@ -68,9 +70,10 @@ def ignore(_event: Event) -> None:
 
 
 class Driver:
-    """Runs recipes with the models of one profile, each loaded at its first use. `speeds` has its drawing times.
+    """Runs recipes with the models of one profile, each loaded at its first use. `speeds` remembers how long images
+    took.
 
-    `prompts` replaces the profile's prompt set, for a run that was made with another one. `inversions` keeps those of
+    `prompts` replaces the profile's prompt set, for a run that was made with another set. `inversions` stores inverted
     sources. May be used from any thread, by one request at a time.
     """
 
@@ -97,11 +100,11 @@ class Driver:
     ) -> None:
         """Carry out a request. `worklist` replaces the request's images if they may change during the run.
 
-        ImageFailed reports an image that cannot be made, and the next one begins. The store decides whether it is tried
-        again later, with the next seed.
+        If an image cannot be made, the event ImageFailed reports it, and the next image begins. The store decides
+        whether the failed image is tried again later, with the next seed.
 
-        Raises UserError for errors that a person has to correct, UnreadableReply, and Cancelled, between two replies or
-        within one denoising step after being asked to stop. The store keeps what was finished.
+        Raises UserError for errors that a person must correct, UnreadableReply, and Cancelled. Cancelled is raised
+        between two replies, or within one denoising step after the request to stop. The store keeps what was finished.
         """
         recipe = recipe_of(request.recipe)
         draws = worklist is not None or request.images is None or bool(request.images)
@@ -145,7 +148,9 @@ class Driver:
         cancelled: threading.Event | None = None,
         recipe: str = DEFAULT_RECIPE,
     ) -> list[TestCase]:
-        """Draw captions and return the images, by default with the profile's settings. Raises the first error."""
+        """Draw captions and return the images, by default with the profile's settings. Raises the first image's
+        error.
+        """
         settings = settings or recipe_of(recipe).settings_in(self.profile)
         images = generation.plan(captions, recipe_of(recipe).drawing_method.planning(settings), seed).images
         store = MemoryStore(source)
@@ -161,14 +166,14 @@ class Driver:
     # Prompts, producers and plans
 
     def prompts(self, recipe: Recipe, edited: Mapping[StageName, str] | None = None) -> PromptSet:
-        """Return a recipe's prompts with a person's templates for them. Raises PromptError for an invalid template."""
+        """Return a recipe's prompts with the templates that a person edited. Raises PromptError for an invalid one."""
         if recipe not in self._loaded:
             self._loaded[recipe] = self._prompts or recipe.prompts(self.profile.prompts)
         loaded = self._loaded[recipe]
         return edited_prompts(loaded, recipe.prompt_slots, recipe.own_prompts(edited or {}))
 
     def producers(self, recipe: Recipe, prompts: PromptSet, settings: Settings) -> dict[StageName, Producer]:
-        """Return the present producers of the text stages' values. Loads nothing."""
+        """Return, by stage, the model and prompts that would produce its value now. Loads nothing."""
         profile, segmenter = self.profile, self.profile.segmenter
         finder = segmenter.title if segmenter is not None else ""
         return producers(recipe, profile.captioner.title, profile.language.title, prompts, settings, finder)
@@ -184,8 +189,8 @@ class Driver:
     ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
         """Return the drawn images that this recipe would draw in the same way now, by caption and seed.
 
-        `own` comes from `Recipe.drawn_with`, and `classes_in_mask` tells which protected classes the mask shows.
-        Unknown things (a model without a name, a method without a prompt) count as the same.
+        `own` are the method's settings, from `Recipe.drawn_with`. `classes_in_mask` tells which protected classes the
+        mask shows. Unknown facts (a model without a name, a method without a prompt) count as equal.
         """
         method = method_of(recipe.method)
         model = method.model_name(self.models, own)
@@ -210,7 +215,9 @@ class Driver:
         size: tuple[int, int] | None = None,
         failures: Collection[Failure] = (),
     ) -> Plan:
-        """Return the plan behind the gate, empty without captions, with the time for a source of `size`."""
+        """Return the plan of images that a person approves before they are drawn, empty without captions. The time is
+        estimated for a source of `size`.
+        """
         method = method_of(recipe.method)
         own = method.settings_of(settings)
         each = self.speeds.seconds(method.effort(own, size or (1, 1)))
@@ -249,7 +256,7 @@ class _RecipeRun:
         spent = sum(failure.tries for failure in store.failures() if failure.stage == name)
         ahead = recipe.asked_ahead(name, settings, prompts)
         if not set(ahead) <= set(later):
-            ahead = ()  # without the later stages in this run their replies would be lost
+            ahead = ()  # those stages do not all run next, so their parts of the reply would be lost
         inputs = StageInputs(
             source=self._source,
             task=request.task,
@@ -257,7 +264,7 @@ class _RecipeRun:
             settings=getattr(settings, stage.settings) if stage.settings else None,
             models=driver.models,
             prompt=prompts[stage.prompt.name] if stage.prompt is not None else None,
-            seed=request.seed + len(tries) + spent,  # a new one for each try, as an old seed would give the old value
+            seed=request.seed + len(tries) + spent,  # a new seed for each try, or the old value comes again
             before=tries[-1].value if fresh and tries else None,
             progress=self._emit,
             cancelled=self._cancelled,
@@ -318,7 +325,7 @@ class _RecipeRun:
             self._emit(Progress(GENERATION, steps, steps, 0.0, f"{drawing.made} of {drawing.done} images"))
 
     def _lacking(self, request: Request) -> list[PlannedImage]:
-        """Return the planned images that are not drawn yet, and report the others as reused."""
+        """Return the planned images that are not drawn yet, and report the images that are drawn as reused."""
         driver, recipe, store, settings = self._driver, self._recipe, self._store, request.settings
         values = {name: value.value for name, value in store.values().items()}
         captions = recipe.captions(values)
@@ -344,10 +351,10 @@ class Worklist(Protocol):
     """The images to be made. They may change during the run, except in a `FixedWorklist`."""
 
     def take(self, most: int = 1) -> Sequence[PlannedImage]:
-        """Take at most `most` images, which are begun now. Empty if none is left."""
+        """Return at most `most` images, which count as begun now. Empty if none is left."""
 
     def dropped(self) -> Collection[int]:
-        """Return the zero-based places, among the images taken last, of those that are no longer wanted."""
+        """Return the zero-based indices, in the images of the latest `take`, of images that are no longer wanted."""
 
     def waiting(self) -> int:
         """Return the number of images that are not begun."""
@@ -382,7 +389,7 @@ class DrawnSource:
     """A source that is ready to be drawn."""
 
     number: int
-    """Index of its work."""
+    """Index of the source's `SourceWork`."""
     work: SourceWork
     prepared: Prepared
 
@@ -392,10 +399,10 @@ class _Image:
     source: DrawnSource
     planned: PlannedImage
     taken: int
-    """Zero-based place among the images that were taken from the worklist together."""
+    """Zero-based index in the images that one `take` returned."""
 
 
-@dataclass(eq=False)  # compared by identity, so that `remove` takes the very batch out of a list
+@dataclass(eq=False)  # compared by identity, so that `remove` takes this batch out of a list, and no equal one
 class _Batch:
     size: int
     key: Hashable
@@ -424,7 +431,7 @@ class Drawing:
         cancelled: threading.Event | None,
     ) -> None:
         """Load the models that draw. Raises UserError if the profile cannot draw images of the recipe. `worklist` tells
-        how many images are still to come, and which of those that were taken are dropped.
+        how many images are still to come, and which of the latest images are no longer wanted.
         """
         if refused := recipe.cannot_draw(driver.profile):
             raise UserError(refused)
@@ -440,10 +447,10 @@ class Drawing:
         self._open: list[_Batch] = []
         self._timer: StepTimer | None = None
         self._smaller = 0
-        """Reduced size of a batch for lack of memory, 0 if none was reduced."""
+        """Size of the last batch that was made smaller for lack of memory, 0 if none was."""
 
     def prepare(self, number: int, work: SourceWork) -> DrawnSource:
-        """Begin with a source. Raises errors of `Method.prepare`."""
+        """Prepare a source for drawing, and report that. Raises errors of `Method.prepare`."""
         request, store = work.request, work.store
         self.tell(number, DrawingBegan())
         if placing := getattr(self.method, "placing", ""):  # for methods whose models run in several ways
@@ -461,8 +468,8 @@ class Drawing:
     def put(
         self, source: DrawnSource, images: Sequence[PlannedImage], size: int, keys: Sequence[Hashable] | None = None
     ) -> None:
-        """Put the images of a source into batches, and draw those that are full. An image goes into a batch of the size
-        in its own `batch`, else of `size`. Only images with equal `keys` share one.
+        """Put the images of a source into batches, and draw batches that are full. The size of an image's batch is that
+        of its own `batch`, if it has one, else `size`. Only images with equal `keys` share a batch.
         """
         for taken, (image, key) in enumerate(zip(images, keys or [None] * len(images), strict=True)):
             size_and_key = (size if image.batch is None else image.batch.size, key)
@@ -481,12 +488,12 @@ class Drawing:
             self._draw_next(self._open[0])
 
     def finish(self) -> None:
-        """Draw the remaining batches, each filled up."""
+        """Draw the batches that are not full yet, each filled up."""
         while self._open:
             self._draw_next(self._open[0])
 
     def fail(self, number: int, work: SourceWork, image: PlannedImage, error: Exception) -> None:
-        """Note that an image cannot be made. Raises CannotLoad, which would stop every other image too."""
+        """Record and report that an image cannot be made. Re-raises CannotLoad, which stops every other image too."""
         error = generation.explained(error)
         self.done += 1
         work.store.save_failure(image.failure(one_line(error)))
@@ -530,7 +537,7 @@ class Drawing:
             began = time.monotonic()
             try:
                 case = finish()
-                self._stop_if_dropped([image])  # its checks come after its last step
+                self._stop_if_dropped([image])  # an image is checked after its last step
             except _Dropped:
                 continue
             except Cancelled:
@@ -539,7 +546,7 @@ class Drawing:
                 self.fail(image.source.number, image.source.work, image.planned, error)
             else:
                 self._save(image, case, batch.size)
-                # With the seconds that checking and saving it took.
+                # Includes the seconds that checking and saving the image took.
                 effort = self._effort(image.source.prepared)
                 self._driver.speeds.add(effort, case.lineage.seconds + time.monotonic() - began)
 
@@ -577,7 +584,7 @@ class Drawing:
             total = last + sum(len(batch.images) for batch in self._open) + self._worklist.waiting()
             at = self.done * steps + int(step * len(images))
             left = timer.seconds_left(total * steps - at)
-            # Models of some methods get ready with the first image.
+            # Some models compile or load parts at the first image, which takes longer.
             notes = [getattr(self.method, "waits", ""), smaller if 0 < self._smaller < size else ""]
             remarks = ", ".join(filter(None, notes))
             note = f"{which} of {total}{f' ({remarks})' if remarks else ''}"

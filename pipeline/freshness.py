@@ -29,11 +29,11 @@ _WORDS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Producer:
-    """The present producer of a stage's value: the model's title in the profile, and the templates of its prompts."""
+    """The model (its title in the profile) and the prompt templates that would produce a stage's value now."""
 
     model: str
     prompt: str = ""
-    """Template of its prompt, or "" for a stage without one."""
+    """Template of the stage's prompt, or "" for a stage without a prompt."""
     others: tuple[tuple[str, str], ...] = ()
     """Name and template of each further prompt that is sent. The template is "" if the prompt set has none."""
 
@@ -71,7 +71,7 @@ def drawing_key(recipe: Recipe, task: Task, source_sha: str, values: Values, set
 
 
 def with_producer(key: str, producer: Producer) -> str:
-    """Return the key of a value with the producer of the value added, which is a model and its prompts."""
+    """Return the key of a value with its producer added, which is a model and its prompts."""
     parts: dict[str, Any] = {"model": producer.model}
     if producer.others:
         parts["prompt"] = [producer.prompt, *producer.others]
@@ -92,8 +92,8 @@ def changed_inputs(
 ) -> tuple[str, ...]:
     """Return the inputs ("caption", "task", "settings", ...) that differ from those that the value was made from.
 
-    Settings, model and prompt do not outdate what a person wrote, and the task does not outdate a caption that was
-    made without it. Without a `producer`, or for a value that was saved without one, model and prompt are ignored.
+    Settings, model and prompt do not outdate what a person wrote, and the task does not outdate a caption that was made
+    without a prompt. Without a `producer`, or for a value that was saved without one, model and prompt are ignored.
     """
     passed_over = set()
     if value.trace.author == "person":
@@ -119,8 +119,8 @@ def stale_stages(
     """Return every text stage of a recipe whose value is outdated, with a sentence that says why. A stage without a
     value is not stale.
 
-    A stage is also outdated if one that it reads is, even if its own inputs have not changed yet. `producers` are the
-    present producers of the values.
+    A value is also outdated if a stage that it was made from is outdated, even if its own inputs have not changed yet.
+    `producers` has the model and prompts that would make each value now.
     """
     values = {name: stage_value.value for name, stage_value in stage_values.items()}
     stale: dict[StageName, str] = {}
@@ -146,7 +146,7 @@ def stale_stages(
 def producers(
     recipe: Recipe, captioner: str, language: str, prompts: PromptSet, settings: Settings, segmenter: str = ""
 ) -> dict[StageName, Producer]:
-    """Return the present producers of the values of a recipe's stages, given the titles of the models."""
+    """Return, by stage, the model and prompts that would produce its value now, given the titles of the models."""
     titles = {"captioner": captioner, "segmenter": segmenter, "language model": language}
     templates = {name: prompt.template for name, prompt in prompts.prompts.items()}
     return {

@@ -54,7 +54,7 @@ class Gathering:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Enclose all the work of a thread. Afterwards it no longer counts as a working thread."""
+        """Enclose all the work of a thread. Afterwards the thread no longer counts as working."""
         try:
             yield
         finally:
@@ -63,11 +63,11 @@ class Gathering:
                 self._arrived.notify()
 
     def at(self, number: int) -> None:
-        """Set the place of this thread's requests among those of the other threads."""
+        """Set the number by which this thread's requests are ordered among those of other threads."""
         self._here.number = number
 
     def ask(self, kind: str, requests: Sequence[Any]) -> Sequence[Any]:
-        """Return the replies, in order. Raises the model's errors for these requests, and Cancelled after `serve`."""
+        """Return replies in order. Raises the model's errors for these requests, and Cancelled if `serve` has ended."""
         mine = _Waiting(getattr(self._here, "number", 0), kind, requests)
         with self._lock:
             self._waiting.append(mine)
@@ -109,7 +109,7 @@ class Gathering:
             if len(gathered) == 1:
                 gathered[0].error = error
                 return
-            for each in gathered:  # so that only the failing requests fail
+            for each in gathered:  # one by one, so that an error reaches only the request that causes it
                 self._answer_all(kind, [each])
 
     def _answer(self, kind: str, gathered: Sequence[_Waiting]) -> None:

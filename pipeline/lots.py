@@ -1,6 +1,6 @@
 """Runs many source images together, stage by stage: all captions, then all requests to the language model, then images
-in batches that cross sources. Values and images are those that `Driver.run` makes of each source alone. Knows no page
-and no database.
+in batches that cross sources. The values and images equal those that `Driver.run` makes of each source alone. Knows no
+page and no database.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipeline.stages import generation
 from pipeline.stages.generation import PlannedImage
 
 SIDE_BY_SIDE = 32
-"""Number of sources whose text stages run at the same time, and so of requests that may reach a model at once."""
+"""Maximum number of sources whose text stages run at once, and thus of requests that may reach a model at once."""
 
 
 def ignore(_number: int, _event: Event) -> None:
@@ -43,12 +43,13 @@ def ignore(_number: int, _event: Event) -> None:
 def run_stages(
     driver: Driver, works: Sequence[SourceWork], emit: EmitOf = ignore, cancelled: threading.Event | None = None
 ) -> list[Exception | None]:
-    """Run the text stages of each work and save them as `Driver.run` does. Return for each work None or its error.
+    """Run the text stages of each source's work and save them as `Driver.run` does. Return for each work None or its
+    error.
 
-    Stages of one kind of model run one after another, so that models that do not fit into memory together still run.
-    A model that takes several requests gets those of `SIDE_BY_SIDE` works at once. The values are the same as alone,
-    apart from floating-point noise. Raises Cancelled, and CannotLoad, which stops every work. The stores keep what was
-    finished.
+    Stages of one kind of model run one after another, so that models that do not fit into memory together can still
+    run. A model that takes several requests gets those of `SIDE_BY_SIDE` works at once. The values equal those of a
+    source that runs alone, apart from floating-point noise. Raises Cancelled, and CannotLoad, which stops every work.
+    The stores keep what was finished.
     """
     ended: list[Exception | None] = [None] * len(works)
     phases = [list(_phases(work.request)) for work in works]
@@ -71,7 +72,7 @@ def run_stages(
 
 
 def _phases(request: Request) -> Iterator[tuple[str, tuple[StageName, ...]]]:
-    """Yield the requested stages in groups of one kind of model: its name, and the names of the stages."""
+    """Yield the requested stages in groups that use one kind of model: the kind's name, and the names of the stages."""
     recipe = recipe_of(request.recipe)
     names = recipe.names if request.stages is None else request.stages
     for producer, group in groupby(names, key=lambda name: recipe.stage(name).producer):
@@ -90,7 +91,7 @@ def _run_phase(
 ) -> list[tuple[int, Exception]]:
     waiting, ended = deque(phase_works), list[tuple[int, Exception]]()
     over: list[Exception] = []
-    """The error that ends all work."""
+    """The error that ends all work, once there is one."""
 
     def work_off(driver: Driver, begin: Callable[[int], None] = lambda _number: None) -> None:
         while not over:
@@ -171,18 +172,19 @@ def draw(
     cancelled: threading.Event | None = None,
     at_once: int | None = None,
 ) -> None:
-    """Draw the images of works of one shape, `at_once` in a batch, and save each as `Driver.run` does.
+    """Draw the images of works with an equal `shape_of`, `at_once` in a batch, and save each as `Driver.run` does.
 
     By default the batch has the size of the settings, or the best one for the model. An image with a `batch` of its own
     gets its place in a batch of that size; the others get the lowest free place. Every batch is filled up to its size.
-    It is halved if memory runs out, which progress and lineages report. ImageFailed reports an image that cannot be
-    made, and all images of a source that cannot be prepared; the others continue.
+    If memory runs out, a batch is halved, which progress and lineages report. ImageFailed reports an image that cannot
+    be made, and all images of a source that cannot be prepared; the others continue.
 
-    Raises ValueError for works of several shapes or without given images, UserError if the profile cannot draw them,
-    CannotLoad, and Cancelled within one denoising step after being asked to stop. The stores keep what was finished.
+    Raises ValueError for works of different shapes or without a list of images, UserError if the profile cannot draw
+    them, CannotLoad, and Cancelled within one denoising step after being asked to stop. The stores keep what was
+    finished.
     """
     if any(work.request.images is None for work in works):
-        raise ValueError("a lot is drawn from images that are given: plan them first")
+        raise ValueError("every request needs its list of images: plan the images first")
     worklist = FixedWorklist(image for work in works for image in work.request.images or ())
     if not worklist.waiting():
         return  # no need to load a generator
@@ -201,7 +203,7 @@ def draw(
                 drawing.fail(number, work, image, error)
             continue
         if own_shape != (shape := shape or own_shape):
-            raise ValueError("works of several shapes are drawn in lots of their own (`shape_of`)")
+            raise ValueError("works of different shapes cannot be drawn together: group them by `shape_of` first")
         images = _drawable(drawing, number, work, images)
         try:
             source = drawing.prepare(number, work)
@@ -225,7 +227,7 @@ def _drawable(
     """Return the images that can be drawn, and report the others as failed."""
     drawable = []
     for image in images:
-        ticked = replace(image.counterfactual, used=True)  # the request for it implies that
+        ticked = replace(image.counterfactual, used=True)  # a request for its image implies that the caption is used
         try:
             generation.require_ready(work.request.task, CounterfactualCaptions((ticked,)))
         except UserError as error:

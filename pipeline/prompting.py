@@ -1,4 +1,4 @@
-"""Prompt sets: a TOML file for each stage under `prompts/NAME/`, a `string.Template` with texts that end a reply.
+"""Prompt sets: a TOML file for each stage under `prompts/NAME/`, with a `string.Template` and texts that end a reply.
 
 Knows nothing of models, of stages or of how a reply is read. A template must use the variables that its stage requires
 (so the task is in every prompt), and may use only variables that the stage fills.
@@ -51,7 +51,7 @@ class Prompt:
         return tuple(template.get_identifiers())
 
     def evaluate(self, **values: str | int) -> str:
-        """Fill the variables, each value on one line, as a line break would end its field. Raises MissingVariables."""
+        """Fill in the variables. Values become one line, as a line break would end a field. Raises MissingVariables."""
         missing = tuple(name for name in self.variables() if name not in values)
         if missing:
             raise MissingVariables(self.where, missing)
@@ -96,12 +96,12 @@ def load_prompts(name: str, slots: Sequence[PromptSlot], folder: Path = PROMPTS_
 
 
 def edited_prompts(prompts: PromptSet, slots: Sequence[PromptSlot], templates: Mapping[str, str]) -> PromptSet:
-    """Return the set with a person's templates by name. Raises PromptError, naming the variable."""
+    """Return the set with `templates`, by name, that a person edited. Raises PromptError, naming the variable."""
     by_name = {slot.name: slot for slot in slots}
     changed: dict[str, Prompt] = {}
     for name, template in templates.items():
         if name not in by_name:
-            raise PromptError(f"There is no prompt for {name!r}: there are {', '.join(by_name)}.")
+            raise PromptError(f"There is no prompt named {name!r}: choose one of {', '.join(by_name)}.")
         prompt = prompts.get(name) or Prompt(f"{prompts.name}/{name}", "")
         if not template.strip():
             raise PromptError(f"The prompt {prompt.where} is empty: write it, or put the profile's prompt back.")
@@ -125,7 +125,7 @@ def prompts_from_plain(data: Mapping[str, Any], slots: Sequence[PromptSlot]) -> 
             elif slot.default:
                 built[slot.name] = Prompt(f"{name}/{slot.name}", slot.default)
     except (KeyError, TypeError) as error:
-        raise PromptError("The prompts of this file cannot be read: it was changed or cut.") from error
+        raise PromptError("The prompts in this file cannot be read: the file was changed or cut off.") from error
     for slot in slots:
         if slot.name in built:
             _checked(built[slot.name], slot)
@@ -146,7 +146,7 @@ def _load(path: Path, name: str, slot: PromptSlot) -> Prompt | None:
         raise PromptError(f"The prompt {where} cannot be read: {error}.") from error
     unknown = sorted(set(data) - {"template", "stop"})
     if unknown:
-        raise PromptError(f"The prompt {where} has an unknown entry {unknown[0]!r}: it takes template and stop.")
+        raise PromptError(f"The prompt {where} has an unknown entry {unknown[0]!r}: it has only template and stop.")
     template, stop = data.get("template"), data.get("stop", [])
     if not isinstance(template, str) or not template.strip():
         raise PromptError(f"The prompt {where} has no template: add one.")
@@ -156,12 +156,12 @@ def _load(path: Path, name: str, slot: PromptSlot) -> Prompt | None:
 
 
 def _checked(prompt: Prompt, slot: PromptSlot) -> Prompt:
-    """Return the prompt. Raises PromptError if it does not use the slot's variables."""
+    """Return the prompt. Raises PromptError if it lacks a required variable of the slot or uses an unknown one."""
     used, allowed = set(prompt.variables()), (*slot.required, *slot.optional)
     for name in sorted(used - set(allowed)):
         listed = ", ".join(f"${each}" for each in allowed)
         raise PromptError(f"The prompt {prompt.where} uses ${name}, which nothing fills: it may use {listed}.")
     for name in slot.required:
         if name not in used:
-            raise PromptError(f"The prompt {prompt.where} does not use ${name}: it has to stand in this prompt.")
+            raise PromptError(f"The prompt {prompt.where} does not use ${name}: add it to the prompt.")
     return prompt

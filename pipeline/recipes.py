@@ -54,7 +54,7 @@ from pipeline.stages.region import REGION, painted_region
 from pipeline.stages.subject import SUBJECT, all_but_subject
 
 DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
-"""Its variables: `$shown` is the label, or the protected classes in the picture; `$kept` the label, or all of them."""
+"""Prompt for the generator. `$shown` is the label, or the protected classes in the picture; `$kept` has all classes."""
 INSTRUCTION_PROMPT = PromptSlot(
     "instruction",
     ("edits",),
@@ -62,11 +62,12 @@ INSTRUCTION_PROMPT = PromptSlot(
     default="Change $edits. The picture then shows this: $caption Keep everything else as it is: the same camera, "
     "every shape in its place and of its size. These stay what and where they are: $shown.",
 )
-"""Its variable `$edits` lists the changes, such as "red to blue, and sunny to snowy". The others are as above."""
+"""Prompt for an editor. `$edits` lists the changes, such as "red to blue, and sunny to snowy". The other variables are
+as in `DRAWING_PROMPT`."""
 BACKGROUND_PROMPT = PromptSlot("background", ("caption",), default="$caption")
-"""The prompt of a background. It names no label, since the subject is put in front of the background afterwards."""
+"""Prompt for a background. It names no label, since the subject is put in front of the background afterwards."""
 PLANNING = frozenset(("generation.images_per_caption", "generation.seed_mode", "generation.seed"))
-"""Settings of the generation that choose the images, for every method."""
+"""Settings of the generation that determine, for every method, which images are drawn."""
 RESERVED = frozenset(("source", "task", "settings", "model", "prompt", GENERATION))
 """Names that no stage may have, because keys of values and pages use them for something else."""
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -77,26 +78,26 @@ class Recipe:
     """Text stages in order, and the method that turns their values into images."""
 
     name: str
-    """Letters, digits and hyphens."""
+    """Unique name of letters, digits and hyphens."""
     title: str
     description: str
-    """One sentence about its images."""
+    """One sentence about its images, for the page."""
     stages: tuple[Stage, ...]
     captions: Callable[[Values], CounterfactualCaptions | None]
-    """Returns the captions to draw from the values by stage, or None while a value is missing."""
+    """Returns the captions to draw, given the values by stage, or None while a value is missing."""
     method: str = "controlnet"
     drawing_prompt: PromptSlot = DRAWING_PROMPT
     """The prompt that the method fills for each caption."""
     settings: type[Settings] = Settings
-    """The type of its settings: a subclass if its stages have sections of their own."""
+    """The type of the recipe's settings. It is a subclass if the recipe's stages have sections of their own."""
     source_caption: Callable[[Values], str] = caption_text
-    """Returns the caption of the source image from the values by stage. The checks measure the change from it."""
+    """Returns the caption of the source image, given the values by stage. The checks measure the change from it."""
     region: Callable[[Values], Region] = painted_region
-    """Returns the region of the source that may change from the values by stage, for methods that use one."""
+    """Returns the region of the source that may change, given the values by stage, for methods that use one."""
     unedited: str = "by hand"
     """Words for an image whose caption has no edits."""
     control: str = ""
-    """Name of the recipe that draws without an edit, by the same method: its images are the control set. "" if none."""
+    """Name of the recipe that draws without an edit by the same method. Its images are the control set. "" for none."""
 
     @property
     def drawing_method(self) -> MethodDescription:
@@ -104,11 +105,11 @@ class Recipe:
         return method_of(self.method)
 
     def drawn_with(self, settings: Settings, values: Values) -> MethodSettings:
-        """Return the part of a run's settings that the method reads, with those `values` on which pixels depend."""
+        """Return the part of a run's settings that the method reads, with those `values` that affect pixels."""
         return self.drawing_method.settings_of(settings, self.source_caption(values), self.region(values))
 
     def cannot_draw(self, profile: Profile) -> str:
-        """Return one sentence if a profile cannot draw the recipe's images, else ""."""
+        """Return a sentence that says why a profile cannot draw the recipe's images, or "" if it can."""
         return self.drawing_method.cannot_draw(profile)
 
     @cached_property
@@ -123,7 +124,7 @@ class Recipe:
 
     @property
     def last(self) -> Stage:
-        """The stage before the gate."""
+        """The last text stage, after which a person approves the images."""
         return self.stages[-1]
 
     def has(self, name: StageName) -> bool:
@@ -141,7 +142,7 @@ class Recipe:
         return self.names[self.names.index(self.stage(name).name) :]
 
     def asked_ahead(self, name: StageName, settings: Settings, prompts: PromptSet) -> tuple[StageName, ...]:
-        """Return the later stages that a stage's request covers. Empty if the recipe or the prompt set lacks a part."""
+        """Return the later stages that a stage's request covers. Empty if the recipe or the prompt set lacks one."""
         stage = self.stage(name)
         if stage.asks_ahead is None or not all(prompts.get(slot.name) for slot in stage.others_sent(settings)):
             return ()
@@ -149,7 +150,7 @@ class Recipe:
         return ahead if set(ahead) <= set(self.onwards(name)[1:]) else ()
 
     def missing(self, name: StageName) -> str:
-        """Return the sentence that a stage has no value yet, and what to do."""
+        """Return a sentence that says that a stage has no value yet, and what to do."""
         stage, place = self.stage(name), self.names.index(name)
         which = f"the {_ORDINALS[place]} stage" if place < len(_ORDINALS) else f"stage {place + 1}"
         if stage.plural:
@@ -167,17 +168,18 @@ class Recipe:
         return frozenset(slot.name for stage in self.stages for slot in stage.other_prompts if slot.name not in sent)
 
     def prompts(self, prompt_set: str, folder: Path = PROMPTS_FOLDER) -> PromptSet:
-        """Load the recipe's prompts from a prompt set. Raises PromptError."""
+        """Load the recipe's prompts from a prompt set. Raises PromptError if one is missing or invalid."""
         return load_prompts(prompt_set, self.prompt_slots, folder)
 
     def own_prompts(self, templates: Mapping[StageName, str]) -> dict[StageName, str]:
-        """Return those edited templates that belong to prompts of this recipe."""
+        """Return the edited templates that belong to prompts of this recipe."""
         names = {slot.name for slot in self.prompt_slots}
         return {name: template for name, template in templates.items() if name in names}
 
     def settings_in(self, profile: Profile, plain: Mapping[str, Any] | None = None) -> Settings:
-        """Return the profile's settings for this recipe, with sections replaced by `plain`, which may hold others too.
-        Raises UserError for a wrong value of the profile, and pydantic.ValidationError if `plain` does not fit.
+        """Return the profile's settings for this recipe, with sections replaced by those in `plain`; its other keys are
+        ignored. Raises UserError for a wrong value of the profile, and pydantic.ValidationError if `plain` does not
+        fit.
         """
         known = self.settings.model_fields
         shared = {name: getattr(profile.settings, name) for name in Settings.model_fields}
@@ -195,7 +197,9 @@ class Recipe:
         )
 
     def reads(self, setting: str) -> bool:
-        """Return True if stages, method or later steps use a setting like "generation.steps", or if it is unknown."""
+        """Return True if the recipe uses a setting like "generation.steps". Settings of sections other than
+        "generation" and "conditioning" always count as used.
+        """
         section = setting.partition(".")[0]
         if section == "generation":
             method = self.drawing_method
@@ -211,7 +215,7 @@ class Recipe:
         return GENERATION if section in (*self.drawing_method.sections, "generation") else None
 
     def is_current(self, counterfactual: CounterfactualCaption, values: Values) -> bool:
-        """Return True if a used caption still has the same words and edits as the image's."""
+        """Return True if a used caption of these values has the same words and edits as the image's caption."""
         captions = self.captions(values)
         return captions is not None and any(
             item.used and item.text == counterfactual.text and item.edits == counterfactual.edits
@@ -295,8 +299,8 @@ _known: dict[str, Recipe] = {}
 def register(recipe: Recipe) -> None:
     """Add a recipe to the shipped ones, for a program that brings its own.
 
-    Raises ValueError for a name that is taken, a stage name that means another type of value or a further prompt
-    elsewhere, and a stage that reads a later stage.
+    Raises ValueError if the name is taken, if a stage has the name of a prompt or of a stage with another type of
+    value, or if a stage reads one that does not come before it.
     """
     if recipe.name in _known:
         raise ValueError(f"there is a recipe {recipe.name!r} already")
@@ -311,7 +315,7 @@ def register(recipe: Recipe) -> None:
         if types.get(stage.name, stage.value) is not stage.value:
             raise ValueError(f"the stage {stage.name!r} of {recipe.name!r} has a name that means something else")
         if not set(stage.reads) <= set(recipe.names[:place]):
-            raise ValueError(f"the stage {stage.name!r} of {recipe.name!r} reads what does not come before it")
+            raise ValueError(f"the stage {stage.name!r} of {recipe.name!r} reads a stage that does not come before it")
     _known[recipe.name] = recipe
     set_stages({stage.name: StageKind(stage.value, stage.title, stage.doing) for stage in known_stages()})
 
@@ -335,7 +339,7 @@ def recipe_of(name: str) -> Recipe:
 
 
 def control_of(name: str) -> Recipe | None:
-    """Return the recipe of the control set of a recipe's images, or None. An unknown recipe counts as DILLEMA."""
+    """Return the recipe for the control set of a recipe's images, or None. An unknown recipe counts as DILLEMA."""
     return _known.get(_known.get(name, DILLEMA).control)
 
 
@@ -375,12 +379,12 @@ def edits_in_words(recipe: str, counterfactual: CounterfactualCaption) -> str:
 
 
 def _every_stage() -> Iterator[Stage]:
-    """Return the stages of all recipes. Those of two recipes may share a name and have different prompts."""
+    """Return the stages of all recipes. Two recipes may have stages with the same name and different prompts."""
     return (stage for recipe in _known.values() for stage in recipe.stages)
 
 
 def known_stages() -> tuple[Stage, ...]:
-    """Return one stage for each name of a stage, in an order that fits all recipes."""
+    """Return one stage for each stage name, in an order that fits all recipes."""
     merged: list[Stage] = []
     for recipe in _known.values():
         place = len(merged)

@@ -14,7 +14,7 @@ from typing import Any
 
 REPAIRED = "The reply held JSON in another form than the one asked for. It was repaired: compare it with the reply."
 _LONGEST_JSON = 100_000
-"""Maximum characters of JSON that is repaired. No stage asks for more."""
+"""Maximum number of characters of JSON that is repaired. No stage asks for more."""
 
 _NAMES = r"(?:seed:)?(?:think|thinking|thoughts?|reasoning|reflection|analysis)"
 _TAG = re.compile(
@@ -22,25 +22,25 @@ _TAG = re.compile(
     rf"|</{_NAMES}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<channel\|>|<unused95>",
     re.IGNORECASE,
 )
-"""The beginning or the end of thoughts."""
+"""Matches the beginning or the end of thoughts."""
 _CHANNEL = re.compile(
     r"<\|channel\|>\s*+(\w++)[^<]*+<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)", re.DOTALL
 )
-"""A message of the harmony format: the name of its channel, and its text. The channel of the answer is "final"."""
+"""Matches a message of the harmony format: the name of its channel, and its text. The answer's channel is "final"."""
 _BARE_CHANNELS = re.compile(r"\A(?:assistant)?analysis(?=[A-Z])(.*?)(?:assistantfinal|\Z)", re.DOTALL)
-"""Messages of the harmony format after a tokenizer removed its special tokens."""
+"""Matches messages of the harmony format from which a tokenizer removed the special tokens."""
 
 _WRAPPING = re.compile(r"</?answer>|<\|(?:begin|end)_of_(?:box|solution)\|>", re.IGNORECASE)
-"""Marks around an answer."""
+"""Matches marks that models put around an answer."""
 _MARK = re.compile(
     r"<[|｜][^<>|｜\s]{1,40}[|｜]>|</?s>|<(?:bos|eos|pad)>|<(?:start|end)_of_turn>|<\|turn>|<turn\|>|\[/?INST\]|<</?SYS>>"
 )
-"""A special token of a chat template that reached the text."""
+"""Matches a special token of a chat template that reached the text."""
 _HEAD = re.compile(
     rf"(?:(?:<\|(?:im_start|start|start_header_id|start_of_role|turn)\|?>|<start_of_turn>)\s*(?:assistant|model)\b"
     rf"|\s*(?:{_MARK.pattern})\s*)+"
 )
-"""The head of a turn: marks, and the role of the model after those that begin a turn."""
+"""Matches the beginning of a turn: special tokens, and the role of the model after those that begin a turn."""
 _INVISIBLE = dict.fromkeys((0x200B, 0x2060, 0xFEFF, 0x00AD))
 """Characters without a width that split words: zero-width space, word joiner, byte order mark, soft hyphen."""
 
@@ -63,8 +63,8 @@ def read_reply(text: str) -> Reply:
     """Separate a reply into its answer and the thoughts of the model.
 
     Thoughts are in tags such as `<think>` or `[THINK]`, or in channels of the harmony format. Their beginning may be
-    missing, as some chat templates write it themselves, and so may their end, if the longest reply was reached. The
-    answer ends where the turn of the model does.
+    missing, since some chat templates write it themselves. Their end may be missing if the longest reply was reached.
+    The answer ends where the turn of the model ends.
     """
     text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore").translate(_INVISIBLE)
     text, thoughts = _without_channels(text)
@@ -78,12 +78,12 @@ def read_reply(text: str) -> Reply:
 
 
 def with_thoughts(thoughts: str, answer: str) -> str:
-    """Return a reply for `read_reply` of thoughts and an answer that a model gave separately."""
+    """Join thoughts and an answer that a model gave separately into one reply for `read_reply`."""
     return f"<think>\n{thoughts.strip()}\n</think>\n\n{answer}" if thoughts.strip() else answer
 
 
 def whole_letters(text: str) -> str:
-    """Return the text with U+FFFD for each lone surrogate, half a character, which no file and no request accepts."""
+    """Return the text with U+FFFD for each lone surrogate (half a character), which no file and no request accepts."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -94,9 +94,10 @@ def is_refusal(answer: str) -> bool:
 
 def with_json_repaired(answer: str, names: Collection[str]) -> str:
     """Return the JSON object in an answer that has one of these names, if it is broken or nested in other JSON.
+    Otherwise return the answer unchanged.
 
-    Otherwise return the answer unchanged. It repairs trailing commas, other quotes, Python's notation and the like, but
-    not JSON that ends in the middle, since the rest of it is unknown.
+    Trailing commas, other quotes, Python's notation and the like are repaired. JSON that ends in the middle is not,
+    since the rest of it is unknown.
     """
     start, end = answer.find("{"), answer.rfind("}") + 1
     if not names or not 0 <= start < end <= start + _LONGEST_JSON:
@@ -140,7 +141,7 @@ def _without_tags(text: str) -> tuple[str, list[str]]:
 
 
 def _is_cut(answer: str, start: int, end: int) -> bool:
-    """Return True if the JSON from `start` to `end` seems to go on, or lacks the end of one of its parts."""
+    """Return True if the JSON from `start` to `end` seems to continue, or if a bracket of it is not closed."""
     text = answer[start:end]
     return "{" in answer[end:] or any(text.count(first) != text.count(last) for first, last in ("{}", "[]"))
 
@@ -155,7 +156,7 @@ def _repaired(text: str) -> Any:
 
 
 def _object_with(names: Collection[str], data: Any) -> dict[str, Any] | None:
-    """Return the first object that has one of the names. Objects of one list count as one object."""
+    """Return the first object that has one of the names. The objects of a list count as one object together."""
     if isinstance(data, list):
         together = {name: value for item in data if isinstance(item, dict) for name, value in item.items()}
         data = together if not together.keys().isdisjoint(names) else data

@@ -26,15 +26,15 @@ class Request:
     recipe: str = DEFAULT_RECIPE
     seed: int = 0
     prompts: Mapping[StageName, str] = field(default_factory=dict)
-    """Prompt templates that replace the profile's, by slot."""
+    """Prompt templates that replace the profile's, by the name of the prompt."""
     stages: tuple[StageName, ...] | None = None
-    """Text stages to run, in order. None for all. Fresh ones are left as they are."""
+    """Text stages to run, in order. None for all. Values that are still fresh are kept."""
     anew: StageName = ""
     """A stage that runs even if it is fresh."""
     images: tuple[PlannedImage, ...] | None = None
     """Images to draw. None for all images of the captions that are not drawn yet."""
     watched: bool = True
-    """True if somebody watches. Otherwise there are no previews, and small images are drawn together."""
+    """True if somebody watches. If not, there are no previews, and small images are drawn together."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class StageDone:
     stage: StageName
     value: StageValue[Any]
     reused: bool = False
-    """True if the value was fresh and is kept."""
+    """True if the value was still fresh and is kept."""
     unchanged: bool = False
     """True if the stage ran again on the same inputs and gave the same value."""
 
@@ -86,17 +86,17 @@ class ImageDone:
 
     lineage: Lineage
     reused: bool = False
-    """True if the image was there and would be drawn in the same way."""
+    """True if the store already had the image, and it would be drawn in the same way now."""
 
 
 @dataclass(frozen=True)
 class ImageFailed:
-    """An image could not be made, which the store has noted. The next one begins."""
+    """An image could not be made. The store has recorded that, and the next image begins."""
 
     image: PlannedImage
     """The image with the seed that was used."""
     error: Exception
-    """The error, as a UserError if its meaning is known."""
+    """The error, as a UserError if its cause is known."""
 
 
 Event = StageBegan | StageDone | DrawingBegan | Placed | Progress | Preview | ImageDone | ImageFailed
@@ -108,7 +108,7 @@ class Store(Protocol):
     """Values and images of one source image: the driver reads and saves them here."""
 
     def source(self) -> Image.Image:
-        """Return the source image, RGB, always the same."""
+        """Return the source image, RGB. It is the same at every call."""
 
     def mask(self) -> NamedMask | None:
         """Return the mask of the source image, or None."""
@@ -120,28 +120,28 @@ class Store(Protocol):
         """Return the value of each stage that has one."""
 
     def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
-        """Return the earlier values of models at a stage, oldest first. Each further try takes another seed."""
+        """Return the earlier values that models gave at a stage, oldest first. Each further try takes another seed."""
 
     def save_value(self, stage: StageName, value: StageValue[Any]) -> None: ...
 
     def drawn(self) -> Collection[Lineage]:
-        """Return the lineages of the images that are there."""
+        """Return the lineages of the images in the store."""
 
     def save_case(self, case: TestCase) -> None: ...
 
     def failures(self) -> Collection[Failure]:
-        """Return the failures noted so far."""
+        """Return the failures recorded so far."""
 
     def save_failure(self, failure: Failure) -> None:
-        """Note a failure. It replaces an earlier one of the same stage or image."""
+        """Record a failure. It replaces an earlier one of the same stage or image."""
 
 
 class MemoryStore:
     """A store in memory."""
 
     def __init__(self, source: Image.Image, values: Values | None = None, mask: NamedMask | None = None) -> None:
-        """`values` are `StageValue`s or bare values. Later stages read a bare value, but its inputs are unknown, so it
-        counts as stale and a request for its stage makes it again.
+        """`values` are `StageValue`s or bare values. Later stages can read a bare value. It counts as stale, since its
+        inputs are unknown, so a request for its stage makes it again.
         """
         self._source, self._mask = source, mask
         self.held = {
@@ -178,4 +178,4 @@ class MemoryStore:
         return ()
 
     def save_failure(self, failure: Failure) -> None:
-        """Keep nothing: an event reports the failure."""
+        """Save nothing: the event ImageFailed reports the failure."""

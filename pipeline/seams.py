@@ -63,8 +63,8 @@ class BatchCaptioner(Protocol):
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> Sequence[tuple[str, str] | UserError]:
-        """Return for each request what `caption` returns, apart from floating-point noise, or the UserError that it
-        raises. Each caption depends on its own seed only. Raises errors that make all of them fail.
+        """Return for each request the result of `caption`, apart from floating-point noise, or the UserError that it
+        raises. Each caption depends on its own seed only. Raises errors that concern all requests.
         """
 
 
@@ -77,8 +77,8 @@ class LanguageRequest:
     stop: tuple[str, ...] = ()
     """Texts that end the reply."""
     schema: Mapping[str, Any] | None = None
-    """A JSON schema for the reply, used by models that can be constrained to one: as JSON, or as lines (see
-    `pipeline.stages.reply_schema`). The reader accepts both and relies on neither."""
+    """A JSON schema for the reply, for models that can be constrained to it: as JSON, or as lines (see
+    `pipeline.stages.reply_schema`). The reader accepts both forms and relies on neither."""
 
 
 class LanguageModel(Protocol):
@@ -89,8 +89,8 @@ class LanguageModel(Protocol):
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
         """Return the continuation, without the prompt. Raises UserError if the prompt does not fit the context.
 
-        It is as the model wrote it, with thoughts and marks of a chat template: `pipeline.replies.read_reply` reads the
-        answer in it.
+        The continuation is the model's whole text, with thoughts and marks of a chat template.
+        `pipeline.replies.read_reply` reads the answer in it.
         """
 
 
@@ -107,7 +107,7 @@ class BatchLanguageModel(Protocol):
         UserError that it raises. Replies do not depend on the other requests.
 
         Calls `on_reply` in the calling thread with the number of replies so far. An error raised there stops the work.
-        Raises Cancelled, and errors that make all requests fail.
+        Raises Cancelled, and errors that concern all requests.
         """
 
 
@@ -140,10 +140,10 @@ class BatchEmbedder(Protocol):
     name: str
 
     def images(self, images: Sequence[Image.Image]) -> Sequence[Vector]:
-        """Return what `image` returns for each, apart from floating-point noise."""
+        """Return the vector of each image, like `image` apart from floating-point noise."""
 
     def texts(self, texts: Sequence[str]) -> Sequence[Vector]:
-        """Return what `text` returns for each, apart from floating-point noise."""
+        """Return the vector of each text, like `text` apart from floating-point noise."""
 
 
 class Sentences(Protocol):
@@ -171,9 +171,9 @@ class Found:
     mask: NDArray[np.bool_]
     """(height, width) of the image: True on the thing."""
     score: float
-    """0 to 1; 1 is certain."""
+    """Confidence, 0 to 1."""
     sure: bool = True
-    """False if the score reaches only half of the model's threshold, which counts if nothing reaches all of it."""
+    """False if the score only reaches half of the model's threshold, which counts if no thing reaches all of it."""
 
 
 Points = Sequence[tuple[int, int, bool]]
@@ -201,11 +201,11 @@ class DrawRequest:
     place: int
     """Zero-based place in the batch."""
     start: torch.Tensor | None = None
-    """Latents (1, c, h, w) from which it is drawn with DDIM steps, or None for noise of its seed."""
+    """Latents (1, c, h, w) from which the image is drawn with DDIM steps, or None for noise of its seed."""
     negative_prompt: str | None = None
-    """Replaces that of the settings."""
+    """Negative prompt that replaces that of the settings, or None."""
     kept: tuple[Image.Image, Image.Image] | None = None
-    """A picture of the size that is drawn, and a mask of mode L: its pixels stay where the mask is not 0; or None."""
+    """None, or a picture of the drawn size and a mask of mode L. Its pixels stay where the mask is not 0."""
 
 
 @dataclass(frozen=True)
@@ -213,15 +213,15 @@ class DrawnImage:
     """The result of a `DrawRequest`."""
 
     image: Image.Image | None
-    """RGB, the size of the control image or of the edited picture. None if it was refused."""
+    """The image, RGB, of the size of the control image or of the edited picture. None if it was refused."""
     batch: DrawnBatch
-    """The batch that it was drawn in: smaller than requested if memory was short."""
+    """The batch in which the image was drawn. It is smaller than requested if memory was short."""
     safe: bool | None = None
     """Verdict of the safety checker, or None without one."""
     refused: UserError | None = None
-    """The reason if there is no image."""
+    """The reason why there is no image, or None."""
     compiling: float = 0.0
-    """Seconds of the draw spent on compiling, which later draws save."""
+    """Seconds of the draw that were spent on compiling. Later draws do not need them."""
 
 
 class Draws(Protocol[D]):
@@ -231,7 +231,7 @@ class Draws(Protocol[D]):
     def name(self) -> str: ...
 
     def preview(self) -> Image.Image | None:
-        """Return a small RGB preview of the images being drawn, or None. Cheap; call it from within `on_step`."""
+        """Return a small RGB preview of the images being drawn, or None. It is cheap; call it from within `on_step`."""
 
     def draw(
         self,
@@ -241,7 +241,7 @@ class Draws(Protocol[D]):
         settings: D,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """Draw each image on its own of the `pictures`, all of one size.
+        """Draw each request on the picture at its index. All `pictures` have one size.
 
         The batch is filled up to `size`, so that the pixels of an image do not depend on the others in it (on the same
         machine). `on_step` counts the steps of the batch.
@@ -255,15 +255,15 @@ class Generator(Draws[GenerationSettings], Protocol):
         """Return this generator for another kind of control image. Raises UserError if it has none."""
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
-        """Return the best number of images of this size to draw at once. `watched`: somebody waits for each."""
+        """Return the best number of images of this size to draw at once. `watched`: somebody waits for each image."""
 
     def reading_length(self, prompt: str) -> int:
         """Return the length of a prompt as the model reads it. Only prompts of one length share a batch."""
 
 
 class Editor(Draws[EditingSettings], Protocol):
-    """Changes a picture by instructions, its prompts. It gives no guarantee about what stays in its place. The pictures
-    are equal: an editor reads one source at a time. They have a size from `core.images.editing_size`.
+    """Changes a picture by an instruction, which is its prompt. What stays in place is not guaranteed. All pictures of
+    a call are the same, since an editor reads one source at a time. Their size is from `core.images.editing_size`.
     """
 
     def batch(self, size: tuple[int, int]) -> int:
@@ -275,13 +275,13 @@ class Source:
     """The source of test cases."""
 
     image: Image.Image
-    """RGB."""
+    """The source image, RGB."""
     task: Task
     caption: str = ""
     """Caption of the image, for checks and for methods that edit the image. "" without one."""
     mask: NamedMask | None = None
     region: Image.Image | None = None
-    """Mode L and the size of `image`: 255 where the image may change. None if all of it may."""
+    """Mask, mode L and of the size of `image`: 255 where the image may change. None if all of it may change."""
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ class Prepared:
     source: Source
     settings: MethodSettings
     artifacts: Mapping[str, Image.Image]
-    """Images of the source's size that are kept beside every result, by name."""
+    """Images of the source's size that are stored with every result, by name."""
 
 
 P = TypeVar("P", bound=Prepared)
@@ -307,10 +307,10 @@ class CaseRequest:
 
 
 class InversionStore(Protocol):
-    """Keeps inversions by key, since each can be made again: `storage.inversions.Inversions` is one."""
+    """Stores inversions by key. It may drop them, since they can be made again. See `storage.inversions.Inversions`."""
 
     def read(self, key: str) -> bytes | None:
-        """Return what was saved, or None."""
+        """Return the bytes saved under a key, or None."""
 
     def save(self, key: str, data: bytes) -> None: ...
 
@@ -329,26 +329,26 @@ class Method(Protocol[P]):
     ) -> P:
         """Make everything that all images of a source share. The same source and settings give the same result.
 
-        It serves all settings for which the method's description gives the same `preparation_key`. Raises Cancelled if
-        asked to stop, and UserError for what a person has to correct.
+        The result serves all settings for which the method's description gives the same `preparation_key`. Raises
+        Cancelled if asked to stop, and UserError for errors that a person must correct.
         """
 
     def batch(self, prepared: P, waiting: int | None = None, watched: bool = True) -> int:
-        """Return the batch size that the settings say, or the best one for the models. With `waiting` images left of
-        one source, it is lowered to batches of even size. `watched` as in `Generator`.
+        """Return the batch size of the settings, or if that is 0, the best one for the models. If only `waiting` images
+        of a source are left, it is lowered so that batches have even sizes. `watched` as in `Generator`.
         """
 
     def together(self, prepared: P, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return a key. Images of several sources share a batch only if it is equal."""
+        """Return a key. Images of several sources share a batch only if their keys are equal."""
 
     def make(
         self, prepared: Sequence[P], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
         """Draw images, each of its own prepared source, all of the same `MethodDescription.shape`.
 
-        Return for each a function that checks it and returns the test case, or raises an error. Equal arguments give
-        equal pixels on the same machine. `size` and `on_step` as in `Draws.draw`. Raises errors that make all
-        images fail.
+        Return for each image a function that checks it and returns the test case, or raises the error of the image.
+        Equal arguments give equal pixels on the same machine. `size` and `on_step` as in `Draws.draw`. Raises errors
+        that concern all images.
         """
 
     def preview(self) -> Image.Image | None:

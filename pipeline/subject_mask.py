@@ -13,11 +13,11 @@ from core.words import count_of
 from pipeline.seams import Found
 
 Several = Literal["largest", "all"]
-"""How to choose among several things that fit the phrase."""
+"""Choice among several things that fit the phrase: the largest one, or all of them together."""
 SMALL, LARGE = 0.01, 0.95
-"""Shares of the picture below and above which a subject is unusual."""
+"""Minimum and maximum share of the picture of a usual subject."""
 UNSURE = 0.3
-"""Score of a mask below which a person should check it."""
+"""Minimum score of a mask that needs no check by a person."""
 _HOLE, _SPECK = 0.01, 0.01
 """Largest holes to fill and largest loose pieces to drop, as shares of the subject."""
 
@@ -25,7 +25,7 @@ _HOLE, _SPECK = 0.01, 0.01
 def take(
     found: Sequence[Found], phrase: str, several: Several = "largest"
 ) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """Return the subject's mask (height, width) among one or more things that fit the phrase, and remarks."""
+    """Return the subject's mask (height, width), chosen from things that fit the phrase, and remarks on the choice."""
     chosen = list(found) if several == "all" else [max(found, key=lambda thing: int(thing.mask.sum()))]
     mask = tidied(np.logical_or.reduce([thing.mask for thing in chosen]))
     notes = []

@@ -1,4 +1,8 @@
-"""Checks of a subject before a new background: it stayed as it was, and it alone is found. Edges are not checked."""
+"""Checks of a subject in front of a new background: its pixels are unchanged, and the background shows no second
+subject.
+
+Edges are not checked.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +31,9 @@ def background_checks(
     avoid: Sequence[str],
     segmenter: Segmenter | None,
 ) -> tuple[Check, ...]:
-    """Return all checks of an image. `subject` has the pixels of the subject, (height, width, 3), and `mask` their
-    place. `phrases` name it, and `avoid` names what else the background must not show. Without a segmenter, the checks
-    that need one are left out.
+    """Return all checks of an image. `subject` has the pixels of the subject, (height, width, 3), and `mask` is True
+    where the subject is. `phrases` name the subject, and `avoid` names what else the background must not show. Without
+    a segmenter, the checks that need one are left out.
     """
     equal = (np.asarray(image) == subject).all(axis=2)[mask].mean()
     unchanged = BANDS[SUBJECT_KEPT].judge(SUBJECT_KEPT, float(equal), "Pixels of the subject were changed.")
@@ -43,7 +47,9 @@ def background_checks(
 
 
 def _free(background: Image.Image, mask: Mask, words: Sequence[str], segmenter: Segmenter) -> Check:
-    """Check that no word is found in the background, apart from what the subject hides and what is not sure."""
+    """Check that the segmenter finds none of the words in the background. Pixels behind the subject do not count, nor
+    do things of which the segmenter is not sure.
+    """
     seen, named, unknown = np.zeros_like(mask), list[str](), list[str]()
     for word in dict.fromkeys(words):
         try:
@@ -57,13 +63,15 @@ def _free(background: Image.Image, mask: Mask, words: Sequence[str], segmenter: 
     if len(unknown) == len(dict.fromkeys(words)):
         return Check(BACKGROUND_FREE, None, note=remark)
     share = float(seen[~mask].mean())
-    note = f"{percent(share)} of the background beside the subject shows what looks like {_quoted(named)}."
+    note = f"{percent(share)} of the background beside the subject looks like {_quoted(named)}."
     check = BANDS[BACKGROUND_FREE].judge(BACKGROUND_FREE, 1 - share, note)
     return replace(check, note=" ".join(filter(None, (check.note, remark))))
 
 
 def _at_place(image: Image.Image, mask: Mask, phrases: Sequence[str], segmenter: Segmenter) -> list[Check]:
-    """Check where the subject is found in the whole picture."""
+    """Check that the subject is found where it was put, and that the thing found there is not larger than the
+    subject.
+    """
     try:
         whole = [one.mask for phrase in phrases for one in segmenter.find(image, phrase)]
     except UserError as error:
@@ -72,10 +80,10 @@ def _at_place(image: Image.Image, mask: Mask, phrases: Sequence[str], segmenter:
     at_place = [one for one in whole if (one & mask).sum() > one.sum() / 2]
     there = np.any(at_place, axis=0) if at_place else np.zeros_like(mask)
     overlap = float((there & mask).sum() / max(1, (there | mask).sum()))
-    note = f"Not much of {kind} is found where the subject was put."
+    note = f"Little or nothing of {kind} is found where the subject was put."
     checks = [BANDS[SUBJECT_FOUND].judge(SUBJECT_FOUND, overlap, note)]
     if there.any():
-        grown = f"What looks like {kind} is larger than the subject: the background may go on with it."
+        grown = f"{kind} found at the subject's place is larger than the subject: the background may continue it."
         ratio = min(1.0, float(mask.sum() / there.sum()))
         checks.append(BANDS[SUBJECT_SIZE].judge(SUBJECT_SIZE, ratio, grown))
     return checks

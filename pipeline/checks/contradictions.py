@@ -1,4 +1,4 @@
-"""Finds words that cannot both describe one picture, such as snow and desert. The rules: `contradictions.toml`."""
+"""Finds words that cannot both describe one picture, such as snow and desert. `contradictions.toml` has the rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Phrase = Annotated[str, Field(pattern=r"\S")]
 
 
 class Rule(BaseModel):
-    """A rule that no word of `one` may occur together with a word of `other`."""
+    """A rule: a text with a word of `one` may not have a word of `other`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,17 +41,17 @@ def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
         try:
             loaded.append(Rule.model_validate(rule))
         except ValidationError as error:
-            message = f"Rule {number} in {path} does not fit: give a text says, and lists one and other."
+            message = f"Rule {number} in {path} is malformed: it needs a text “says” and two lists, “one” and “other”."
             raise UserError(message) from error
     return tuple(loaded)
 
 
 @lru_cache(maxsize=1000)
 def contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[tuple[str, str], ...]:
-    """Return what each rule says that a text breaks, and a sentence with the first words that break it."""
+    """Return a pair for each rule that a text breaks: `says`, and a sentence with the first words that break it."""
     broken, lower = [], text.lower()
     for rule in rules:
-        # Searching for the letters first is far quicker than for whole words, and mostly finds nothing.
+        # A search for the letters alone is far quicker than one for whole words, and rules out most words.
         one = next((word for word in rule.one if word.lower() in lower and contains(text, word)), None)
         other = next((word for word in rule.other if word.lower() in lower and contains(text, word)), None)
         if one is not None and other is not None:
@@ -61,6 +61,6 @@ def contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[tuple[str, str],
 
 
 def new_contradictions(before: str, after: str) -> list[str]:
-    """Return a sentence for each rule that `after` breaks and `before` did not break already."""
+    """Return a sentence for each rule that `after` breaks and `before` does not."""
     known = {says for says, _ in contradictions(before, load_rules())}
     return [sentence for says, sentence in contradictions(after, load_rules()) if says not in known]

@@ -1,9 +1,9 @@
 """Drift of an edited image: measures a shift and zoom of the whole picture against its source, and undoes them.
 
-An edit changes colours, light and weather, so only the directions of outlines are compared: phase correlation of
-doubled gradient angles (Fitch, Kadyrov, Christmas, Kittler: Orientation correlation, BMVC 2002), at each zoom of a
-grid, divided by the overlap (Padfield: Masked object registration in the Fourier domain, 2012). One shift and one zoom
-apply to the whole picture. A rotation, or a single thing that moved, is not detected.
+An edit changes colours, light and weather, so only the directions of outlines are compared. The measure is the
+correlation of doubled gradient angles (Fitch, Kadyrov, Christmas, Kittler: Orientation correlation, BMVC 2002),
+normalised over the overlap (Padfield: Masked object registration in the Fourier domain, 2012). It is computed for all
+shifts at each of several zooms. A rotation, or a single thing that moved, is not detected.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from core.types import Check
 FRAMING_KEPT = "framing kept"
 """Name of the drift check."""
 LEAST_COVERED = 0.95
-"""Minimum share of the source's frame in an image that is moved back. With less, too much would have to be made up."""
+"""Minimum share of the source's frame that an image must show to be moved back. Below it, too wide a border must be
+filled."""
 IN_PLACE = 0.0075
 """Maximum shift of a corner, as a share of the sides, that is left uncorrected."""
 _CERTAIN = 0.2
-"""Margin by which the highest correlation must exceed that of all other places."""
+"""Minimum margin by which the correlation at the best shift must exceed those at all distant shifts."""
 _SIDE = 192
-"""Short side, in pixels, at which images are compared. Smaller images keep their own."""
+"""Short side, in pixels, at which images are compared. Smaller images keep their size."""
 _ZOOMS = np.exp(np.linspace(-0.22, 0.22, 23))
-"""Zooms that are tried: 0.80 to 1.25, 2 % apart. The best one is refined between its neighbours."""
+"""Zooms that are tried: 0.80 to 1.25, 2 % apart. The best zoom is refined by interpolation with its two neighbours."""
 _ELSEWHERE = 0.04
-"""Difference of two shifts, as a share of the short side, above which they are different places."""
+"""Distance from the best shift, as a share of the short side, beyond which another shift counts as distant."""
 _LEAST_OVERLAP = 0.5
-"""Minimum share of the source that a shifted image must overlap. A smaller overlap may correlate by chance."""
+"""Minimum share of the source that a shifted image must overlap. Smaller overlaps may correlate by chance."""
 
 
 class Drift(BaseModel):
-    """Zoom and shift of an image. A point (x, y) of its source is at zoom * (x, y) + (right, down), both counted from
-    the centre, in shares of width and height.
+    """Zoom and shift of an image. A point (x, y) of its source lies in the image at zoom * (x, y) + (right, down). All
+    coordinates are counted from the centre, in shares of width and height.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -86,7 +87,7 @@ class Drift(BaseModel):
 
 
 def drift_of(source: Image.Image, image: Image.Image) -> Drift | None:
-    """Measure how an image of the source's size drifted. None if no shift and zoom fits clearly better than others."""
+    """Measure the drift of an image of the source's size. None if no shift and zoom fits clearly better than others."""
     import cv2
 
     scale = min(1.0, _SIDE / min(source.size))
@@ -126,7 +127,7 @@ def drift_of(source: Image.Image, image: Image.Image) -> Drift | None:
 
 
 def moved_back(image: Image.Image, drift: Drift) -> Image.Image:
-    """Undo a drift. A border that the image does not show repeats the pixels beside it."""
+    """Undo a drift. Where the image does not reach the border of the frame, its outermost pixels are repeated."""
     import cv2
 
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
@@ -142,8 +143,9 @@ def can_move_back(drift: Drift | None) -> bool:
 
 
 def framing_kept(drift: Drift | None, size: tuple[int, int]) -> Check:
-    """Check the share of the source's frame that the image shows, 0 to 1. It fails below `LEAST_COVERED`. From there on
-    the image of `size` is in place, or was moved back, which the note reports.
+    """Check the share of the source's frame that the image shows, 0 to 1. The check fails below `LEAST_COVERED`, and
+    gives no verdict if `drift` is None. The note tells how the image, of `size` (width, height), drifted and if it was
+    moved back.
     """
     if drift is None:
         note = "Its outlines are too unlike those of the source to tell whether the picture was shifted or zoomed."
@@ -159,7 +161,7 @@ def framing_kept(drift: Drift | None, size: tuple[int, int]) -> Check:
 
 
 class _Places:
-    """Correlates directions of outlines with those of a source at all shifts at once."""
+    """Correlates the directions of outlines in images with those of one source, for all shifts at once."""
 
     def __init__(self, directions: NDArray[np.complex64]) -> None:
         from scipy import fft
@@ -174,7 +176,9 @@ class _Places:
         return np.asarray(self._fft.fft2(values.astype(np.complex64), self._shape))
 
     def correlation(self, directions: NDArray[np.complex64], shown: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Return the correlation, -1 to 1, at each shift to the bottom right, modulo the shape of the result."""
+        """Return the correlation, -1 to 1, at each shift (down, right); shifts up or left wrap around. `shown` is True
+        at pixels that the image covers. The correlation is -1 at shifts with too little overlap.
+        """
 
         def real(values: NDArray[np.complex64]) -> NDArray[np.float32]:
             return np.asarray(self._fft.ifft2(values).real)
@@ -187,8 +191,8 @@ class _Places:
 
 
 def _directions(picture: Image.Image) -> NDArray[np.complex64]:
-    """Return the direction of steepest change at each pixel, at twice its angle, so that light on dark equals dark on
-    light. Its length is 0 in flat areas and near 1 at outlines, independent of contrast.
+    """Return the direction of steepest change at each pixel, as a complex number. Its angle is doubled, so that light
+    on dark equals dark on light. Its length is 0 in flat areas and near 1 at outlines, independent of contrast.
     """
     import cv2
 

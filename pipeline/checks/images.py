@@ -1,7 +1,7 @@
 """Checks of a generated image against its source: its edges are kept, its edit shows, its label is seen, and so on.
 
-Each returns a `Check` with its figure, a threshold with a reason, and a sentence for a person. CLIP similarities are
-cosines of unit vectors, from -1 to 1. The embedder is the only model used, through its interface in `seams`.
+Each function returns a `Check` with a figure, a threshold and a sentence for a person. CLIP similarities are cosines of
+unit vectors, from -1 to 1. The embedder is the only model used, through its interface in `seams`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from pipeline.conditioning import edges
 from pipeline.seams import Embedder, Vector
 
 EDGES_KEPT = 0.6
-"""Threshold of the check "edges kept". A drawn scene under another look keeps 0.80 to 1.00 of its edges (5th to 95th
-percentile), another scene 0.14 to 0.50."""
+"""Threshold of the check "edges kept". If the same drawn scene is drawn with other colours or weather, 0.80 to 1.00 of
+its edges are kept (5th to 95th percentile). In another scene 0.14 to 0.50 are."""
 EDGES_IN_PLACE = "edges in place"
-"""Name of the edge check for an image drawn without a control image. Measured on 120 drawn scenes at 128 and 512
-pixels, 5th to 95th percentile. Same geometry under another look, however dark or foggy: 0.24 to 1.00 (medians 0.70 to
-0.86). The same moved sideways by 4 % of the width: 0.07 to 0.55 (medians 0.25 to 0.32). Another scene: -0.03 to
-0.29."""
+"""Name of the edge check for an image drawn without a control image. The figure was measured on 120 drawn scenes at 128
+and 512 pixels; ranges are 5th to 95th percentile. The same scene with other colours, light or weather, however dark or
+foggy, has 0.24 to 1.00 (medians 0.70 to 0.86). If it is also moved sideways by 4 % of the width, it has 0.07 to 0.55
+(medians 0.25 to 0.32). Another scene has -0.03 to 0.29."""
 DIRECTION = 0.2
 SUBJECT_KEPT, BACKGROUND_FREE = "subject kept", "background free"
 SUBJECT_FOUND, SUBJECT_SIZE = "subject found", "subject not grown"
 """Names of the checks of a subject in front of a new background."""
 FORMS_KEPT = "forms kept"
-"""Name of the check that compares the outlines of pieces of the mask."""
+"""Name of the check that compares the outlines of connected pieces of the mask."""
 INVERTED = "source inverted"
-"""Name of the check of the inversion, for an image drawn from its inverted source."""
+"""Name of the check of an inversion. It measures how well the source is redrawn from its noise."""
 MOST_DECIBELS = 100.0
-"""Value shown for an inversion without any error. Its PSNR would be infinite."""
+"""Maximum PSNR that is shown, in dB. An inversion without any error would have an infinite PSNR."""
 BANDS: Mapping[str, Band] = {
     "edges kept": Band(failed_below=EDGES_KEPT, passed_from=EDGES_KEPT),
     FORMS_KEPT: Band(failed_below=0.0, passed_from=0.75),
@@ -53,27 +53,30 @@ BANDS: Mapping[str, Band] = {
     SUBJECT_FOUND: Band(failed_below=0.5, passed_from=0.5),
     SUBJECT_SIZE: Band(failed_below=1 / 1.1, passed_from=1 / 1.1),
 }
-"""Thresholds for an embedder whose profile sets none (`demo.calibrate` sets those of the demo). Those of the caption
-and the edit direction are those with which InstructPix2Pix (Brooks, Holynski, Efros, CVPR 2023, section 3.1) selected
-edited images with CLIP. It required a similarity of 0.75 between source and image, since its edits leave most of the
-image alone. Here a change of weather alters every pixel. An edit shows, and a label is seen, if the image is nearer to
-its intended text than to any other. Forms were measured on drawn scenes only (see docs/demo-report.md), where texture
-does not mislead, so their check never fails an image and only shows where to look."""
+"""Thresholds of the checks, for an embedder whose profile sets none (`demo.calibrate` sets those of the demo).
+
+Those of "fits its caption" and "edit direction" are from InstructPix2Pix (Brooks, Holynski, Efros, CVPR 2023, section
+3.1), which selected edited images with CLIP. InstructPix2Pix required a similarity of 0.75 between source and image,
+since its edits leave most of the image alone. Here a change of weather alters every pixel, so 0.6 is enough. An edit
+shows, and a label is seen, if the image is nearer to its intended text than to any other. "forms kept" never fails an
+image and only shows where to look: it was measured on drawn scenes only (see docs/demo-report.md), where texture does
+not mislead."""
 IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
-"""Thresholds of `EDGES_IN_PLACE` from its measurement: half of the moved scenes fail, and most unmoved ones pass."""
+"""Thresholds of the check `EDGES_IN_PLACE`. By its measurement, half of the scenes that were moved sideways fail, and
+most of those that were not moved pass."""
 FORM_SIDE = 128
-"""Short side, in pixels, at which forms are compared. Their thresholds were measured at this size."""
+"""Short side, in pixels, at which the outlines of pieces are compared. Their thresholds were measured at this size."""
 WHITE = 127
 """Grey value above which a pixel of an edge image is an edge."""
 SHAPELESS = ("sky", "water")
 """Classes without a stable form: clouds, stars and waves come and go with the weather."""
 _FLAT, _STEEP = 1.5, 4.0
-"""Gradients in grey values per pixel. Below the first a place is flat, above the second it may be an outline."""
+"""Gradients in grey values per pixel. Pixels below the first are flat, those above the second may be on an outline."""
 _OUTLINE = 40
-"""Minimum number of outline pixels for a form to be compared."""
+"""Minimum number of outline pixels that a piece must have to be compared."""
 _NO_OUTLINES = "The source has no outlines that could be looked for."
 _NOT_INVERTED = (
-    "The source is not found again in its noise: take more steps or inversion evaluations, or start from noise."
+    "The source cannot be redrawn from its noise: take more steps or inversion evaluations, or start from noise."
 )
 _MISSING = "Much of the source's outlines is missing in the image: something may have moved or vanished."
 
@@ -99,10 +102,10 @@ def image_checks(
     Edges are compared at the size that was drawn, since their tolerance is in pixels. `drawn` is the image before it
     was resized to the source's size, None if it was not. `control` has the size that was drawn. Without it, the image
     was drawn without a control image, and its edges are compared with those of the source (`edges_in_place`). `lines`
-    are thresholds used where the profile's embedder sets none. `psnr` is that of the source's inversion, or None.
+    are thresholds for checks that the embedder's profile does not set. `psnr` is that of the inversion in dB, or None.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
-    # Only a Canny control image holds edges to compare; for other kinds those of the source are used.
+    # Only a Canny control image holds edges to compare. For other kinds, the source's edges are compared.
     bands = {**BANDS, EDGES_IN_PLACE: IN_PLACE, **lines, **getattr(embedder, "bands", {})}
     if control is None:
         outlines = _outlines(source, drawn.size, settings)
@@ -187,13 +190,13 @@ def edges_kept(
 
 
 def edges_in_place(image: Image.Image, outlines: Image.Image, conditioning: ConditioningSettings, band: Band) -> Check:
-    """Compare the share of the source's `outlines` found in the image with chance: 1 if all are found, 0 if as many as
-    anywhere else, negative if fewer.
+    """Compare the share of the source's `outlines` that the image keeps with chance. The figure is 1 if all are kept, 0
+    if as many as by chance, and negative if fewer.
 
         edges in place = (edges kept - c) / max(1 - c, 0.1)
 
     c is the share of the whole image within the tolerance of one of its edges. An image full of edges, such as noise or
-    a new picture, keeps those of any source. An image drawn without a control image has to do better.
+    a new picture, keeps the edges of any source by chance. An image drawn without a control image must do better.
     """
     source_edges = np.asarray(outlines.convert("L"), np.uint8) > WHITE
     if not source_edges.any():
@@ -213,21 +216,21 @@ def _near_edges(image: Image.Image, conditioning: ConditioningSettings) -> NDArr
 
 
 def edge_tolerance(size: tuple[int, int]) -> int:
-    """Return the pixels that an edge may have moved and still count as kept."""
+    """Return the maximum number of pixels by which an edge may have moved and still count as kept, 1 to 4."""
     return max(1, min(4, round(min(size) / 128)))
 
 
 def forms_kept(
     source: Image.Image, image: Image.Image, mask: NamedMask, band: Band = BANDS[FORMS_KEPT]
 ) -> Check | None:
-    """Check that the outlines of every large piece of the mask run as in the source. The figure, 0 to 1, is that of the
-    worst piece. A melted thing has outlines too, but they run elsewhere. None if no piece is large enough or has
-    outlines.
+    """Check that the outlines of every large piece of the mask have the same directions as in the source. The figure, 0
+    to 1, is that of the worst piece. A melted thing has outlines too, but they run in other directions. None if no
+    piece is large enough or has outlines.
 
         form kept = mean over p in O of cos^2(angle between grad source(p) and grad image(p))
 
     O are the pixels of the piece where the source is steepest. Chance gives 0.5 at any contrast. In 242 drawn roads the
-    worst piece, sky apart, has 0.68 or more if the same scene is drawn under another look.
+    worst piece, sky apart, has 0.68 or more if the same scene is drawn in other colours or weather.
     """
     import cv2
 
@@ -238,7 +241,7 @@ def forms_kept(
         np.asarray(one.convert("RGB").resize(size, Image.Resampling.BOX), np.uint8) for one in (source, image)
     )
     numbers = np.asarray(mask.image.resize(size, Image.Resampling.NEAREST))
-    before_x, before_y = gradients(np.asarray(cv2.medianBlur(shown, 3), np.uint8))  # rain and snow have no form
+    before_x, before_y = gradients(np.asarray(cv2.medianBlur(shown, 3), np.uint8))  # removes rain and snow
     after_x, after_y = gradients(drawn)
     steep, steep_after = np.hypot(before_x, before_y), np.hypot(after_x, after_y)
     along = (before_x * after_x + before_y * after_y) / np.maximum(steep * steep_after, 1e-6)
@@ -260,7 +263,7 @@ def forms_kept(
                 least = min(least or agreement, agreement)
     if least is None:
         return None
-    note = f"Outlines of “{least[1]}” run otherwise than in the source: something may have melted."
+    note = f"Outlines of “{least[1]}” run in other directions than in the source: something may have melted."
     check = band.judge(FORMS_KEPT, least[0], note)
     return Check(check.name, None, check.value, note, check.threshold) if check.passed is None else check
 
@@ -277,7 +280,9 @@ def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[n
 
 
 def _edit_shows(before: Vector, after: Vector, text: Vector, unedited: Sequence[Vector], band: Band) -> Check:
-    """Check how much closer the image is to its caption than to the `unedited` texts, else than the source image is."""
+    """Check how much closer the image is to its caption than to the closest of the `unedited` texts. Without such
+    texts, check how much closer the image is to its caption than the source image is.
+    """
     other = max((_product(after, one) for one in unedited), default=_product(before, text))
     note = "The image looks like the scene without the edit rather than like its caption: the edit may not show."
     return band.judge("edit shows", _product(after, text) - other, note)

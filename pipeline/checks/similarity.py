@@ -1,13 +1,14 @@
 """Similarity of an alternative to its keyword and to what the task protects. Pure except for the model.
 
 Two colours are alike in that both are colours, so the plain similarity of “blue” and “red” is larger than that of
-“crimson” and “red”. The mean of the phrases of a kind is therefore subtracted first. At 0 two phrases are no more alike
-than any two of their kind, at 1 they mean the same.
+“crimson” and “red”. The mean of the group of phrases that the keyword belongs to, such as colours, is therefore
+subtracted first. At 0 two phrases are no more alike than any two of their group. At 1 they mean the same.
 
 With all-MiniLM-L6-v2 and a threshold of 0.2, 82 of 100 pairs of attributes written by hand are judged rightly. 4 pairs
-are flagged that mean the opposite (new for old), and nearly all missed pairs are rare names of colours (scarlet,
-maroon, navy). The model hardly knows these: other sentences, the mean over many, more references, removing their main
-directions, and the nearest reference do not help. Of 94 pairs of the other kinds 85 are judged rightly.
+are flagged that mean the opposite (new for old). Nearly all missed pairs are rare names of colours (scarlet, maroon,
+navy), which the model hardly knows. None of these helped: other sentences, the mean over many sentences, more
+references, removing the references' main directions, and the nearest reference. Of 94 pairs of the other edit types, 85
+are judged rightly.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pipeline.seams import Sentences
 
 @dataclass(frozen=True)
 class References:
-    """Reference phrases of one kind, with which other phrases are compared."""
+    """Reference phrases of one edit type, with which other phrases are compared."""
 
     sentence: str
     groups: tuple[str, ...]
@@ -35,15 +36,15 @@ class References:
 
 _REFERENCES: Mapping[EditType, References] = DataTable(__file__, References)
 _ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "object")}
-"""Further types whose words are accepted for an edit type: a background consists of things and their looks."""
+"""Further edit types whose words an edit type accepts. A background consists of objects with their attributes."""
 _CLEARLY = 0.08
 """Minimum difference of nearness for an edit to count as another type. It was set on 65 hand-written edits of all
-types, and none is assigned another type. Of 327 pairs of such an edit with a wrong type, 289 are detected. Subject and
-object count as one type, and so do looks and backgrounds."""
+types, none of which is assigned another type. Each of them was also paired with the wrong types: 289 of these 327 pairs
+are detected. Subject and object count as one type, and so do attribute and background."""
 
 
 def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternatives:
-    """Return the alternatives, with the similarity measured for each that has none yet."""
+    """Return the alternatives. The similarity is measured for each option that has none yet."""
     items = []
     for item in value.items:
         texts = [option.text for option in item.options if option.similarity is None]
@@ -63,8 +64,9 @@ def similarities(
 ) -> list[tuple[float, str]]:
     """Return, for each text, its highest similarity (-1 to 1) and the phrase that it is most similar to.
 
-    A text is compared with the keyword as one of its kind. A thing is also compared with the label or the protected
-    classes. Only the first name counts in a label with commas.
+    A text is compared with the keyword, both as phrases of the edit type. For the types subject and object, it is also
+    compared with the label or the protected classes. Of a name with commas, only the part before the first comma
+    counts.
     """
     if not texts:
         return []
@@ -78,9 +80,9 @@ def similarities(
 def closeness(
     change: Change, edit_type: EditType, task: Task, sentences: Sentences, raw: bool = False
 ) -> tuple[float | None, str]:
-    """Compare a change's new words with the words that they replace and with those that the task protects. Return the
-    highest similarity and the phrase that has it, or None and "" if there is nothing to compare. `raw` takes the plain
-    cosine, and compares with what is protected in an edit of any type.
+    """Compare a change's new words with the words that they replace and with the names that the task protects. Return
+    the highest similarity and the phrase that has it, or None and "" if there is nothing to compare. With `raw`, the
+    similarity is the plain cosine, and protected names count in an edit of any type.
     """
     names = _protected("object" if raw else edit_type, task)
     others = [change.gone, *names] if change.gone else names
@@ -97,8 +99,9 @@ def closeness(
 
 
 def is_of_type(change: Change, edit_type: EditType, sentences: Sentences) -> tuple[bool, EditType]:
-    """Return False if the words of a change are clearly nearer to another edit type, and the type nearest to them. The
-    nearness of a type is the mean of those of the new words and of the words that they replace.
+    """Return whether the words of a change fit an edit type, and the type nearest to them. False means that another
+    type is clearly nearer. The nearness of a type is the mean of those of the new words and of the words that they
+    replace.
     """
     phrases = [phrase for phrase in (change.came, change.gone) if phrase]
     every = [phrase for kind in EDIT_TYPES for group in _groups(kind) for phrase in group]
@@ -120,7 +123,7 @@ def _groups(kind: EditType) -> list[list[str]]:
 
 
 def _protected(edit_type: EditType, task: Task) -> list[str]:
-    """Return the names that an edit of things must not come close to: the first of the label, or of each class."""
+    """Return the names, up to their first comma, that an edit of a subject or object must not come close to."""
     firsts = (name.partition(",")[0].strip() for name in task.kept())
     return [first for first in firsts if first] if edit_type in ("subject", "object") else []
 
@@ -140,7 +143,7 @@ def _to(texts: Sequence[str], other: str, kind: EditType, sentences: Sentences) 
 
 
 def _belongs(vector: NDArray[np.float64], group: NDArray[np.float64]) -> float:
-    """Return how near a phrase is to a group: 2 for a member, else the mean cosine to the two closest members."""
+    """Return the nearness of a phrase to a group: 2 for a member, else the mean cosine to the two closest members."""
     nearest = sorted(_cosines(vector, group), reverse=True)[:2]
     return 2.0 if nearest[0] > 0.9999 else sum(nearest) / len(nearest)
 

@@ -8,25 +8,26 @@ from difflib import SequenceMatcher
 from core.words import token_spans, tokens
 
 _JOINING = frozenset(("a", "an", "the", "of"))
-"""Words that may stay in the middle of one change: "on a hill" becomes "in a valley"."""
+"""Words that do not split a change if they stay: "on a hill" to "in a valley" is one change."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A run of words that became another, as both texts write them."""
+    """A run of words that was replaced by another run, each as its text writes it."""
 
     gone: str
-    """The words of the source. "" if words were only put in."""
+    """The replaced words of the source. "" if words were only added."""
     came: str
-    """The words of the new text. "" if words were only taken out."""
+    """The new words. "" if words were only removed."""
     keyword: str
-    """`gone`, or a neighbouring word for words that were only put in: an edit names what it replaces."""
+    """`gone`. If words were only added or only removed, it includes the word before the change (at the start, after
+    it)."""
     alternative: str
-    """`came`, with the same neighbouring word."""
+    """`came`, with the neighbouring word that `keyword` includes, if any."""
 
 
 def changes(source: str, text: str) -> tuple[Change, ...]:
-    """Return the runs of words that differ, in text order. Letters in another case do not differ."""
+    """Return the runs of words that differ, in text order. Capitals and small letters count as equal."""
     before, after = tokens(source), tokens(text)
     start = _common(before, after)
     end = min(_common(before[::-1], after[::-1]), min(len(before), len(after)) - start)
@@ -51,7 +52,7 @@ def _change(source: str, text: str, a0: int, a1: int, b0: int, b1: int) -> Chang
     gone, came = _words(source, a0, a1), _words(text, b0, b1)
     if gone and came:
         return Change(gone, came, gone, came)
-    # The words around the change are the same in both texts: one of them is taken in.
+    # An edit needs words on both sides, so a neighbouring word, the same in both texts, is included.
     before = min(a0, b0, 1)
     after = 0 if before else 1
     return Change(gone, came, _words(source, a0 - before, a1 + after), _words(text, b0 - before, b1 + after))

@@ -16,7 +16,7 @@ from core.words import says_something, singular, tokens
 PHRASE = 3
 """Number of words in a row that count as a phrase."""
 OFTEN = 3
-"""Number of occurrences from which a phrase counts as repeated, unless it occurs as often in the source."""
+"""Minimum number of occurrences for a phrase to count as repeated, unless it occurs as often in the source."""
 _INTRODUCES = {"a", "an", "one", "two", "three", "four", "five", "six", "several", "another"}
 _SCENERY = frozenset(
     "day night morning evening afternoon dawn dusk sunset sunrise sky sun moon weather light background foreground "
@@ -25,7 +25,7 @@ _SCENERY = frozenset(
 )
 """Words that an edit of weather, time or place may remove, though a text introduces them with an article."""
 _LONGEST_NAME = 3
-"""Number of words after an article that may name the thing: "a red bird sits" gives red, bird and sits."""
+"""Maximum number of words after an article that may name the thing: "a red bird sits" gives red, bird and sits."""
 
 
 def repeated(source: str, text: str) -> tuple[str, int] | None:
@@ -38,7 +38,7 @@ def repeated(source: str, text: str) -> tuple[str, int] | None:
 
 
 def lost_sentences(source: str, text: str, edited_words: Collection[str]) -> tuple[str, ...]:
-    """Return the source's sentences that kept no content word, not counting the `edited_words`."""
+    """Return the source's sentences of which no content word is left in the text. The `edited_words` do not count."""
     left = {singular(word) for word in tokens(text)}
     lost = []
     for sentence in filter(None, map(str.strip, re.split(r"(?<=[.!?])\s+", source))):
@@ -49,8 +49,8 @@ def lost_sentences(source: str, text: str, edited_words: Collection[str]) -> tup
 
 
 def lost_things(source: str, text: str, edited_words: Collection[str]) -> tuple[str, ...]:
-    """Return things that the source introduces with an article or a number and the text no longer names: "a ball". A
-    thing is kept if any of its words is. The `edited_words` do not count.
+    """Return the things, such as "a ball", that the source introduces with an article or a number and the text no
+    longer names. A thing is kept if any of its words is. The `edited_words` do not count.
     """
     left, words = {singular(word) for word in tokens(text)}, tokens(source)
     lost: list[str] = []

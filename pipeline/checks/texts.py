@@ -28,8 +28,8 @@ WITH_CONSEQUENCES = (*SCENE_WIDE, "background")
 
 
 FEW_CONSEQUENCES, MOST_CONSEQUENCES = 4, 0.4
-"""Maximum number of content words, and maximum share of the source's, that may change besides such an edit; the larger
-bound holds. A caption with more changes describes another scene."""
+"""Maximum number of content words that may change besides an edit `WITH_CONSEQUENCES`, and the maximum as a share of
+the source's content words. The larger of the two applies. A caption with more changes describes another scene."""
 
 
 def task_checks(task: Task) -> tuple[Check, ...]:
@@ -71,7 +71,7 @@ def may_change(keyword: str, caption: str, task: Task) -> bool:
 
 
 def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool = False) -> tuple[Check, ...]:
-    """Check that an alternative changes its keyword and keeps the protected words, unless it is `forced`."""
+    """Check that an alternative changes its keyword and keeps the protected words. A `forced` keyword may lose them."""
     if not tokens(alternative):
         note = f"An alternative of “{keyword}” is empty: fill it in, or remove it."
         return (_check("alternative not empty", False, note),)
@@ -91,13 +91,13 @@ def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool 
 
 
 def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
-    """Check that a counterfactual caption has its edits, keeps every protected word and makes sense. The checks of the
-    stage that wrote it follow.
+    """Check that a counterfactual caption has its edits, keeps every protected word and makes sense. The checks that
+    the writing stage recorded in the caption follow at the end.
 
-    A few other words may differ if an edit has consequences (new weather changes what lies on the ground): that check
-    then passes with a remark. Lost things and lost sentences fail a check of their own. A protected word that a person
-    insists on changing is not lost. Without a source, the text describes a background, and may name nothing protected.
-    A caption that no model wrote has only the checks of its stage, which say why.
+    If an edit has consequences (new weather changes what lies on the ground), a few other words may change. The check
+    of other words then passes with a remark. Lost things and lost sentences fail a check of their own. A protected word
+    that a person insists on changing is not lost. If `source` is "", the text describes a background, and may name no
+    protected class. A caption that no model wrote has only the checks of its stage, which give the reason.
     """
     if counterfactual.checks and not tokens(counterfactual.text):
         return counterfactual.checks
@@ -187,7 +187,7 @@ def _nothing_lost(source: str, counterfactual: CounterfactualCaption) -> Check:
 
 def _no_repetition(source: str, text: str) -> Check:
     repetition = repeated(source, text)
-    note = f"“{repetition[0]}” is said {repetition[1]} times: the caption goes round in circles." if repetition else ""
+    note = f"“{repetition[0]}” occurs {repetition[1]} times: the caption repeats itself." if repetition else ""
     return _check("no repetition", repetition is None, note)
 
 
@@ -198,7 +198,7 @@ def _asked(counterfactual: CounterfactualCaption) -> set[str]:
 
 
 def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words that disappeared and those that were added besides the edits, in text order, each once."""
+    """Return the words that disappeared, and those that were added, besides the edits. In text order, each once."""
     before, after = tokens(source), tokens(counterfactual.text)
     gone: list[str] = []
     came: list[str] = []
@@ -218,13 +218,13 @@ def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[t
 
 
 def _few(words: tuple[str, ...], most: int = 4) -> str:
-    """Quote the first `most` words and count the rest: an entirely new caption has too many to read."""
+    """Quote the first `most` words and count the rest, since an entirely new caption has too many words to read."""
     rest = len(words) - most
     return _quoted(list(words)) if rest <= 0 else f"{', '.join(f'“{word}”' for word in words[:most])} and {rest} more"
 
 
 def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Check:
-    """Check that each protected word occurs as often as before: one of two cars may get lost with “car” still there."""
+    """Check that each protected word occurs as often as before. Else one of two cars may be lost."""
     words = [word for word in protected_words_in(before, task) if word not in waived and contains(after, word)]
     fewer = [word for word in words if len(find_phrase(after, word)) < len(find_phrase(before, word))]
     verb = "is" if len(fewer) == 1 else "are"
@@ -233,14 +233,14 @@ def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Ch
 
 
 def _nothing_added(before: str, after: str, task: Task) -> Check:
-    """Check that the new text names no further protected class: it would be missing from the mask."""
+    """Check that the new text names no further protected class, which would be missing from the mask."""
     new = [name for name in classes_in(after, task) if name not in classes_in(before, task)]
     return _check("nothing protected added", not new, f"{_quoted(new)} was not there before, but the mask is kept.")
 
 
 def undone(source: str, new: str, edit: Edit) -> str:
-    """Return a sentence that tells why an edit does not show in the new text, or "" if it does. The two texts are
-    aligned word by word, since counting would miss a swap (red becomes blue and blue becomes red).
+    """Return a sentence that tells how an edit is missing in the new text, or "" if the text has the edit. The two
+    texts are aligned word by word, since counting would miss a swap (red becomes blue and blue becomes red).
     """
     before, after = tokens(source), tokens(new)
     keyword, alternative = tokens(edit.keyword), tokens(edit.alternative)

@@ -1,6 +1,6 @@
 """Methods, one module each: ways to make a test case from a source image and a counterfactual caption.
 
-`METHODS` describes them without their models. To add a method, add a module here and an entry there.
+`METHODS` describes them without their models. To add a method, add a module here and an entry in `METHODS`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _unknown(name: str) -> MethodDescription:
 
 
 def method_of(name: str) -> MethodDescription:
-    """Return the description of a method. An unknown one has no type of settings and no artifacts."""
+    """Return the description of a method. An unknown method has no type of settings and no artifacts."""
     return METHODS.get(name) or _unknown(name)
 
 
@@ -36,9 +36,9 @@ def read_lineage(plain: Mapping[str, Any]) -> Lineage:
     """Read the lineage that `Lineage.plain` wrote; other keys are ignored. Raises KeyError, TypeError or ValueError."""
     seed, settings = plain["seed"], plain["settings"]
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
-        raise ValueError("this is no seed")
+        raise ValueError("the seed is no whole number of 64 bits")
     if not isinstance(settings, Mapping):
-        raise TypeError("these are no settings")
+        raise TypeError("the settings are no object")
     known_fields = {field.name: plain[field.name] for field in fields(Lineage) if field.name in plain}
     lineage: Lineage = from_plain(Lineage, {**known_fields, "settings": read_settings(str(plain["method"]), settings)})
     return lineage

@@ -1,8 +1,9 @@
 """The method `background`: the subject of the source, pixel by pixel, in front of another background.
 
-The background is drawn from its description: on the edges of the source without those of its subject, from the text
-alone, or around the subject (outpainting). Or it is a picture of a person's folder. The subject is put back afterwards,
-in its place or moved. Backgrounds of a bank are drawn once, from the text alone, and serve every subject.
+The background is drawn from its description in one of three layouts: on the edges of the source without those of its
+subject, from the text alone, or around the subject (outpainting). It may also be a picture of a person's folder. The
+subject is put back afterwards, in its place or moved. Backgrounds of a bank are drawn once, from the text alone, and
+serve every subject.
 """
 
 from __future__ import annotations
@@ -66,14 +67,14 @@ from pipeline.stages.subject import NO_SUBJECT, phrases_of
 
 SUBJECT_MASK, BEHIND = "subject mask", "background"
 REACH = 0.055
-"""Width around the subject, as a share of the short side, in which no edge holds the background."""
+"""Width of the band around the subject, as a share of the short side, in which the control image has no edges."""
 OWN_PICTURES = "pictures of a folder"
 """Name of the model in lineages of images whose background is a person's picture."""
 _NO_MODEL: Any = SimpleNamespace(name=OWN_PICTURES, preview=lambda: None)
-"""Stands for the generator where the backgrounds are a person's pictures."""
+"""Takes the place of the generator if the backgrounds are a person's pictures."""
 _EQUAL = "All images of a caption are equal, as their background is one picture: let the subject move for more."
-_BANK_OF_TEXT = "The backgrounds of a bank serve every subject, so only their text can hold them: take the layout text."
-_MASK_STAYS = "The mask of this run does not move with the subject: take away its moves, or the mask."
+_BANK_OF_TEXT = "The backgrounds of a bank serve every subject, so they come from text alone: choose the layout text."
+_MASK_STAYS = "The mask of this run does not move with the subject: switch the moves off, or remove the mask."
 _GROWS = (
     "The profile {name} draws no background around the subject, because its model makes the subject grow: take the "
     "layout edges or text."
@@ -85,11 +86,11 @@ class BackgroundSettings(ControlNetSettings):
 
     composite: CompositeSettings = CompositeSettings()
     painted: Region | None = None
-    """The region beside the subject. Not a setting of a run."""
+    """The region outside the subject, which may change. Not a setting of a run."""
     subject: SubjectSettings = SubjectSettings()
     """Setting with the words by which the checks find the subject again."""
     backgrounds: BackgroundsSettings = BackgroundsSettings()
-    """Folder, bank and words to avoid are read."""
+    """Setting of which only folder, bank and words to avoid are used."""
     matrix: Matrix | None = None
     """The move of the subject, or None if it was not moved. Not a setting of a run."""
 
@@ -109,7 +110,7 @@ class BackgroundSettings(ControlNetSettings):
 
     @property
     def avoid(self) -> tuple[str, ...]:
-        """Words that stand in the negative prompt besides the label."""
+        """Words for things that the background must not show. They go into the negative prompt."""
         return listed(self.backgrounds.avoid)
 
     def pixels(self) -> tuple[Any, ...]:
@@ -211,7 +212,7 @@ class ComposedImage(DrawnImage):
 
     background: Image.Image = field(kw_only=True)
     mask: Image.Image = field(kw_only=True)
-    """Mode L: 255 at the subject's place."""
+    """Mask of the subject, mode L: 255 where the subject is."""
     matrix: Matrix | None = None
 
 
@@ -311,7 +312,7 @@ class BackgroundMethod(ControlNetMethod):
     def _of_bank(
         self, blank: Image.Image, request: DrawRequest, size: int, drawing: GenerationSettings, on_step: OnStep
     ) -> DrawnImage:
-        """Return the background of a text, drawn alone with a seed of the text, so that it is always the same."""
+        """Return the background of a text, drawn alone with a seed derived from the text: it is always the same."""
         generator: Any = self._at_work
         model = generator.name
         if isinstance(generator, Inverts):  # the key names the weights
@@ -357,7 +358,7 @@ class BackgroundMethod(ControlNetMethod):
 
 
 def _part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
-    """Return a callback that reports a step of one of several drawings as a step of all."""
+    """Report a step of drawing `number`, one of `parts` drawings of equal length, as a step of all of them together."""
     on_step(number * total + done, parts * total)
 
 

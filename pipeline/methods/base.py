@@ -1,4 +1,4 @@
-"""Descriptions of methods, which need no models, and the cache of preparations."""
+"""Describes drawing methods without loading their models, and caches what a method prepares for a source."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MethodDescription:
     settings_type: type[MethodSettings] = UnreadSettings
     artifacts: tuple[Artifact, ...] = ()
     draws_whole = False
-    """True if every pixel is drawn and none of the source's is left."""
+    """True if the method draws every pixel, so that no pixel of the source is left."""
     steps_setting = "generation.steps"
     """Name of the setting for the number of denoising steps."""
     decided: Mapping[str, Any] = MappingProxyType({})
@@ -56,15 +56,19 @@ class MethodDescription:
         return tuple(self.settings_type.model_fields) if self.known else ()
 
     def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        """Return this method's part of a run's settings, with the source's caption and region if pixels need them."""
+        """Return this method's part of a run's settings, with the source's caption and region if pixels depend
+        on them.
+        """
         return self.settings_type.model_validate({name: getattr(settings, name) for name in self.sections})
 
     def equal_images(self, settings: MethodSettings) -> str:
-        """Return one sentence if these settings give equal images for all seeds of a caption, else ""."""
+        """Return a sentence that tells why all images of a caption are equal with these settings, or ""."""
         return ""
 
     def planning(self, settings: Settings) -> GenerationSettings:
-        """Return the settings that plan the images: one per caption, with seed 0, if all of a caption are equal."""
+        """Return the settings by which the images are planned. If all images of a caption are equal, these settings ask
+        for one image for each caption, with seed 0.
+        """
         drawing = settings.generation
         one = {"images_per_caption": 1, "seed_mode": "fixed", "seed": 0}
         return drawing.model_copy(update=one) if self.equal_images(self.settings_of(settings)) else drawing
@@ -87,7 +91,7 @@ class MethodDescription:
 
     def runs(self, models: Models) -> str:
         """Return in plain words where the drawing model runs and why, or "" if unknown so far. Loads nothing."""
-        return str(getattr(models, "generator_runs", ""))  # stand-ins in tests lack it
+        return str(getattr(models, "generator_runs", ""))  # test doubles lack it
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
         """Return a hashable key of everything that `Method.prepare` depends on. Equal keys share a preparation."""
@@ -99,29 +103,33 @@ class MethodDescription:
         return settings, size
 
     def cannot_draw(self, profile: Profile) -> str:
-        """Return one sentence if a profile cannot draw by this method at all, else ""."""
+        """Return a sentence that tells why a profile cannot draw by this method at all, or "" if it can."""
         return ""
 
     def refused(self, profile: Profile, settings: MethodSettings) -> str:
-        """Return one sentence if a profile cannot draw with these settings, else ""."""
+        """Return a sentence that tells why a profile cannot draw with these settings, or "" if it can."""
         return self.cannot_draw(profile)
 
     def lacks(self, settings: MethodSettings, masked: bool) -> str:
-        """Return one sentence if a source with or without a mask cannot be drawn with these settings, else ""."""
+        """Return a sentence that tells why a source cannot be drawn with these settings, or "". `masked` is True if the
+        source has a mask.
+        """
         return ""
 
     def needs_mask(self, settings: MethodSettings) -> bool:
-        """Return True if these settings draw on the source's mask, so that another mask outdates the images."""
+        """Return True if these settings use the source's mask for drawing, so that another mask outdates the images."""
         return False
 
     def mask_artifacts(
         self, settings: MethodSettings, mask: NamedMask, size: tuple[int, int]
     ) -> Mapping[str, Image.Image]:
-        """Return the artifacts that depend on the mask of a source of `size`, as a new image would have them."""
+        """Return, by name, the artifacts that depend on the mask, in the form that a new image of a source of `size`
+        would have.
+        """
         return {}
 
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
-        """Return the effort of drawing an image of a source of `size`, or None if unknown."""
+        """Return the `Effort` of drawing an image of a source of `size`, or None if unknown."""
         return None
 
     def preparing(self, settings: MethodSettings) -> float:
@@ -143,11 +151,11 @@ class MethodDescription:
     # What other programs read
 
     def drawn_by(self, profile: Profile) -> DrawingModel | None:
-        """Return the profile's model that draws, or None."""
+        """Return the profile's model that draws, or None if the profile has none."""
         return profile.generator
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
-        """Return an image's settings at its `size`, named as in AUTOMATIC1111's web UI. Unknown ones are None."""
+        """Return an image's settings at its `size`, named as in AUTOMATIC1111's web UI. Unknown settings are None."""
         return self._fields(lineage, lineage.model, size, made_with)
 
     def _fields(

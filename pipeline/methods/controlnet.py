@@ -48,8 +48,8 @@ _OF_INVERTED = {"fresh_noise", "fresh_noise_by_type", "inversion_evaluations"}
 """Settings without effect if drawing starts from noise."""
 _EQUAL = "From the inverted source alone all images of a caption are equal, so one is made: raise fresh noise for more."
 _UNEVEN = (
-    "Shares of fresh noise by edit type need some fresh noise for all captions too, so that a seed means something to "
-    "each: raise it to 0.05 or more."
+    "Shares of fresh noise by edit type need some fresh noise for all captions too, so that each seed gives another "
+    "image: raise fresh noise for all captions to 0.05 or more."
 )
 
 
@@ -93,7 +93,7 @@ _own = ControlNetSettings.own
 
 
 class ControlNetDescription(MethodDescription):
-    """Description of the ControlNet method, without its models."""
+    """Describes the ControlNet method. Needs no loaded models."""
 
     title = "ControlNet"
     settings_type = ControlNetSettings
@@ -109,7 +109,9 @@ class ControlNetDescription(MethodDescription):
         return own.model_copy(update={"inverted_under": source_caption}) if own.generation.inverted else own
 
     def equal_images(self, settings: MethodSettings) -> str:
-        """Return a sentence for an inverted source without fresh noise, as only that differs by seed, else ""."""
+        """Return a sentence that tells why all images of a caption are equal, or "". They are equal if drawing starts
+        from the inverted source without fresh noise.
+        """
         drawing = _own(settings).generation
         return _EQUAL if drawing.inverted and not drawing.fresh_noise else ""
 
@@ -139,8 +141,9 @@ class ControlNetDescription(MethodDescription):
         return image_sha(source.image), drawing.short_side, tuple(sorted(own.control().items())), drawn_on, inverted
 
     def refused(self, profile: Profile, settings: MethodSettings) -> str:
-        """Return one sentence if the profile has no ControlNet for the kind of control image, or no model that can be
-        inverted although drawing starts from the source, or if settings contradict each other. Else "".
+        """Return a sentence that tells why the profile cannot draw with these settings, or "". The profile needs a
+        ControlNet for the kind of control image, and an invertible model if drawing starts from the source. Some
+        settings also exclude others.
         """
         drawing = _own(settings).generation
         if drawing.inverted and profile.generator.cannot_invert:
@@ -156,7 +159,7 @@ class ControlNetDescription(MethodDescription):
 
     def lacks(self, settings: MethodSettings, masked: bool) -> str:
         if self.needs_mask(settings) and not masked:
-            return "A segmentation map is painted from the mask, which this run has not: add one, or take edges."
+            return "A segmentation map needs a mask, and this run has none: add a mask, or use edges."
         return ""
 
     def needs_mask(self, settings: MethodSettings) -> bool:
@@ -171,7 +174,9 @@ class ControlNetDescription(MethodDescription):
         return {CONTROL_IMAGE: as_shown(painted(mask, drawn_size), size)}
 
     def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
-        """Return the size that is drawn, and the settings but for those of control images and the number of images."""
+        """Return the kind of control image, the drawn size, and the generation settings without the number and the
+        seeds of images.
+        """
         own = _own(settings)
         drawing = own.generation.model_dump(mode="json", exclude={"images_per_caption", "seed_mode", "seed"})
         drawn_size = fitted_size(size, own.generation.short_side, SIDE_MULTIPLE)
@@ -181,7 +186,9 @@ class ControlNetDescription(MethodDescription):
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the cost of the inversion, which runs without guidance, and once more at each step for its PSNR."""
+        """Return the time of the inversion, as a multiple of the time for an image. The network runs without guidance,
+        and once more at each step to measure the PSNR.
+        """
         drawing = _own(settings).generation
         evaluations = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)
         return evaluations if drawing.inverted else 0.0
@@ -238,7 +245,7 @@ class ControlNetPrepared(Prepared):
 
     settings: ControlNetSettings
     control: Image.Image
-    """RGB, at the size that is drawn."""
+    """Control image, RGB, at the size that is drawn."""
     inversion: Inversion | None = None
 
 
@@ -267,7 +274,9 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         on_progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
     ) -> ControlNetPrepared:
-        """Make the control image and the inversion. Raises UserError if the kind or the model has none."""
+        """Make the control image, and the inversion if drawing starts from it. Raises UserError if the control image
+        needs a model or a mask that is missing, or if the generator cannot be inverted.
+        """
         own = _own(settings)
         if on_progress is not None and own.conditioning.kind in DRAWN_BY_MODEL:
             on_progress(Progress(GENERATION, 0, 1, note="drawing the control image"))
@@ -295,7 +304,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
     def _inverted(
         self, caption: str, settings: ControlNetSettings, image: Image.Image, control: Image.Image, on_step: OnStep
     ) -> Inversion:
-        """Invert with the control image, which is more exact than without it, and is how images are drawn."""
+        """Invert the source with its control image: more exact than without it, and images are drawn with it too."""
         generator, drawing = self._inverts(settings), settings.generation
         held_to = Control(control, drawing.control_strength, drawing.control_until)
         return inversion_of(generator, image, caption, drawing.inversion(), held_to, self._inversions, on_step)
@@ -331,8 +340,9 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         return replace(request, start=start, negative_prompt=self._negative_prompt(prepared))
 
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
-        """Return the settings' negative prompt, else the caption of an inverted source: guidance then strengthens what
-        differs from it, and leaves the rest as it was inverted (negative-prompt inversion).
+        """Return the negative prompt of the settings, or the source's caption if the source is inverted and they have
+        none. With the caption, guidance strengthens what differs from it, and leaves the rest as it was inverted
+        (negative-prompt inversion). Return "" without guidance.
         """
         drawing = prepared.settings.generation
         if drawing.guidance <= 1:
@@ -350,5 +360,5 @@ def _fresh_noise(settings: ControlNetSettings, counterfactual: CounterfactualCap
 
 
 def as_shown(control: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Return a control image at a size, without new grey values."""
+    """Return a control image at `size`, resized without new grey values."""
     return control if control.size == size else control.resize(size, Image.Resampling.NEAREST)

@@ -48,7 +48,7 @@ class BatchedSettings(MethodSettings):
 
     @classmethod
     def own(cls, settings: MethodSettings) -> Self:
-        """Return the settings of an image of this method. Raises TypeError for those of another one."""
+        """Return `settings`, checked to be those of this method. Raises TypeError for settings of another method."""
         if not isinstance(settings, cls):
             raise TypeError(f"the method takes {cls.__name__}, not {type(settings).__name__}")
         return settings
@@ -58,7 +58,7 @@ class BatchedSettings(MethodSettings):
         return self.batch
 
     def plain(self) -> dict[str, Any]:
-        """Return plain data. `batch` is left out by default (one image, not compiled), as in earlier versions."""
+        """Return plain data. A default `batch` (one image, not compiled) is left out, as in earlier versions."""
         return self.model_dump(mode="json", exclude=set() if self.batch != DrawnBatch() else {"batch"})
 
 
@@ -93,7 +93,7 @@ R = TypeVar("R", bound=Prepared)
 
 
 class DrawingMethod(ABC, Generic[R]):
-    """Draws captions in batches, and scales each result to its source's size, so that its masks and boxes fit."""
+    """Draws captions in batches, and scales each result to its source's size, so that the source's masks fit it."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class DrawingMethod(ABC, Generic[R]):
         try:
             seen, read = several.images(pictures), several.texts(texts)
         except Exception as error:  # noqa: BLE001 - such as too little memory: each image then reports its own error
-            log.info("What is drawn together is checked one by one: %s", one_line(error))
+            log.info("Images drawn together are checked one by one: %s", one_line(error))
             return embedder
         return EmbeddedTogether(embedder, pictures, seen, dict(zip(texts, read, strict=True)))
 

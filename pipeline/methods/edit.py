@@ -2,7 +2,7 @@
 
 The picture of a changed caption is drawn in one batch with its source, on the same control image, and takes over the
 source's attention (`pipeline.models.attention`). So it equals the source except for what its caption changes. All
-images of a caption are equal. Only the strength of the edit can vary, which the sweep does.
+images of a caption are equal. Only the strength of the edit can vary: a sweep tries several strengths.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, InversionStore,
 
 GUIDANCES = (1.5, 1.4, 1.3, 1.2, 1.1, 1.0)
 SELF_REPLACEMENTS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Values of a sweep, from strong to weak. Those of self-replacement are LANCE's."""
+"""Shares of self-replacement that a sweep tries, from a strong to a weak edit. They are those of LANCE."""
 SWEEP = "strength"
-"""Name of the check that reports the value of the sweep."""
+"""Name of the check that reports the value that the sweep chose."""
 _EQUAL = "An edit of the inverted source has no noise of its own, so all images of a caption are equal and one is made."
 _UNREAD = (
     "The text encoder reads no difference between this caption and that of the source: change words that the model "
@@ -91,7 +91,7 @@ _own = EditedSettings.own
 
 
 class EditDescription(ControlNetDescription):
-    """Description of the method that edits the inverted source, without its models."""
+    """Describes the method that edits the inverted source. Needs no loaded models."""
 
     title = "Edited from its noise"
     settings_type = EditedSettings
@@ -121,7 +121,7 @@ class EditDescription(ControlNetDescription):
         return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return half of ControlNet's value if the source is drawn along with each image, to read its attention."""
+        """Return half of ControlNet's value if the source is drawn with each image, which then takes twice as long."""
         own = _own(settings).edit
         reads_source = own.cross_replace or own.self_replace or own.local_blend or own.sweep == "self-replacement"
         return super().preparing(settings) / (2 if reads_source else 1)
@@ -147,20 +147,22 @@ EDIT = EditDescription("edit")
 
 
 class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
-    """Draws changed captions of a source in one batch with it."""
+    """Draws changed captions of a source in one batch with the source."""
 
     _described = EDIT
 
     def prepare(self, source: Source, *arguments: Any, **more: Any) -> ControlNetPrepared:
-        """Prepare as ControlNet does. Also raises UserError if redrawing the inverted source does not reproduce it."""
+        """Make the control image and the inversion. Also raises UserError if the inverted source cannot be redrawn well
+        enough.
+        """
         prepared = super().prepare(source, *arguments, **more)
         decibels = self._inversion(prepared).psnr
         least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below
         if decibels < least:
             raise UserError(
-                f"This source cannot be edited, because it is found again in its noise at {decibels:.1f} dB only, and "
-                f"{least:.0f} are needed: take more steps or inversion evaluations, or draw it on its edges with the "
-                "recipe DILLEMA."
+                f"This source cannot be edited: redrawn from its noise, it reaches only {decibels:.1f} dB, and "
+                f"{least:.0f} dB are needed. Take more steps or inversion evaluations, or draw it on its edges with "
+                "the recipe DILLEMA."
             )
         return prepared
 
@@ -169,7 +171,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return max(1, at_once // len(own.swept)) if own.edit.full_sweep and own.swept else at_once
 
     def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return a key that includes the source, since it is drawn in each batch of its images."""
+        """Return a key that includes the source, since the source is drawn in each batch of its images."""
         source = prepared.source
         region = None if source.region is None else image_sha(source.region)
         return super().together(prepared, counterfactual), image_sha(source.image), source.caption, region
@@ -179,8 +181,8 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     ) -> Sequence[Callable[[], TestCase]]:
         """With a sweep, draw each image at several strengths and return the first one that passes its checks.
 
-        A full sweep draws all strengths in one batch and returns, of those that pass, the one with the largest edit
-        direction. If none passes, the one that fails the fewest checks is returned.
+        A full sweep draws all strengths in one batch. It returns the image with the highest value of the check "edit
+        direction" among those that pass. If none passes, the image that fails the fewest checks is returned.
         """
         own = _own(prepared[0].settings)
         values, count = own.swept, len(own.swept)

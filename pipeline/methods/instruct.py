@@ -1,7 +1,7 @@
 """The method `instruct`: an editor changes the source as an instruction says, such as "change sunny to snowy".
 
-No control image binds the editor to the shapes of the source. So each image is compared with the source: its edges,
-beyond what chance would find, and the forms in its mask, with thresholds below which an image fails. Before that, a
+No control image keeps the shapes of the source. So two checks compare each image with the source: its edges, beyond
+what chance would find, and the outlines of pieces of its mask. An image fails below their thresholds. Before that, a
 picture that was shifted or zoomed a little as a whole is moved back (`pipeline.checks.drift`).
 """
 
@@ -43,10 +43,10 @@ from pipeline.seams import (
 )
 
 LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.5, passed_from=0.75)}
-"""Thresholds of this method. Forms that agree less than by chance fail an image here, since no control image keeps
-them. With a control image they only ask a person to look. Measured on 25 drawn roads: 0.91 or more if unmoved, 0.68 or
-more under another look (`forms_kept`), 0.39 or less if moved sideways by 3 % of the side.
-"""
+"""Thresholds of this method. An image whose outlines agree less than by chance (0.5) fails here, since no control image
+keeps them; with a control image they only ask a person to look. Measured on 25 drawn roads: unmoved ones have 0.91 or
+more, those drawn in other weather or colours 0.68 or more (`forms_kept`), and those moved sideways by 3 % of the side
+0.39 or less."""
 
 
 class InstructSettings(DriftingSettings):
@@ -67,7 +67,7 @@ _own = InstructSettings.own
 
 
 class InstructDescription(MethodDescription):
-    """Description of the method that edits by instruction, without its models."""
+    """Describes the method that edits by instruction. Needs no loaded models."""
 
     title = "Edited by instruction"
     settings_type = InstructSettings
@@ -95,7 +95,7 @@ class InstructDescription(MethodDescription):
         return str(getattr(models, "editor_runs", ""))
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
-        """Return the inputs of the edited picture: the pixels of the source and its size."""
+        """Return the inputs of the edited picture: the source's pixels, and the short side at which it is edited."""
         return image_sha(source.image), _own(settings).editing.short_side
 
     def cannot_draw(self, profile: Profile) -> str:
@@ -141,11 +141,11 @@ class InstructPrepared(Prepared):
 
     settings: InstructSettings
     picture: Image.Image
-    """RGB."""
+    """The source at this size, RGB."""
 
 
 class InstructMethod(DriftingMethod[InstructPrepared]):
-    """Edits the source by an instruction, with an editor. Without an embedder only edges and forms are checked."""
+    """Edits the source by an instruction, with an editor. Without an embedder, only edges and outlines are checked."""
 
     def __init__(
         self, editor: Editor, embedder: Embedder | None, prompts: PromptSet, labels: Sequence[str] = ()

@@ -43,14 +43,14 @@ class _Once(Generic[T]):
     """An object that is made at the first call, one caller at a time. After a failure the next call tries again."""
 
     def __init__(self, make: Callable[[], T], name: str, before: Callable[[], None], free_others: Callable[[], bool]):
-        """`name` names the object in messages. `before` runs before it is made. `free_others` runs if memory runs out
-        while it is made or used. It returns True if it freed some.
+        """`name` names the object in messages. `before` runs before the object is made. `free_others` runs if memory
+        runs out while the object is made or used, and returns True if it freed some.
         """
         self._make, self._name, self._before, self._free_others = make, name, before, free_others
         self._lock = threading.Lock()
         self.made: T | None = None
         self.used = 0.0
-        """Time of the last request for it, on the clock of `time.monotonic`."""
+        """Time of the latest request for the object, on the clock of `time.monotonic`."""
 
     def __call__(self) -> T:
         with self._lock:
@@ -72,8 +72,8 @@ class _Once(Generic[T]):
         return made
 
     def release(self) -> bool:
-        """Drop the model; a thread that uses it still finishes. False if it is not loaded, or still loading."""
-        if not self._lock.acquire(blocking=False):  # else two that are being made could wait for each other forever
+        """Drop the model; a thread that uses it still finishes. Return False if it is not loaded, or still loading."""
+        if not self._lock.acquire(blocking=False):  # waiting could let two loading models wait for each other
             return False
         try:
             made, self.made = self.made, None
@@ -81,17 +81,17 @@ class _Once(Generic[T]):
             self._lock.release()
         if made is None:
             return False
-        close = getattr(made, "close", None)  # for models with more than memory here, such as their own process
+        close = getattr(made, "close", None)  # some models also have a process to end
         if callable(close):
             close()
         return True
 
 
 class Models:
-    """The models of a profile. Reading a property loads the model. Raises UserError if that fails.
+    """The models of a profile. Reading a property loads the model, and raises UserError if that fails.
 
-    Models stay loaded as long as there is room. Otherwise the least recently used ones are released for the next one,
-    so that a machine with room for one stage at a time is enough.
+    Models stay loaded as long as there is room. Otherwise the least recently used models are released to make room for
+    the next one, so a machine with room for one stage at a time is enough.
     """
 
     def __init__(self, profile: Profile, free: Callable[[str], int] | None = None) -> None:
@@ -155,7 +155,7 @@ class Models:
 
     def _needed(self, role: str, weights: Mapping[str, Weights]) -> tuple[str, int]:
         """Return a model's device, "cuda" or "cpu", and the bytes it needs there; 0 if the profile does not say."""
-        section = weights.get(role)  # a kind whose control images are computed has no detector
+        section = weights.get(role)  # None for a detector of control images that are computed
         if section is None or not section.memory_full:
             return "", 0
         cuda = pick_device() == "cuda" and getattr(section, "gpu_layers", 1) != 0

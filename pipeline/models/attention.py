@@ -1,8 +1,8 @@
 """Attention control (prompt-to-prompt, Hertz et al. 2022): pictures take over attention maps of their source.
 
-Both are drawn in one batch. In the first steps the prompt's words are drawn where the source's words are
-(cross-attention), and the places of the picture attend to each other as in the source (self-attention). Full maps are
-computed only where they are replaced or read. Everything else runs with the network's own processors.
+A picture and its source are drawn in one batch. In the first steps the prompt's words are drawn where the source's
+words are (cross-attention), and the positions of the picture attend to each other as in the source (self-attention).
+Full maps are computed only where they are replaced or read. Everything else runs with the network's own processors.
 """
 
 from __future__ import annotations
@@ -18,32 +18,34 @@ if TYPE_CHECKING:
     import torch
 
 SMALL = 16 * 16
-"""Maximum places of a level whose self-attention is replaced. A network without such a level uses its smallest."""
+"""Maximum positions of a network level whose self-attention is replaced. If all levels have more, the smallest
+counts."""
 MOST, PEAK = 1.5, 0.98
-"""Maximum factor by which a faint change grows in a step, and quantile over the picture's places that measures it."""
+"""Maximum factor by which a faint change grows in a step, and the quantile over positions that measures it."""
 Windows = Sequence[Sequence[int]]
 """Token ids of a text in windows of equal length, each with its start, its end and its padding."""
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Correspondence of the tokens of a prompt to those of the source's prompt, over all places of all windows."""
+    """Correspondence of the tokens of a prompt to those of the source's prompt, over the tokens of all windows."""
 
     moved: torch.Tensor
-    """(source places, places): the share of each source token's map that goes to a token of the prompt."""
+    """(source tokens, tokens): the share of each source token's map that goes to a token of the prompt."""
     own: torch.Tensor
-    """(places,): 1 for tokens that keep their own map, because none of the source's corresponds to them."""
+    """(tokens,): 1 for tokens that keep their own map, because no token of the source corresponds to them."""
     gone: torch.Tensor
-    """(source places,): 1 for tokens of the source that the prompt changes or drops."""
+    """(source tokens,): 1 for tokens of the source that the prompt changes or drops."""
     new: torch.Tensor
-    """(places,): 1 for tokens of the prompt that the source does not have."""
+    """(tokens,): 1 for tokens of the prompt that the source does not have."""
 
 
 def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
-    """Align a prompt with its source, both in as many windows. `end` is the id of the token that ends a text.
+    """Align a prompt with its source, both in the same number of windows. `end` is the id of the token that ends a
+    text.
 
-    Tokens that are replaced by the same number of others pass their maps to them, one by one. Starts, ends and padding
-    correspond to those at the same place, since padding carries meaning too.
+    Tokens that are replaced by the same number of others pass their maps to these, one by one. Starts, ends and padding
+    correspond to those at the same position, since padding carries meaning too.
     """
     import torch
 
@@ -87,8 +89,9 @@ class AttentionControl:
         """Replace cross-attention in the first `cross_steps` steps, and each row's self-attention in its `self_steps`.
 
         A picture stays as its source where the maps of changed tokens are below `local_blend` of their maximum, and
-        where `region` (h, w), 0 to 1, is 0. With 0 and None it may change everywhere. A change below `least_change` at
-        the end, and in proportion before, is strengthened in each step.
+        where `region` (h, w), 0 to 1, is 0. Without both (0 and None), the whole picture may change. `least_change` is
+        the minimum strength of a change after the last step, and in proportion before. A fainter change is strengthened
+        in each step.
         """
         import torch
 
@@ -111,9 +114,9 @@ class AttentionControl:
 
     @contextmanager
     def on(self, network: Any, latents: torch.Tensor) -> Iterator[None]:
-        """Control the network's attention within the context, for latents of this size, if anything of the source is
-        read. Compiled blocks run uncompiled then, as they would have to be compiled again for its processors. Restores
-        the previous processors, also after an error.
+        """Control the network's attention within the context, for latents of this size, if the control reads the
+        source. Compiled blocks then run uncompiled, since they would have to be compiled again for other processors.
+        Restores the previous processors, also after an error.
         """
         self._size = (latents.shape[-2], latents.shape[-1])
         self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))
@@ -136,13 +139,15 @@ class AttentionControl:
                 block._compiled_call_impl = call
 
     def wants(self, cross: bool, places: int) -> bool:
-        """Return True if this step replaces or reads the maps of attention from `places` positions."""
+        """Return True if this step replaces or reads the attention maps of a level with `places` positions."""
         if cross:
             return self.step < self._cross_steps or (self._local_blend > 0 and places <= self._small)
         return places <= self._small and self.step < max(self._self_steps)
 
     def change(self, maps: torch.Tensor, cross: bool) -> torch.Tensor:
-        """Return attention maps (all rows, heads, places, tokens or places) with those to replace replaced."""
+        """Return attention maps (all rows, heads, positions, tokens or positions), with the maps of the controlled rows
+        replaced where this step does so.
+        """
         import torch
 
         others, source, rows = maps[: -self._count - 1], maps[-self._count - 1], maps[-self._count :]
@@ -161,8 +166,9 @@ class AttentionControl:
         return torch.cat([others, source[None], rows])
 
     def limited(self, change: torch.Tensor, done: float) -> torch.Tensor:
-        """Return what is kept of each row's change (rows, c, h, w) when this share of the steps is `done`. Faint
-        changes are strengthened. A row before them, that of the source, is returned as it is.
+        """Return the part of each row's change (rows, c, h, w) that is kept when this share of the steps is `done`.
+        Faint changes are strengthened. The change of a row before the controlled rows, that of the source, is returned
+        as it is.
         """
         import torch
         from torch.nn import functional
@@ -187,7 +193,7 @@ class AttentionControl:
 
         before = torch.einsum("ps,ns->np", source.float().mean(0), self._gone)
         after = torch.einsum("npt,nt->np", rows.float().mean(1), self._new)
-        # The maps do not tell their level, but their number of places does. No network has as many as ten levels.
+        # The maps do not tell their level, but their number of positions does. No network has as many as ten levels.
         sides = next(sides for level in range(10) if math.prod(sides := self._sides(level)) == before.shape[-1])
         both = torch.stack([before, after], 1).unflatten(-1, sides)
         self._seen = self._seen + functional.interpolate(both, self._size, mode="bilinear")

@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class AtOnce:
-    """Number of requests that a model takes at once. It is lowered for good if they do not fit in memory."""
+    """Limits how many requests a model takes at once. The limit is lowered for good if they do not fit in memory."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -51,8 +51,8 @@ class AtOnce:
 def next_batch(
     todo: Sequence[tuple[int, DrawRequest]], size: int, as_asked: bool, length: Callable[[DrawRequest], int]
 ) -> tuple[list[tuple[int, DrawRequest]], list[int]]:
-    """Return the requests to draw next, and their places in the batch: those that fit and have prompts as long as the
-    first one's. In a batch of the requested size they have their requested places.
+    """Return the requests to draw next, and their places in the batch. They are at most `size` requests whose prompts
+    are as long as the first one's. If the batch has the requested size (`as_asked`), they get their requested places.
     """
     like_first = [pair for pair in todo if length(pair[1]) == length(todo[0][1])]
     if as_asked:
@@ -63,7 +63,7 @@ def next_batch(
 
 
 def judged(image: Image.Image, flagged: bool | None, batch: DrawnBatch) -> DrawnImage:
-    """Return the image, or the reason to refuse it. `flagged`: the safety checker's verdict, None without a checker."""
+    """Return the image, or the reason to refuse it. `flagged`: verdict of the safety checker, None without one."""
     safe = None if flagged is None else not flagged
     refused = None
     if flagged:

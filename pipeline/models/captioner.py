@@ -29,7 +29,7 @@ LEAST_SHARE = 0.05
 """Minimum likelihood of a sampled word, as a share of the likeliest word's. The many words below it are wrong: at a
 high temperature they broke captions off or named other things."""
 AT_ONCE = 16
-"""Maximum images that are captioned at once. More gain little."""
+"""Maximum number of images that are captioned at once. Larger batches gain little."""
 ON_CPU = 4
 """`AT_ONCE` on a CPU, for models with a large vocabulary."""
 MOST_LIKELY = 50
@@ -65,7 +65,7 @@ class CaptioningModel(UsesMemory):
 
 
 class SamplingModel(CaptioningModel, ABC):
-    """A captioner of several pictures at once, each as if alone, if each can be sampled with its own seed."""
+    """Captions several pictures at once, each as if alone, if each picture can have its own random draws."""
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         (reply,) = self._say_all([CaptionRequest(image, task, seed)], settings)
@@ -86,21 +86,21 @@ class SamplingModel(CaptioningModel, ABC):
     def _drawn(
         self, seeds: Sequence[int], settings: CaptionSettings, several: int = 1, top_p: float | None = None
     ) -> dict[str, Any]:
-        """Return the options of `generate` for several texts per seed. A single seed draws by `seeded`."""
+        """Return the options of `generate` for several texts per seed. A single seed is set by `seeded` instead."""
         more = {"num_return_sequences": several} if several > 1 else {}
         if len(seeds) == 1:
             return more | sampling(settings, top_p)
         return more | sampling_apart(settings, self._config, seeds, self._device, several, top_p)
 
     def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """See `BatchCaptioner.caption_many`. With sampled beams requests run one by one, as beams share their draws."""
+        """See `BatchCaptioner.caption_many`. With sampled beams, which share draws, requests run one by one."""
         if not self._draws_apart(settings):
             return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
         return self._at_once.each(requests, lambda part, _first: self._say_all(part, settings), self.free_others)
 
 
 class Blip(SamplingModel):
-    """A BLIP of transformers. It takes no prompt, and its captions are no longer than its positions allow."""
+    """A BLIP of transformers. It takes no prompt. The length of its captions is limited by the model's positions."""
 
     def __init__(self, section: BlipCaptioner) -> None:
         from transformers import BlipForConditionalGeneration, BlipProcessor
@@ -135,13 +135,14 @@ class Blip2(SamplingModel):
         return self._model.language_model.generation_config
 
     def _draws_apart(self, settings: CaptionSettings) -> bool:
-        # Samples take no beams.
+        # Samples are drawn without beams.
         return super()._draws_apart(settings.model_copy(update={"beams": 1}) if self._samples else settings)
 
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """Return the sentences of each as one text, and the prompts sent, one per line. Unanswered questions add none.
+        """Return, for each request, its sentences as one text, and the prompts sent, one per line. An unanswered
+        question adds no sentence.
 
-        Samples are drawn together, without a prompt, and repeated ones dropped; at temperature 0 there is only one.
+        Samples are drawn together, without a prompt, and repeated ones are dropped. At temperature 0 only one is drawn.
         """
         pictures, seeds = [one.image for one in requests], [one.seed for one in requests]
         if self._samples:
@@ -160,10 +161,10 @@ class Blip2(SamplingModel):
         return [(" ".join(texts), "\n".join(sent)) for texts, sent in zip(sentences, prompts, strict=True)]
 
     def encode(self, pictures: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
-        """Return pixels and token ids (pictures, n) on the model's device, shorter prompts padded on the left.
+        """Return pixels and token ids (pictures, n) on the model's device. Shorter prompts are padded on the left.
 
-        Raises UserError if the ids have no places for the picture: older revisions of the weights leave them out, and
-        such a model answers without seeing it.
+        Raises UserError if the ids lack the tokens that stand for the picture: older revisions of the weights leave
+        them out, and the model then answers without seeing the picture.
         """
         several = {"padding": True, "padding_side": "left"} if len(pictures) > 1 else {}
         encoded = self._processor(images=list(pictures), text=list(prompts), return_tensors="pt", **several)
@@ -189,7 +190,7 @@ class Blip2(SamplingModel):
         top_p: float | None = None,
     ) -> list[list[str]]:
         """Return `several` answers to each picture and prompt, each drawn by its seed. With `top_p`, words are sampled
-        from that share of the likeliest, else from those with at least `LEAST_SHARE`.
+        from the likeliest ones with this probability together, else from those with at least `LEAST_SHARE`.
         """
         encoded = self.encode(pictures, prompts)
         drawn = self._drawn(seeds, settings, several, top_p)
@@ -203,7 +204,7 @@ class Blip2(SamplingModel):
 
 
 class Florence2(SamplingModel):
-    """A Florence-2 of transformers. The name of its own task replaces a prompt."""
+    """A Florence-2 of transformers. The name of one of the model's tasks takes the place of a prompt."""
 
     def __init__(self, section: Florence2Captioner) -> None:
         from transformers import AutoProcessor, Florence2ForConditionalGeneration
@@ -225,7 +226,8 @@ class Florence2(SamplingModel):
 
 def sampling(settings: CaptionSettings, top_p: float | None = None) -> dict[str, Any]:
     """Return the settings for `generate` of transformers. Temperature 0 gives the likeliest text. Otherwise words are
-    sampled from the share `top_p` of the likeliest; without it, from those that are likely enough.
+    sampled from the likeliest ones with a probability of `top_p` together, or, without `top_p`, from those above
+    `LEAST_SHARE`.
     """
     if settings.temperature == 0:
         return {"num_beams": settings.beams, "do_sample": False}
@@ -240,8 +242,8 @@ _OTHER_WARPERS: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_
 
 
 def own_draws(config: Any, settings: CaptionSettings) -> bool:
-    """Return True if each text of a batch can be sampled by its own seed (see `sampling_apart`). `config` are the
-    model's own settings for `generate`. Sampled beams share their draws.
+    """Return True if each text of a batch can be sampled by its own seed (see `sampling_apart`). False for sampled
+    beams, since they share their draws. `config` has the model's own settings for `generate`.
     """
     if settings.temperature == 0:
         return True
@@ -257,8 +259,8 @@ def sampling_apart(
     several: int = 1,
     top_p: float | None = None,
 ) -> dict[str, Any]:
-    """Return options like `sampling` for a batch of `several` texts per seed. Each seed samples as if it were alone.
-    `config` holds the model's own settings for `generate`, which apply if `settings` has none.
+    """Return options like those of `sampling`, for a batch of `several` texts per seed. Each seed samples as if it were
+    alone. `config` has the model's own settings for `generate`, which apply where `settings` has none.
     """
     if settings.temperature == 0:
         return sampling(settings)
@@ -272,7 +274,7 @@ def sampling_apart(
     )
 
     draws = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-    # In the order of `generate`.
+    # Their order is that of `generate`.
     warpers = LogitsProcessorList([TemperatureLogitsWarper(float(settings.temperature))])
     most = getattr(config, "top_k", None)
     if most := MOST_LIKELY if most is None else most:
@@ -290,7 +292,7 @@ def sampling_apart(
             only_drawn[rows].scatter_(1, torch.multinomial(shares[rows], 1, generator=generator), 0.0)
         return only_drawn
 
-    # Only the drawn word stays possible. For several texts of a picture `generate` draws again, and finds the same one.
+    # Only the drawn word stays possible. For several texts of a picture `generate` draws again, and gets the same word.
     return {"do_sample": several > 1, "num_beams": 1, "logits_processor": LogitsProcessorList([draw])}
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import torch
 
 SHORTEST_SIDE = 32
-"""Minimum side in pixels: processors cut pictures into patches, and refuse one that is smaller than a patch."""
+"""Minimum side of a picture in pixels. Processors cut pictures into patches, and refuse one smaller than a patch."""
 LARGEST_ASPECT = 100
-"""Maximum ratio of the sides. Processors refuse longer strips, some only from twice this ratio."""
+"""Maximum ratio of the long to the short side. Processors refuse longer pictures, some only from twice this ratio."""
 
 
 class ChatVisionModel(CaptioningModel):
@@ -47,7 +47,7 @@ class ChatVisionModel(CaptioningModel):
                 f"The chat template of the captioner {self.name} has no place for a picture, so captions would not "
                 "depend on it: name another revision or another model in the profile."
             )
-        # If the template does not know the word, it would be passed to the picture's processor.
+        # A template that does not know this option would pass it on to the picture's processor.
         self._words = {"enable_thinking": section.thinking} if "enable_thinking" in str(template) else {}
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
@@ -59,7 +59,7 @@ class ChatVisionModel(CaptioningModel):
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> list[tuple[str, str] | UserError]:
-        """See `BatchCaptioner.caption_many`. Runs one by one if sampled beams share draws, or for a refused picture."""
+        """See `BatchCaptioner.caption_many`. Runs one by one if a picture is refused or sampled beams share draws."""
         config = self._model.generation_config
 
         def one_by_one(part: Sequence[CaptionRequest]) -> list[tuple[str, str] | UserError]:
@@ -109,8 +109,8 @@ class ChatVisionModel(CaptioningModel):
         return bool(seeing != without)
 
     def encode(self, images: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
-        """Return the model's inputs: chat template, picture and instruction of each, padded on the left to one length,
-        ready for its device. Raises UserError for a picture that its processor does not take.
+        """Return the model's inputs for each picture and instruction in the chat template, on the model's device,
+        padded on the left to one length. Raises UserError for a picture that the model's processor does not take.
         """
         from huggingface_hub.errors import StrictDataclassError
 
@@ -152,7 +152,7 @@ class ServedChatModel:
         self.name = f"{section.title} by a server"
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the caption with any thoughts, and the instruction. No beams. Raises errors of `ChatServer.chat`."""
+        """Return the caption, with thoughts, and the instruction. Ignores beams. Raises errors of `ChatServer.chat`."""
         prompt = Template(self._section.prompt).substitute(task=task.describe())
         picture = {"type": "image_url", "image_url": {"url": data_url(fitting(image, self._section.max_pixels))}}
         reply = self.server.chat(
@@ -179,7 +179,7 @@ def _first(error: Exception) -> str:
 
 
 def fitting(image: Image.Image, max_pixels: int) -> Image.Image:
-    """Return the picture with at most `max_pixels`, aspect kept; only an aspect that no model takes is stretched."""
+    """Return the picture with at most `max_pixels` and its aspect, unless no model takes pictures of that aspect."""
     width, height = image.size
     scale = min(1.0, math.sqrt(max_pixels / (width * height)))
     width, height = max(1, int(width * scale)), max(1, int(height * scale))

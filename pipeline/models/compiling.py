@@ -1,9 +1,9 @@
-"""Compiles the blocks that a generator's networks repeat (torch.compile), and nothing else of them. A block is compiled
-once for all its repetitions, so the first image waits for a fraction of the time that whole networks would take.
+"""Compiles only the blocks that a generator's networks repeat (torch.compile). A block is compiled once for all its
+repetitions, so the first image waits for a fraction of the time that whole networks would take.
 
 Sizes are left open in compiled code: one compilation serves every size of image, size of batch and length of text. Only
-a batch of a single row, as of one image without guidance, is compiled separately by torch. Strengths and texts are no
-constants of a block, so changing them needs no new compilation.
+a batch of a single row, such as one image without guidance, is compiled separately by torch. Strengths and texts are
+inputs of a block, so changing them needs no new compilation.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 REPEATED = frozenset(("BasicTransformerBlock", "ZImageTransformerBlock", "ZImageControlTransformerBlock"))
-"""The blocks that are compiled. Networks of diffusers name theirs (`_repeated_blocks`), ControlNets do not."""
+"""Class names of the compiled blocks. Networks of diffusers list theirs (`_repeated_blocks`), ControlNets do not."""
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable of torch for the folder of code compiled earlier."""
 KINDS_OF_BLOCKS = 32
-"""Maximum number of compiled variants of a block: by width, and for batches of one row, SD 1.5 has six. torch allows
-eight, and raises an error at the ninth."""
+"""Maximum number of compiled variants of a block. SD 1.5 has six: by width, and for batches of one row. torch's own
+limit is eight, and it raises an error at the ninth."""
 SECONDS = "seconds.json"
 
 
@@ -36,9 +36,9 @@ class Compiling:
     """The compiled parts of one pipeline, shared by all kinds of control images. Not thread-safe."""
 
     def __init__(self, enabled: bool, device: str, offload: str = "none", title: str = "") -> None:
-        """`title` is the model's, under which the seconds are recorded. Imports nothing heavy unless `enabled`."""
+        """`title` names the model for the record of compiling times. Imports nothing heavy unless `enabled`."""
         self.refused = why_not(device, offload) if enabled else ""
-        """Reason why nothing is compiled though it is wanted, else ""."""
+        """Reason why nothing is compiled although compiling is enabled, else ""."""
         self.on = enabled and not self.refused
         self.spent = 0.0
         """Seconds that went into compiling so far."""
@@ -57,7 +57,7 @@ class Compiling:
 
     @property
     def words(self) -> str:
-        """Suffix to the text on where a generator runs; "" if compiling is off."""
+        """Text to append to the description of where a generator runs. "" if compiling is off."""
         if self.refused:
             return f"; not compiled: {self.refused}"
         return f"; compiled{f', {self.waits}' if self.waits else ''}" if self.on else ""
@@ -84,7 +84,7 @@ class Compiling:
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
-        """Draw an image within the context, and compile for it if that is due."""
+        """Draw an image within the context. Compile the blocks that it needs, and record the seconds of that."""
         if not self.on:
             yield
             return
@@ -101,7 +101,7 @@ class Compiling:
         self._first = False
 
     def stop(self, reason: str) -> None:
-        """Stop compiling; blocks then run as they were written."""
+        """Stop compiling. Blocks then run uncompiled."""
         for block in self._blocks:
             block._compiled_call_impl = None  # what `Module.compile` sets, and has no method to undo
         self._blocks.clear()
@@ -112,7 +112,7 @@ class Compiling:
 def why_not(device: str, offload: str = "none") -> str:
     """Return the reason why blocks cannot be compiled on a device, in words, or "" if they can."""
     if offload == "layers":
-        return "the GPU holds one layer of it at a time"
+        return "the GPU holds one layer of the model at a time"
     # On a GPU triton needs a C compiler for its launchers. On the CPU torch looks for g++, on Linux for no other.
     on_cpu = ("g++",) if sys.platform == "linux" else ("g++", "clang++")
     variable, names = ("CC", ("gcc", "clang")) if device == "cuda" else ("CXX", on_cpu)
@@ -162,7 +162,7 @@ def _clocked(compiling: Compiling) -> Iterator[None]:
 
 @contextmanager
 def _sizes_apart() -> Iterator[None]:
-    """Keep torch from treating equal sizes, such as batch and height, as one: others would be compiled again."""
+    """Keep torch from taking equal sizes, such as batch and height, for one: others would be compiled again."""
     import torch._dynamo.config
     import torch.fx.experimental._config
 
@@ -173,7 +173,7 @@ def _sizes_apart() -> Iterator[None]:
 
 
 def _remembered() -> dict[str, float]:
-    """Return seconds by model, device and version; empty if none were recorded or they cannot be read."""
+    """Return the recorded seconds of compiling, by model, device and version of torch. Empty if they cannot be read."""
     with suppress(OSError, ValueError):
         recorded = json.loads((cache_folder() / SECONDS).read_text(encoding="utf-8"))
         if isinstance(recorded, dict):

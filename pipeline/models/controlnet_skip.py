@@ -1,6 +1,7 @@
-"""Saves needless work of a ControlNet. The stock pipelines run it at every step, even if its output is multiplied by
-zero, and encode the same control image each time. The result is the same to the bit. Also keeps the images of a batch
-independent where a ControlNet does not.
+"""Saves needless work of a ControlNet. The stock pipelines run a ControlNet at every step, even if its output is
+multiplied by zero, and encode the same control image each time. The result is the same to the bit.
+
+Also keeps the images of a batch independent of each other if a ControlNet mixes them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ class ControlFeatures:
 
 @contextmanager
 def sparing(net: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
-    """Read the control image once, or never if `cache` has it under the `key`. Skip steps that would not count."""
+    """Within the context a ControlNet encodes its control image once, or not at all if `cache` has the features under
+    `key`. Steps with a strength of 0 are skipped.
+    """
     reader, whole, read = net.controlnet_cond_embedding, net.forward, net.controlnet_cond_embedding.forward
 
     @wraps(whole)
@@ -61,8 +64,8 @@ def encoding_once(vae: Any, cache: ControlFeatures, key: Hashable) -> Iterator[N
 @contextmanager
 def rows_apart(net: Any) -> Iterator[None]:
     """Within the context a union ControlNet reads each row of a batch separately. Its attention over control images
-    expects the batch second, and so takes the rows for one sequence. Rows of one source are alike and do no harm, but
-    rows of several sources would show in each other.
+    expects the batch as the second dimension, and so takes the rows for one sequence. Rows of one source are alike and
+    do no harm, but rows of several sources would influence each other.
     """
     with ExitStack() as stack:
         for layer in net.transformer_layes:
@@ -87,6 +90,6 @@ def in_place(module: Any, other: Any, method: str = "forward") -> Iterator[None]
         yield
     finally:
         if before is None:
-            delattr(module, method)  # the method of its class shows again
+            delattr(module, method)  # the method of the class is used again
         else:
             setattr(module, method, before)

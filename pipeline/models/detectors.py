@@ -23,10 +23,10 @@ MULTIPLE = 64
 
 
 class _Detector:
-    """One class of controlnet_aux on its weights. `name` is the weights' title."""
+    """A detector: one class of controlnet_aux with its weights. `name` is the weights' title."""
 
     drawn_by: str
-    """Name of the class."""
+    """Name of the class in controlnet_aux."""
     files: tuple[str, ...]
     """Files that the folder of weights must have."""
 
@@ -62,14 +62,14 @@ class _Detector:
 
 
 class SoftEdges(_Detector):
-    """HED: edges with a softness, found at five scales."""
+    """Soft edges by HED, a network that finds edges at five scales."""
 
     drawn_by = "HEDdetector"
     files = ("ControlNetHED.pth",)
 
 
 class LineArt(_Detector):
-    """Lines as an illustrator would draw them, fine or coarse."""
+    """Line art: lines as an illustrator would draw them, fine or coarse."""
 
     drawn_by = "LineartDetector"
     files = ("sk_model.pth", "sk_model2.pth")
@@ -80,7 +80,7 @@ class LineArt(_Detector):
 
 
 class Depth(_Detector):
-    """MiDaS: near is bright, far is dark."""
+    """Depth by MiDaS: near is bright, far is dark."""
 
     drawn_by = "MidasDetector"
     files = ("dpt_hybrid-midas-501f0c75.pt",)

@@ -1,5 +1,5 @@
-"""Device and precision of a generator, and whether all of it stays on the GPU: decided by free memory and the size of
-the weights, with the reason in words. `place` is pure.
+"""Chooses device and precision of a generator, and whether all of it stays on the GPU. The choice depends on free
+memory and on the size of the weights, and its reason is given in words. `place` is pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _DRAWING = ("unet", "transformer")
 """Folders of the network that draws."""
 _LONGEST_HEADER = 100_000_000
-"""Maximum bytes of the header of a safetensors file. A larger number means that the file is not one."""
+"""Maximum bytes of the header of a safetensors file. A larger number means that the file is no safetensors file."""
 _OFFLOADS: dict[Offload, str] = {
     "none": "no offload",
     "models": "one part at a time on the GPU",
@@ -84,11 +84,12 @@ def place(
     likes: str = "float16",
     by_layers: bool = True,
 ) -> Placing:
-    """Decide the placing for `parts`, numbers of parameters by name. `likes` is the model's own half precision,
-    `by_layers` says whether the model can go one layer at a time. If the parts are unknown, all goes to the GPU. Raises
-    CannotLoad if the GPU has too little free memory for any way.
+    """Decide where the `parts` of a model run, given their numbers of parameters by name. `likes` is the half precision
+    that the model was made for. `by_layers` is True if the model can run one layer at a time. If the parts are unknown,
+    the whole model goes to the GPU. Raises CannotLoad if the GPU has too little free memory for every way.
 
-    A ControlNet is on the GPU together with the network that it steers, and stays whole when that goes by layers.
+    A ControlNet is on the GPU together with the network that it steers, and stays there whole when that network runs
+    one layer at a time.
     """
     if gpu is None:
         return Placing("cpu", "float32" if requested == "auto" else requested, "none", "no GPU was found")
@@ -129,7 +130,7 @@ def parameters(folder: Path, variant: str = "") -> dict[str, int]:
         return {".": _count(folder)}
     by_part: dict[str, int] = {}
     for file in sorted(folder.rglob("*.safetensors")):
-        # "model.fp16" is of the variant fp16, "model-00001-of-00002" of none.
+        # "model.fp16" belongs to the variant fp16, "model-00001-of-00002" to no variant.
         if file.stem.partition(".")[2].partition("-")[0] != variant:
             continue
         part = str(file.parent.relative_to(folder))

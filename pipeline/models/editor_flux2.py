@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     import torch
 
 TOKENS = 512
-"""Maximum tokens of an instruction with its chat template. The pipeline would cut off the rest."""
+"""Maximum number of tokens of an instruction with its chat template. The pipeline would cut off the rest."""
 ON_GPU = 2
 """Default number of images that are edited at once on a GPU. Each has a million pixels, and the source as many, so
 larger batches gain little and need memory."""
 KEPT_TEXTS = 16
-"""Number of texts whose embeddings are kept. It is smaller than elsewhere, as one takes 8 MB at half precision."""
+"""Number of cached embeddings of texts. It is smaller than for other models, since one takes 8 MB at half precision."""
 
 
 class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
-    """FLUX.2 klein. It gets the source as a second picture beside the noise, at the size that is drawn."""
+    """FLUX.2 klein. The network gets the source as a second picture besides the noise, at the size that is drawn."""
 
     role = EDITOR
     likes = "bfloat16"
@@ -62,7 +62,9 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         settings: EditingSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """See `Editor`. Refuses instructions that are too long. Raises UserError for guidance that it would ignore."""
+        """See `Editor`. Refuses instructions that are too long. Raises UserError for guidance with a distilled
+        model.
+        """
         if settings.guidance > 1 and self._pipe.config.is_distilled:
             raise UserError("This editor was distilled to draw without guidance: set editing.guidance to 1.")
         refused = {at: self._too_long(one.prompt) for at, one in enumerate(requests)}
@@ -109,7 +111,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
             return self._read[1]
 
         self._pipe._encode_vae_image = once
-        stack.callback(delattr, self._pipe, "_encode_vae_image")  # the method of its class shows again
+        stack.callback(delattr, self._pipe, "_encode_vae_image")  # the method of the class is used again
 
     # Texts
 
@@ -167,7 +169,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         return spread
 
     def _linear(self, latents: torch.Tensor, picture: Image.Image) -> torch.Tensor:
-        """Fit the map (channels + 1, 3) from latent pixels and a one to RGB from -1 to 1, on the picture itself."""
+        """Fit a linear map (channels + 1, 3) from latents and a constant 1 to RGB from -1 to 1, on the picture."""
         import torch
 
         spread = self._spread(latents)[0].float().cpu()

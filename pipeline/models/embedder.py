@@ -1,4 +1,4 @@
-"""An embedder: CLIP, which places images and texts in one space."""
+"""An embedder: CLIP, which maps images and texts to vectors of one space."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from core.thresholds import Band
 from pipeline.models.weights import loaded_from, locate, pick_device, pick_dtype
 
 KEPT = 1000
-"""Number of cached vectors: the checks of each image ask for its source, and for the same words, again."""
+"""Number of cached vectors. The checks of each image ask for the vectors of its source and of the same words again."""
 SMALL = 20_000_000
-"""A model whose vision part has fewer parameters leaves the cores of a CPU partly idle."""
+"""Number of parameters of the vision part below which a model leaves the cores of a CPU partly idle."""
 SMALL_ON_CPU, ON_CPU, ON_GPU = (4, 8), (1, 4), (8, 32)
 """Batch sizes for images and for texts. With two threads that sleep while they wait, four images of the demo take
 little more than twice the time of one, and so do eight texts. A large model on a CPU gains nothing on images."""
@@ -28,9 +28,9 @@ LENGTHS = 16
 class Clip:
     """A CLIP of transformers. One call at a time.
 
-    All batches have one size, the last one filled up, and the padded length of a text depends on that text alone. So
-    the others in a batch do not change a vector. Another batch size would change its last bits, and with the kernels of
-    some processors another place in the batch does.
+    All batches have one size, the last one filled up, and the padded length of a text depends on that text alone. So a
+    vector does not depend on the other inputs of its batch. Another batch size would change the last bits of a vector.
+    With the kernels of some processors, so does another place in the batch.
     """
 
     def __init__(self, section: ClipEmbedder, bands: Mapping[str, Band] | None = None) -> None:

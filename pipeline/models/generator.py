@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 KEPT_TEXTS = 64
-"""Number of texts whose embeddings are kept: the negative prompt, and captions that are drawn more than once."""
+"""Number of cached embeddings of texts: the negative prompt, and captions that are drawn more than once."""
 INVERTED_PARTS = ("unet", "vae", "text_encoder", "text_encoder_2")
 """Folders of the networks that an inversion depends on."""
 
@@ -62,7 +62,7 @@ AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 
 @dataclass
 class _Place:
-    """The device that a pipeline runs on. All kinds of control images share this object, as they share the pipeline."""
+    """The placing of a pipeline, shared by the pipelines for all kinds of control images."""
 
     now: Placing
 
@@ -77,12 +77,12 @@ class Rows(Generic[D]):
     settings: D
     after_step: AfterStep
     stack: ExitStack
-    """Closes at the end of the batch."""
+    """Contexts that are closed at the end of the batch."""
     start: torch.Tensor | None = None
     """The latents from which the rows are drawn, or None for noise of their generators."""
 
     def texts(self, negative_prompt: str) -> list[tuple[str, str]]:
-        """Return each row's prompt and negative prompt, by default the given one."""
+        """Return each row's prompt and negative prompt. The given negative prompt applies to rows without their own."""
         return [
             (row.prompt, negative_prompt if row.negative_prompt is None else row.negative_prompt)
             for row in self.requests
@@ -117,7 +117,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         self._shown: tuple[int, ...] = ()
         self._texts = Latest[Any](self.kept_texts)
         self._room: dict[tuple[int, int], int] = {}
-        """Number of images that fit into memory at once, by image size, if known."""
+        """Maximum number of images drawn at once, by image size, for sizes at which memory ran out."""
         self._load_beside()
         with loaded_from(self.role, section):
             pipe = self._load(base)
@@ -130,13 +130,13 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         elif self._placing.offload == "layers":
             pipe.enable_sequential_cpu_offload()
         else:
-            pipe.to(self._device)  # tensors that are not in the files
-            give_back_memory()  # the buffers through which the files were read
+            pipe.to(self._device)  # moves tensors that are not in the files
+            give_back_memory()  # frees the buffers through which the files were read
         self._pipe = pipe
         self._looks = Looks(pipe.vae, self._tiny_vae)
         for part in (getattr(pipe, "unet", None), pipe.vae):
             if part is not None:
-                part.to(memory_format=torch.channels_last)  # in which convolutions run fastest here
+                part.to(memory_format=torch.channels_last)  # the layout in which convolutions run fastest here
         decode_within_memory(pipe.vae, lambda: self.free_others())
         self._compiling.add(getattr(pipe, "unet", None) or pipe.transformer)
 
@@ -177,7 +177,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
 
     @property
     def placing(self) -> str:
-        """The device and why it was chosen, such as "cpu, float32: no GPU was found", and whether it is compiled."""
+        """The device and why, such as "cpu, float32: no GPU was found", and whether blocks are compiled."""
         return f"{self._placing.words}{self._compiling.words}"
 
     @property
@@ -199,7 +199,8 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         """Return the batch size: the profile's, else one that suits the device. A CPU draws one image at a time, so
-        that each is shown when done. Images too small to keep its cores busy are batched if nobody watches.
+        that each is shown when it is done. If nobody watches, images that are too small to keep its cores busy are
+        batched.
         """
         one_at_a_time = self._device == "cpu" and (watched or size[0] * size[1] > SMALL)
         best = self._section.batch or (1 if one_at_a_time else AT_ONCE)
@@ -208,13 +209,13 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
     def draw(
         self, requests: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
     ) -> Sequence[DrawnImage]:
-        """See `Draws.draw`. If a batch does not fit in memory, the other models are released, then the batch is halved
-        until it fits, then the parts of the model take turns on the GPU. Raises the error if nothing of this helps. A
-        model that cannot be compiled draws uncompiled.
+        """See `Draws.draw`. If a batch does not fit in memory, the other models are released. If that is not enough,
+        the batch is halved until it fits, and then the parts of the model take turns on the GPU. Raises the error if
+        none of this helps. Blocks that cannot be compiled run uncompiled.
         """
         area = pictures[0].size if pictures else (0, 0)
         if any(picture.size != area for picture in pictures):
-            raise ValueError("what is drawn at once has to be of one size")
+            raise ValueError("pictures that are drawn together must have the same size")
         done: dict[int, DrawnImage] = {}
         compiling = self._compiling.spent
         todo = list(enumerate(requests))
@@ -267,7 +268,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         rows, seen = [requests[0]] * size, [pictures[0]] * size
         for one, picture, at in zip(requests, pictures, places, strict=True):
             rows[at], seen[at] = one, picture
-        # On the CPU, so that a seed gives the same noise with and without a GPU; one for each image.
+        # Generators run on the CPU, so that a seed gives the same noise with and without a GPU.
         generators = [torch.Generator("cpu").manual_seed(one.seed) for one in rows]
 
         regions: Kept | None = None
@@ -384,7 +385,9 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return net.to(where, memory_format=torch.channels_last)  # a fifth less work on a CPU
 
     def preview_vae(self) -> Any:
-        """Return the profile's tiny VAE on the device. Raises UserError if the profile names none or a wrong one."""
+        """Return the profile's tiny VAE on the device. Raises UserError if the profile names none, or one for other
+        latents.
+        """
         from diffusers import AutoencoderTiny
 
         section, dtype = self._section.preview_vae, self._dtype
@@ -420,7 +423,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
 
 
 class WindowedPipeline(ControlNetPipeline[S]):
-    """A pipeline whose text encoders read a fixed number of tokens at once, as those of CLIP do."""
+    """A pipeline whose text encoders read a fixed number of tokens at once, like those of CLIP."""
 
     @contextmanager
     def inverting(self, settings: InversionSettings, control: Control | None = None) -> Iterator[Inverter]:
@@ -451,7 +454,9 @@ class WindowedPipeline(ControlNetPipeline[S]):
     def inversion_key(
         self, image: Image.Image, caption: str, settings: InversionSettings, control: Control | None = None
     ) -> str:
-        """Return a key (64 hexadecimal digits) of all inputs of an inversion. Raises UserError if there can be none."""
+        """Return a key (64 hexadecimal digits) of all inputs of an inversion. Raises UserError if the model cannot be
+        inverted.
+        """
         section = self._section
         facts: dict[str, Any] = {
             "source": [image_sha(image), caption],
@@ -475,7 +480,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
         return {"encoder_hidden_states": texts.states}
 
     def _read(self, texts: Sequence[str]) -> Texts:
-        """Read texts in as many windows as the longest of them needs."""
+        """Encode texts, each in as many windows as the longest of them needs."""
         import torch
 
         count = max(len(self._windows(text)) for text in texts)
@@ -494,8 +499,8 @@ class WindowedPipeline(ControlNetPipeline[S]):
     def embeddings(self, prompt: str, negative: str) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the embeddings of both texts, (1, n, width) each. They are cached for other images.
 
-        A text longer than the encoder's window is read in several windows, one after another. The stock pipeline cuts
-        it off after the first, so that the prompt would lose its end, and with it the label.
+        A text longer than the encoder's window is read in several windows, one after another. The stock pipeline cuts a
+        text off after the first window, so a prompt would lose its end, and with it the label.
         """
         count = max(len(self._windows(text)) for text in (prompt, negative))
         return self._embedding(prompt, count), self._embedding(negative, count)
@@ -592,12 +597,12 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
 
 
 class Kept:
-    """The kept parts of a batch of pictures whose rest is drawn: outpainting (RePaint, Lugmayr et al. 2022). They are
-    brought to the noise level of each step.
+    """The kept parts of a batch of pictures whose other parts are drawn: outpainting (RePaint, Lugmayr et al. 2022). At
+    each step the kept parts are brought to the noise level of the step.
     """
 
     def __init__(self, pipe: Any, rows: Sequence[DrawRequest], device: str) -> None:
-        """Encode the pictures. Rows without one keep nothing."""
+        """Encode the pictures. A row without a kept picture is drawn entirely."""
         import numpy as np
         import torch
 
@@ -616,7 +621,7 @@ class Kept:
         self._clean, self._where, self._noise = torch.cat(clean), torch.cat(shares), torch.cat(noise)
 
     def put_back(self, latents: torch.Tensor, step: int) -> torch.Tensor:
-        """Return the latents after a step, with the kept parts at the noise level of the next."""
+        """Return the latents after a step, with the kept parts at the noise level of the next step."""
         import torch
 
         times, at = self._scheduler.timesteps, self._clean
@@ -626,11 +631,11 @@ class Kept:
 
 
 AT_ONCE = 8
-"""Default batch size. With larger ones images gain little speed and wait longer."""
+"""Default batch size. Larger batches gain little speed, and images wait longer."""
 SMALL = 256 * 256
-"""Maximum pixels of an image that leaves CPU cores partly idle. A batch of eight of 128 by 128 takes little more than
-half the time of eight single ones (`benchmarks.reference` measures it). A larger image keeps the cores busy, and takes
-much memory."""
+"""Maximum number of pixels of an image that leaves CPU cores partly idle. A batch of eight images of 128 by 128 takes
+little more than half the time of eight single ones (`benchmarks.reference` measures it). A larger image keeps the cores
+busy, and takes much memory."""
 
 
 def make_scheduler(section: Scheduler, shipped: Any) -> Any:
@@ -640,5 +645,5 @@ def make_scheduler(section: Scheduler, shipped: Any) -> Any:
     kind: Any = getattr(diffusers, section.name, None)
     known = isinstance(kind, type) and issubclass(kind, diffusers.SchedulerMixin)
     if not known:
-        raise UserError(f"The profile names the scheduler {section.name}, which diffusers does not have.")
+        raise UserError(f"The profile names the scheduler {section.name}, which diffusers does not have: correct it.")
     return kind.from_config(shipped, **section.options)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import torch
 
 MODES: dict[ControlKind, int] = {"depth": 1, "soft edges": 2, "canny": 3, "line art": 3, "segmentation": 5}
-"""The numbers that the union ControlNet of SDXL was trained with (xinsir/controlnet-union-sdxl-1.0)."""
+"""Number of each kind of control image in the training of SDXL's union ControlNet
+(xinsir/controlnet-union-sdxl-1.0)."""
 
 
 class UnionPipeline(WindowedPipeline[UnionGenerator]):
@@ -36,7 +37,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
             base,
             controlnet=self._net(self._kind),
             variant=section.variant or None,
-            add_watermarker=False,  # it would draw into every image
+            add_watermarker=False,  # a watermark would be drawn into every image
             **more,
             **self._to,
             **self._shared,
@@ -114,7 +115,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return steered
 
     def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
-        """Return the texts as arguments, with the pooled ones, and with the picture's size as original and target."""
+        """Return texts and pooled texts as arguments, with the image's size as original and as target size."""
         import torch
 
         height, width = (side * self._pipe.vae_scale_factor for side in sample.shape[-2:])
@@ -123,7 +124,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return {**super()._given(texts, sample), "added_cond_kwargs": added}
 
     def _read(self, texts: Sequence[str]) -> Texts:
-        """Read texts as the base does. Empty texts become zeros if the pipeline is configured so."""
+        """Encode texts, and their pooled vectors. Empty texts become zeros if the pipeline is configured for that."""
         import torch
 
         states = super()._read(texts).states
@@ -134,7 +135,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return Texts(states, pooled)
 
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:
-        """Return the last but one layers of both encoders side by side, as the stock pipeline does."""
+        """Return the last but one layer's outputs of both text encoders, joined as in the stock pipeline."""
         import torch
 
         parts = []
@@ -160,7 +161,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return (pipe.tokenizer, pipe.text_encoder), (pipe.tokenizer_2, pipe.text_encoder_2)
 
     def _as_in(self, tokenizer: Any, window: list[int]) -> list[int]:
-        """Return a window of the first tokenizer with the padding of another one."""
+        """Return a window of the first tokenizer with the padding token of another tokenizer."""
         first = self._pipe.tokenizer
         end = window.index(first.eos_token_id) + 1
         return window[:end] + [tokenizer.pad_token_id] * (len(window) - end)

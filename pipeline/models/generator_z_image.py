@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     import torch
 
 MULTIPLE = 16
-"""Sides of drawn images are multiples of this. Other control images are fitted, and the result is resized back."""
+"""Sides of drawn images are multiples of this number of pixels. A control image of another size is resized, and the
+result is resized back."""
 TOKENS = 32
 """Number of tokens in each piece of a text that the model reads."""
 
 
 class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
-    """Z-Image. All kinds of control images share one ControlNet, which tells them apart by their looks."""
+    """Z-Image. All kinds of control images share one ControlNet, which recognises the kind by the image itself."""
 
     likes = "bfloat16"
     by_layers = False  # the ControlNet shares layers with the transformer, and they cannot be moved for both
@@ -69,7 +70,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
             width=width,
             height=height,
             num_inference_steps=settings.steps,
-            guidance_scale=settings.guidance - 1 if guided else 0.0,  # here 0 is without guidance
+            guidance_scale=settings.guidance - 1 if guided else 0.0,  # 0 means no guidance here
             controlnet_conditioning_scale=settings.control_strength,
             generator=rows.generators,
             callback_on_step_end=rows.after_step,
@@ -77,7 +78,9 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         return [one if one.size == size else one.resize(size) for one in images], None
 
     def _steered_until(self, share: float) -> AbstractContextManager[None]:
-        """Run the ControlNet at the first steps only, within the context. Other pipelines have this built in."""
+        """Within the context, run the ControlNet only in the first steps, up to this share. Other pipelines have this
+        option built in.
+        """
         net, steps = self._pipe.controlnet, 0
         whole = net.forward
 

@@ -1,7 +1,7 @@
-"""Weights on the Hugging Face hub: lists which are on this machine and which are missing, and downloads those.
+"""Weights on the Hugging Face hub: lists files that are here and that are missing, and downloads the missing ones.
 
 The hub's library restarts an interrupted file from the beginning and does not verify it. Files here have tens of
-gigabytes, so each download resumes where it stopped, and counts only if its hash equals the hub's.
+gigabytes. So each download resumes where it stopped, and a file counts only if its hash equals the hub's.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from core.model_sections import WebFile, Weights, in_bytes
 from core.progress import stop_if
 
 SPARE = 500_000_000
-"""Bytes that a download leaves free on the disk."""
+"""Minimum free bytes that a download leaves on the disk."""
 _FAULTS = DataTable(__file__, str, "faults")
 Told = Callable[[int], None]
-"""Called with the bytes of every piece that arrived; negative if a piece has to be fetched again."""
+"""Called with the number of bytes of every part that arrived; negative if bytes must be fetched again."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class LocalWeights:
     """The part of a model's weights that is on this machine."""
 
     folder: Path | None
-    """Path of the weights, or None if there are none."""
+    """Path of the weights, or None if none are here."""
     bytes: int = 0
     complete: bool | None = False
     """True if all files are here, or None if only the hub can tell."""
@@ -44,7 +44,7 @@ class LocalWeights:
 
 @dataclass(frozen=True)
 class HubFile:
-    """One file of a commit."""
+    """One file of a model on the hub."""
 
     path: str
     bytes: int
@@ -107,7 +107,7 @@ def page_of(weights: Weights) -> str:
 
 
 def held(weights: Weights) -> LocalWeights:
-    """Return what this machine has of these weights. Uses no network."""
+    """Return the part of these weights that is on this machine. Uses no network."""
     place = weights.local()
     if place is not None:
         file = getattr(weights, "file", "")
@@ -139,7 +139,7 @@ def part_of(file: Path) -> Path:
 
 
 def listing(role: str, weights: Weights) -> HubListing:
-    """Return the hub's files of these weights. Raises CannotLoad if it cannot be reached or would refuse them."""
+    """Return the hub's files of these weights. Raises CannotLoad if the hub cannot be reached or would refuse them."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.hf_api import RepoFile
     from huggingface_hub.utils import filter_repo_objects
@@ -190,8 +190,9 @@ def require_room(needed: int, free: int | None = None, folder: Path | None = Non
     available = free_on_disk(place) if free is None else free
     if needed and needed + SPARE > available:
         raise CannotLoad(
-            f"The disk of {place} has too little room: {in_bytes(needed)} are to be fetched, and {in_bytes(available)} "
-            f"are free, of which {in_bytes(SPARE)} stay free. Make room, or set {variable} to a folder on another disk."
+            f"The disk of {place} has too little room: {in_bytes(needed)} must be fetched, and {in_bytes(available)} "
+            f"are free, of which {in_bytes(SPARE)} must stay free. Make room, or set {variable} to a folder on another "
+            "disk."
         )
 
 
@@ -227,7 +228,7 @@ def download(role: str, found: HubListing, on_bytes: Told, cancelled: threading.
     with refused(role, found.weights):
         for file in found.missing:
             _get(role, found, file, on_bytes, cancelled)
-        with _no_bars():  # all files are there, and the call records which belong to the commit
+        with _no_bars():  # all files are here, and the call records which of them belong to the commit
             return Path(snapshot_download(**_wanted(found.weights), endpoint=constants.ENDPOINT))
 
 
@@ -236,7 +237,7 @@ def _get(role: str, found: HubListing, file: HubFile, on_bytes: Told, cancelled:
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
     blob, part = found.blob(file), found.part(file)
-    lock = found.cache.parent / ".locks" / found.cache.name / f"{file.hash}.lock"  # as the library locks it
+    lock = found.cache.parent / ".locks" / found.cache.name / f"{file.hash}.lock"  # the lock file that the library uses
     for folder in (blob.parent, lock.parent):
         folder.mkdir(parents=True, exist_ok=True)
     url = hf_hub_url(found.weights.hub, file.path, revision=found.commit, endpoint=constants.ENDPOINT)
@@ -265,9 +266,9 @@ class Download:
     what: str
     """Description of the file for messages."""
     right: Callable[[Path], bool]
-    """Returns True if the downloaded file is right."""
+    """Returns True if the downloaded file has the right hash."""
     goes_on: bool = True
-    """True if a download can start in the middle of the file."""
+    """True if a download can start in the middle of the file, as it does to resume."""
 
 
 def bring(
@@ -320,7 +321,7 @@ def refused(role: str, weights: Weights) -> Iterator[None]:
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
-        HTTPError,  # of the HTTP library that it is built on
+        HTTPError,  # of the HTTP library that the hub's library uses
         LocalEntryNotFoundError,
         OfflineModeIsEnabled,
         RepositoryNotFoundError,
@@ -366,7 +367,7 @@ def _no_bars() -> Iterator[None]:
 
 
 def _wanted(weights: Weights) -> dict[str, Any]:
-    """Return repository, revision and files as arguments of the hub's library."""
+    """Return repository, revision and file patterns as arguments for the hub's library."""
     file = getattr(weights, "file", "")
     return {
         "repo_id": weights.hub,
@@ -385,7 +386,7 @@ def _matching(weights: Weights, folder: Path) -> int:
 
 
 def _hash(file: Path, large: bool) -> str:
-    """Return the hash that the hub uses: sha256, or git's hash of a small file."""
+    """Return the hash of a file as the hub has it: sha256, or git's hash of a small file."""
     if large:
         return file_hash(file)
     data = file.read_bytes()

@@ -16,13 +16,13 @@ from pipeline.profiles.profile import Profile
 
 @dataclass(frozen=True)
 class ListedModel:
-    """One model. Bytes are 0 if unknown."""
+    """One model of a profile. Numbers of bytes are 0 if unknown."""
 
     role: str
     name: str
     """Hub id, path or package of the model."""
     page: str = ""
-    """URL of the hub's page or of the file; "" if it is not fetched."""
+    """URL of the hub's page or of the file; "" for a model that is not fetched."""
     revision: str = ""
     """A commit, or torchvision's name of its weights; "" if none is pinned."""
     pinned: bool = False
@@ -48,7 +48,7 @@ class ListedModel:
 
     @property
     def on_disk(self) -> str:
-        """Text on the files that are here and that are missing."""
+        """Text about its files: which are here, and how much is missing."""
         if self.complete and not self.bytes_here:
             return "on a server"
         if self.complete:
@@ -60,7 +60,7 @@ class ListedModel:
 
     @property
     def origin(self) -> str:
-        """Revision, licence and place in words."""
+        """Text with revision, licence and place."""
         parts = [f"revision {self.revision[:12] if len(self.revision) == 40 else self.revision}"] if self.pinned else []
         if self.page and not self.pinned:
             parts.append(f"not pinned: {f'{self.commit[:12]} is here' if self.commit else 'the newest is taken'}")
@@ -69,7 +69,7 @@ class ListedModel:
 
     @property
     def memory(self) -> str:
-        """Text on the memory at half and at full precision, "" if unknown."""
+        """Text about the memory that it needs at half and at full precision, "" if unknown."""
         if not self.memory_full:
             return ""
         half, full = in_bytes(self.memory_half), in_bytes(self.memory_full)
@@ -108,9 +108,9 @@ def sections(profile: Profile) -> dict[str, Any]:
 def listed(
     profile: Profile, machine: Machine, called: str = "", under_test: Mapping[str, Weights | UserError] | None = None
 ) -> ListedProfile:
-    """List a profile's models and what is on this machine. Does not ask the hub. `called` is the name by which the
-    profile was requested, if different; `under_test` has the models under test, or the error of each that cannot be
-    had.
+    """List a profile's models and their files on this machine. Does not ask the hub. `called` is the name by which the
+    profile was requested, if different. `under_test` has the models under test by role, or the error of a model that is
+    missing.
     """
     models, on_disk = [], {}
     for role, weights in {**sections(profile), **(under_test or {})}.items():

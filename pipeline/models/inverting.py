@@ -3,9 +3,9 @@
 DDIM moves latents from one noise level to the next by `keep * latents + add * answer`, where the answer of the network
 belongs to the noisier of the two. The way back needs the answer for latents that are still unknown, so each step is
 solved by fixed-point iteration with the `keep` and `add` of the step. (`DDIMInverseScheduler` of diffusers takes those
-of the other level, which is wrong for models that predict v: 11 to 13 dB, measured on the demo's weights.)
+of the neighbouring level, which is wrong for models that predict v: 11 to 13 dB, measured on the demo's weights.)
 
-The functions work on tensors and call the network through `Predict`; `WindowedPipeline.invert` gives them a model.
+The functions work on tensors and call the network through `Predict`; `WindowedPipeline.inverting` lends the network.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SMALLEST_SIGNAL = 1e-6
 CLOSE = 40.0
 """Similarity in dB above which the source counts as reproduced exactly, so that edits need not draw it once more."""
 NULL_TEXT_RATE, NULL_TEXT_LOSS = 1e-2, 1e-5
-"""Learning rate, and loss at which updates end, both at the first step, as in the code of null-text inversion."""
+"""Learning rate of null-text inversion, and loss that ends its updates, at the first step. Both are from its code."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Step:
     """A DDIM step towards the picture: the next latents are `keep * latents + add * answer`."""
 
     time: int
-    """Timestep for the network, that of the noisier latents."""
+    """Timestep that the network gets, which is that of the noisier latents."""
     keep: float
     add: float
     share: float
@@ -49,13 +49,13 @@ class Step:
 
 
 _ABOUT = "inversion"
-"""Name of the metadata of a stored inversion."""
+"""Key of the caption and the PSNR in the metadata of a stored inversion."""
 Predict = Callable[["torch.Tensor", Step], "torch.Tensor"]
-"""Return the network's answer for latents (n, c, h, w) at a step, with the shape of the latents."""
+"""Returns the network's answer for latents (n, c, h, w) at a step, with the shape of the latents."""
 
 
 class Ask(Protocol):
-    """Return the network's answer for latents and as many texts."""
+    """Returns the network's answer for latents and the same number of texts."""
 
     def __call__(
         self, latents: torch.Tensor, step: Step, texts: Texts, outputs: dict[Step, Any] | None = None, /
@@ -68,9 +68,9 @@ class Texts:
     """Encoded texts, one per row."""
 
     states: torch.Tensor
-    """(n, tokens, width)."""
+    """Vectors of the tokens (n, tokens, width)."""
     pooled: torch.Tensor | None = None
-    """(n, width), which SDXL reads too."""
+    """Vectors of whole texts (n, width), which SDXL reads too."""
 
     def rows(self, count: int) -> Texts:
         """Repeat the only text in `count` rows."""
@@ -90,7 +90,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Control:
-    """A control image, its weight, and the share of the steps that it applies to."""
+    """A control image, its strength, and the share of the steps in which it applies."""
 
     image: Image.Image
     strength: float = 1.0
@@ -105,18 +105,19 @@ class Inversion:
     clean: torch.Tensor
     """Latents of the source (1, c, h, w), float32."""
     trajectory: torch.Tensor
-    """The noisier latents in the order of inversion (steps, 1, c, h, w), float16. The last ones are the noise. The
-    model draws each from the next without correction if there are `redrawn` ones."""
+    """The noisier latents in the order of inversion (steps, 1, c, h, w), float16. The last ones are the noise. If there
+    are `redrawn` latents, the model draws each of these latents from the next ones without correction."""
     psnr: float
-    """Similarity in dB of the picture redrawn without correction to the source after a round trip through the VAE."""
+    """PSNR in dB of the source and the picture redrawn without correction, both decoded by the VAE."""
     null_texts: torch.Tensor | None = None
     """Optimised empty texts (steps, tokens, width) in the order of drawing, or None without null-text optimisation."""
     redrawn: torch.Tensor | None = None
-    """Latents of the source redrawn without correction (1, c, h, w), float32, or None if it is not `CLOSE` so."""
+    """Latents of the source redrawn without correction (1, c, h, w), float32. None if `psnr` is below `CLOSE`, or with
+    null texts."""
 
     @property
     def noise(self) -> torch.Tensor:
-        """The inverted latents, float32. Their standard deviation is close to 1 if the inversion is right."""
+        """The noise at the end of the inversion, float32. Its standard deviation is close to 1 if all went well."""
         return self.trajectory[-1].float()
 
     def path(self, device: str) -> list[torch.Tensor]:
@@ -124,7 +125,7 @@ class Inversion:
         return [one.to(device).float() for one in (*self.trajectory.flip(0), self.clean)]
 
     def start(self, seed: int, fresh_noise: float) -> torch.Tensor:
-        """Return the noise (1, c, h, w) with a share of fresh noise of a seed. The mixture keeps the variance."""
+        """Return the noise (1, c, h, w) mixed with a share of fresh noise from a seed. The variance stays the same."""
         import torch
 
         fresh = torch.randn(self.clean.shape, generator=torch.Generator("cpu").manual_seed(seed))
@@ -150,7 +151,9 @@ def stored_inversion(data: bytes) -> Inversion:
 
 
 def ddim_of(scheduler: Any) -> Any:
-    """Return the DDIM scheduler with the noise levels of another one. Raises UserError if that cannot be inverted."""
+    """Return a DDIM scheduler with the noise levels of another scheduler. Raises UserError if that one cannot be
+    inverted.
+    """
     from diffusers import DDIMScheduler
 
     config = scheduler.config
@@ -163,8 +166,8 @@ def ddim_of(scheduler: Any) -> Any:
 
 @lru_cache(maxsize=64)  # every image of a bank of backgrounds asks, and making a scheduler takes 15 ms
 def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
-    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises its UserError, and another one if the
-    model predicts something that cannot be inverted.
+    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises UserError if the scheduler cannot be
+    inverted, or if the model's kind of prediction cannot.
     """
     ddim = ddim_of(scheduler)
     ddim.set_timesteps(count)
@@ -191,8 +194,8 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
 def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, settings: InversionSettings) -> torch.Tensor:
     """Return the latents at every level above the clean ones, in the order of inversion: (steps, n, c, h, w).
 
-    `steps` are in the order of drawing. Each starts from the previous step's answer, which is close to its own, and
-    evaluates the network at most `settings.evaluations` times, equally often for all rows.
+    `steps` are in the order of drawing. The iteration for a step begins with the answer of the step before, which is
+    close to its own. It evaluates the network at most `settings.evaluations` times, equally often for all rows.
     """
     import torch
 
@@ -216,8 +219,8 @@ def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, setting
 
 
 def _mixed(last: tuple[torch.Tensor, torch.Tensor], now: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """Return the mixture of the last two results whose changes cancel best (Anderson's method of depth 1), row by row.
-    Each result comes with its change from the guess before it.
+    """Return the mixture of the last two guesses whose changes cancel best (Anderson's method of depth 1), row by row.
+    Each guess comes with its change from the guess before it.
     """
     (before, old_change), (better, change) = last, now
     turn = change - old_change
@@ -236,12 +239,13 @@ def redraw(
     limited: Callable[[torch.Tensor, float], torch.Tensor] | None = None,
     redrawn: torch.Tensor | None = None,
 ) -> list[torch.Tensor]:
-    """Return the latents (n, c, h, w) after each step that are drawn from noise of that shape. The last are clean.
+    """Return the latents (n, c, h, w) after each step of drawing from noise of that shape. The last ones are clean.
 
-    With a `path` from noise to clean, of one row each, the first row is the source. It is put back on its path after
-    each step, and all rows are moved by as much. A row that equals the first one ends exactly on the path. `limited`
-    takes the rows' changes from the source and the share of the steps that are done. It returns the changes to keep.
-    With `redrawn`, of one row, the source is not among the rows: it ends there and is on its path before.
+    With a `path`, the latents of the source from noise to clean (one row each), the first row of `noise` is the source.
+    After each step the source is put back on its path, and all rows are moved by the same amount. A row that equals the
+    source ends exactly on the path. `limited` gets the rows' changes from the source and the share of the steps that
+    are done, and returns the changes to keep. With `redrawn`, the clean latents of the source (one row), no row is the
+    source: it is assumed to follow the path and to end at `redrawn`.
     """
     latents, drawn = noise, []
     for number, step in enumerate(steps, 1):
@@ -255,7 +259,7 @@ def redraw(
 
 
 def guided(ask: Ask, texts: Texts, negatives: Callable[[Step], Texts], guidance: Sequence[float]) -> Predict:
-    """Return a prediction for the texts, led away from the negative ones of the step where any `guidance` exceeds 1."""
+    """Return a prediction for the texts, led away from the step's negative texts if any `guidance` exceeds 1."""
     import torch
 
     def predict(latents: torch.Tensor, step: Step) -> torch.Tensor:
@@ -275,8 +279,9 @@ def optimise_null_texts(
     empty: Texts,
     settings: InversionSettings,
 ) -> torch.Tensor:
-    """Return an empty text for each step, with which guided drawing stays on the path: (steps, tokens, width).
-    Null-text inversion: each is optimised from the one before it. It needs float32, since gradients vanish in half.
+    """Return an empty text for each step, with which guided drawing stays on the path: (steps, tokens, width). In
+    null-text inversion each text is optimised from the one before it. Needs float32, since gradients vanish in half
+    precision.
     """
     import torch
 
@@ -292,7 +297,7 @@ def optimise_null_texts(
                 with_empty = ask(latents, step, Texts(states, empty.pooled))
                 drawn = step.keep * latents + step.add * (with_empty + settings.guidance * (with_caption - with_empty))
                 loss = (drawn - goal).square().mean()
-                (states.grad,) = torch.autograd.grad(loss, [states])  # none for the weights
+                (states.grad,) = torch.autograd.grad(loss, [states])  # no gradients for the weights
             optimiser.step()
             if loss < enough:
                 break
@@ -310,7 +315,7 @@ def steps_of(share: float, count: int) -> int:
 
 
 def psnr(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Return the peak signal-to-noise ratio of pixels from 0 to 1, in dB. It is infinite for equal ones."""
+    """Return the peak signal-to-noise ratio, in dB, of pixels from 0 to 1. Infinite for equal pixels."""
     return float(-10 * (one.double() - other.double()).square().mean().log10())
 
 
@@ -324,7 +329,7 @@ class Inverter:
     steps: tuple[Step, ...]
     ask: Ask
     read: Callable[[Sequence[str]], Texts]
-    """Encodes texts in as many windows as the longest of them needs."""
+    """Encodes texts, each in as many windows as the longest of them needs."""
     windows: Callable[[str], list[list[int]]]
     """Returns the token ids of a text in windows."""
     pipe: Any
@@ -354,7 +359,7 @@ class Inverter:
         # the inversion has to be exact.
         outputs: dict[Step, Any] | None = {} if settings.close_enough else None
         trajectory = invert(clean, self.steps, lambda latents, step: ask(latents, step, text, outputs), settings)
-        # In half precision, as it is stored, so that a stored inversion draws the same pixels as a fresh one.
+        # Kept in half precision, as it is stored, so that a stored inversion draws the same pixels as a fresh one.
         trajectory = trajectory.half().cpu()
         if not trajectory.isfinite().all():
             raise UserError("The numbers overflow in half precision: set dtype to float32 in the profile.")
@@ -384,10 +389,10 @@ class Inverter:
         """Return the latents (n, c, h, w) that are drawn for prompts from the noise of an inversion.
 
         The caption of the source is the negative prompt (negative-prompt inversion), unless there are null texts. With
-        `corrected` the source is drawn in the same batch and put back on its stored path, and all rows are moved by as
-        much. A prompt that equals the caption gets the end of that path, since equal rows of a batch may differ in
-        their last bits on a GPU. A `control` needs `corrected`. If it reads nothing of a source that was kept as
-        redrawn, the rows are drawn without the source, which halves the time of a single row.
+        `corrected` the source is drawn in the same batch and put back on its stored path, and all rows are moved by the
+        same amount. A prompt that equals the caption gets the end of that path, since equal rows of a batch may differ
+        in their last bits on a GPU. A `control` needs `corrected`. If the control does not read the source and the
+        inversion has `redrawn` latents, the rows are drawn without the source, which halves the time of a single row.
         """
         import torch
 
@@ -449,7 +454,7 @@ class Inverter:
         )
 
     def images(self, latents: torch.Tensor) -> tuple[list[Image.Image], list[bool] | None]:
-        """Return the pictures of latents, and which of them the safety checker flags. None without one."""
+        """Return the pictures of latents, and the safety checker's flag for each, or None without a checker."""
         pixels, pipe = self.pixels(latents), self.pipe
         images: list[Image.Image] = pipe.image_processor.postprocess(pixels, "pil", [False] * len(pixels))
         if getattr(pipe, "safety_checker", None) is None:

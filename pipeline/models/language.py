@@ -28,14 +28,14 @@ from pipeline.seams import LanguageRequest
 
 CUDA_12 = (("cuda_runtime", "libcudart.so.12"), ("cublas", "libcublasLt.so.12"), ("cublas", "libcublas.so.12"))
 """Libraries that the GPU build needs, in loading order: the folder below `nvidia` in which a Python package has it, and
-its file name. Those of torch are of a later version."""
+its file name. torch's own libraries cannot serve, since they are of a later version."""
 
 
 class GgufModel:
     """A GGUF model that runs one call at a time."""
 
     def __init__(self, section: GgufLanguage, file: str, build: str | None) -> None:
-        """`file` is the path of the weights, `build` the library's build for this processor (`which_build`)."""
+        """`file` is the path of the weights, and `build` the library's build for this processor (`which_build`)."""
         from ctransformers import LLM, Config
 
         if section.gpu_layers and sys.platform == "linux":
@@ -90,7 +90,7 @@ class GgufModel:
         return self._tokenize_bytes(text.replace("\0", " ").encode("utf-8", errors="replace"))
 
     def _tokenize_bytes(self, data: bytes) -> list[int]:
-        buffer = (ctypes.c_int * (len(data) + 8))()  # never more than one token a byte, and a few for the start
+        buffer = (ctypes.c_int * (len(data) + 8))()  # at most one token for each byte, and a few for the start
         count = self._llm.ctransformers_llm_tokenize(data, True, buffer)
         return list(buffer[:count])
 
@@ -112,7 +112,7 @@ class GgufModel:
         self, tokens: list[int], settings: LanguageSettings, seed: int, stops: Sequence[bytes], form: Any
     ) -> bytes:
         llm, section = self._llm, self._section
-        # The library reseeds for every token, so a single seed would draw the same rank again and again.
+        # The library seeds anew for every token, so a single seed would draw the same rank each time.
         draws = random.Random(seed)
         llm.eval(llm.prepare_inputs_for_generation(tokens, reset=True))
         reply = b""
@@ -153,7 +153,7 @@ class GgufModel:
         return reply
 
     def _logits(self) -> NDArray[np.float32]:
-        """Return the logits of the next token in the library's own memory. Changes affect what is drawn."""
+        """Return the logits of the next token, in the library's memory: changing them changes what is drawn."""
         size = self._llm.ctransformers_llm_logits_size()
         return np.ctypeslib.as_array(self._llm.ctransformers_llm_logits_data(), (size,))
 
@@ -197,7 +197,7 @@ def open_cuda(layers: int) -> None:
 
 
 def cannot_run(section: GgufLanguage, file: Path, error: Exception | str) -> UserError:
-    """Return the error for a file that ctransformers cannot load: what it contains, and what can run it."""
+    """Return the error for a file that ctransformers cannot load, with what it contains and what can run it."""
     if isinstance(error, Exception) and out_of_memory(error):
         return no_room(f"the language model at {section.title}")
     family, tokenizer = _written_in(file)

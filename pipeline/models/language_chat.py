@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 THOUGHT, THOUGHT_OVER = "<think>", "</think>"
 """Tags that models put around their thoughts."""
 ON_GPU, ON_CPU = 16, 4
-"""Default numbers of replies that are written at once. More gain little, and a person sees them later."""
+"""Default numbers of replies that are written at once. Larger batches gain little, and a person sees replies later."""
 
 
 class ChatLanguageModel(UsesMemory):
@@ -67,12 +67,13 @@ class ChatLanguageModel(UsesMemory):
         from transformers import PreTrainedTokenizerFast
 
         if not isinstance(self._tokenizer, PreTrainedTokenizerFast):
-            return None  # an old kind that tells too little about its tokens, so replies are not constrained
+            return None  # an old tokenizer that tells too little about its tokens, so replies are not constrained
         size = self._model.get_output_embeddings().weight.shape[0]
         return Forms(from_tokenizer(self._tokenizer, n_vocab=size, eos_token=self._ends))
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply after its thoughts, up to a stop, an end token or the longest reply. It fits the schema.
+        """Return the reply after its thoughts, up to a stop, an end token or the longest reply. It is constrained to
+        the schema if the profile and the tokenizer allow that.
 
         Raises UserError if the prompt, the longest thought and the longest reply do not fit the context,
         UnreadableReply if the model spent its whole reply on thoughts, and Cancelled within a reply.
@@ -88,8 +89,7 @@ class ChatLanguageModel(UsesMemory):
         settings: LanguageSettings,
         on_reply: Callable[[int], None] = lambda _done: None,
     ) -> Sequence[str | UserError]:
-        """See `BatchLanguageModel.complete_many`. `AtOnce.each` says what follows if a batch does not
-        fit in memory.
+        """See `BatchLanguageModel.complete_many`. A batch that does not fit in memory is halved, see `AtOnce.each`.
         """
 
         def write(part: Sequence[LanguageRequest], first: int) -> list[str | UserError]:
@@ -138,14 +138,14 @@ class ChatLanguageModel(UsesMemory):
         answer, thoughts = text, ""
         if row.form is None:
             answer, thoughts = astuple(read_reply(text))
-            if thoughts:  # unrequested ones are part of the reply, and of its length
+            if thoughts:  # unrequested thoughts are part of the reply, and of its length
                 spent = max(1, len(row.written) - len(self._encode(answer)))
                 self.thought += spent
                 log.info("%s spent %d tokens on thoughts.", self.name, spent)
             if thoughts and not answer:
                 return UnreadableReply(
-                    f"The language model spent its longest reply ({settings.max_new_tokens} tokens) on thoughts and "
-                    "said nothing: raise that setting, or set thinking in the profile, which counts them apart.",
+                    f"The language model spent the longest reply ({settings.max_new_tokens} tokens) on thoughts and "
+                    "said nothing: raise the longest reply, or set thinking in the profile, which counts separately.",
                     request.prompt,
                     text,
                     attempts=1,
@@ -171,7 +171,7 @@ class ChatLanguageModel(UsesMemory):
         return self._in_template([message])
 
     def _in_template(self, messages: list[dict[str, str]]) -> str:
-        options = {"enable_thinking": self._section.thinking > 0}  # a template that does not know the word ignores it
+        options = {"enable_thinking": self._section.thinking > 0}  # a template that does not know it ignores it
         return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options))
 
     def score(self, text: str) -> float:
@@ -186,9 +186,7 @@ class ChatLanguageModel(UsesMemory):
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
 
     def _think(self, rows: Sequence[_Row], settings: LanguageSettings) -> None:
-        """Write the model's thoughts before its replies, each within the profile's limit and closed, and append them to
-        the input.
-        """
+        """Write the thoughts before the replies, each within the profile's limit, and append them to the inputs."""
         for row in rows:
             row.stops = (THOUGHT_OVER,)
         self._write(rows, self._section.thinking, settings, lambda _over: None)
@@ -202,7 +200,7 @@ class ChatLanguageModel(UsesMemory):
     def _write(
         self, rows: Sequence[_Row], longest: int, settings: LanguageSettings, on_over: Callable[[int], None]
     ) -> None:
-        """Continue all rows at once. Their inputs are padded on the left to one length."""
+        """Continue all rows at once, until each is over. Their inputs are padded on the left to one length."""
         import torch
         from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
@@ -284,7 +282,7 @@ class ChatLanguageModel(UsesMemory):
             scores.masked_fill_(~allowed, -torch.inf)
 
     def _next(self, row: _Row, scores: torch.Tensor, settings: LanguageSettings, longest: int) -> int:
-        """Return a row's next token from its scores, and mark the row if that ends it."""
+        """Return a row's next token from its scores. Mark the row as over if the token ends its reply."""
         import torch
 
         likely = torch.multinomial(scores.softmax(-1), 1, generator=row.draws) if settings.temperature else None
@@ -316,4 +314,4 @@ class _Row:
     written: list[int] = field(default_factory=list)
     over: bool = False
     thoughts: str = ""
-    """The model's thoughts before the reply, if the profile has it think."""
+    """The model's thoughts before the reply, if the profile lets it think."""

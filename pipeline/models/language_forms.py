@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 SPACES: Any = {"whitespace_pattern": r"[ \n]{0,8}"}
 """Limit on spaces between the parts of JSON: without one, a small model writes only spaces."""
 KEPT = 32
-"""Number of cached grammars. Making one takes as long as a few tokens of a small model."""
+"""Number of cached grammars. Compiling a grammar takes as long as a few tokens of a small model."""
 
 
 class Forms:
-    """Forms of replies for one vocabulary. Not thread-safe."""
+    """Forms to which replies are constrained, for the vocabulary of one model. Not thread-safe."""
 
     def __init__(self, tokenizer: Any) -> None:
         """`tokenizer` is an LLTokenizer of llguidance."""
@@ -66,7 +66,7 @@ class Forms:
         self._ready.move_to_end(key)
         matcher = self._ready[key]
         if matcher.is_error():
-            log.warning("A reply cannot be held to its form: %s", matcher.get_error())
+            log.warning("A reply is not constrained to its schema: %s", matcher.get_error())
             return None
         return matcher.deep_copy()
 

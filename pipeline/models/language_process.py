@@ -28,7 +28,7 @@ from pipeline.profiles.text_sections import GgufLanguage
 from pipeline.seams import LanguageRequest
 
 LEAVING_SECONDS = 10
-"""Seconds that a process may take to end, after a request or a closed pipe, before it is killed."""
+"""Maximum seconds that a process may take to end, after a request or a closed pipe, before it is killed."""
 
 
 class GgufProcess:
@@ -84,7 +84,7 @@ class GgufProcess:
                 raise _died(self._process) from error
             except (UserError, RuntimeError):
                 raise
-            except BaseException:  # its reply would be taken for that of the next call
+            except BaseException:  # a late reply would be taken for that of the next call
                 _end(self._process)
                 raise
 
@@ -94,8 +94,8 @@ class GgufProcess:
             return no_room(f"the language model at {self.name}")
         if self._section.gpu_layers:
             return CannotLoad(
-                f"The language model at {self.name} could not be put on the GPU ({_how(process)}; what CUDA said of it "
-                "is in the log): lower gpu_layers in the profile, or set it to 0."
+                f"The language model at {self.name} could not be put on the GPU ({_how(process)}; CUDA's message is "
+                "in the log): lower gpu_layers in the profile, or set it to 0."
             )
         return cannot_run(self._section, self._file, f"its process ended: {_how(process)}")
 
@@ -140,7 +140,7 @@ def _how(process: subprocess.Popen[bytes]) -> str:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End the process, also in the middle of a reply. Harmless if it has ended."""
     assert process.stdin is not None and process.stdout is not None
-    with suppress(OSError):  # the pipe still held data for a process that has ended
+    with suppress(OSError):  # the pipe may still hold data for a process that has ended
         process.stdin.close()
     try:
         process.wait(LEAVING_SECONDS)
@@ -190,7 +190,7 @@ def _answered(model: GgufModel, name: str, request: Any, settings: Any = None) -
 
 
 def _listen(requests: queue.SimpleQueue[bytes]) -> None:
-    """Read in a thread, so that the end of the pipe is seen during a reply too."""
+    """Read requests in a thread, so that the end of the pipe is seen during a reply too."""
     for line in sys.stdin.buffer:
         requests.put(line)
     os._exit(0)  # sys.exit would end this thread alone, and the main one may be within the library

@@ -16,7 +16,7 @@ SLOW_FROM = 2_000_000_000
 """Bytes of weights from which a model is called slow on a CPU."""
 
 FOR_A_GPU = 10_000_000_000
-"""Bytes of weights of one stage, at full precision, from which a profile counts as one for a GPU."""
+"""Bytes of weights of one stage, at full precision, from which a profile counts as made for a GPU."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Machine:
     gpu_free: int = 0
 
     def in_words(self) -> str:
-        """Return a description in one sentence."""
+        """Return a description of the machine in one sentence."""
         gpu = f"{self.gpu} with {in_bytes(self.gpu_memory)} ({in_bytes(self.gpu_free)} free)" if self.gpu else "no GPU"
         return (
             f"This machine: {in_bytes(self.memory)} of memory ({in_bytes(self.memory_free)} free), {gpu}, "
@@ -44,11 +44,11 @@ class Machine:
 
 
 def share_cores(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let torch's threads sleep while they wait for each other, unless the `environment` says otherwise. To be called
+    """Let torch's threads sleep while they wait for each other, unless the `environment` says otherwise. Call this
     before torch is imported.
 
-    By default they wait busily, which is a tenth faster on an idle machine. If other programs use the cores as well,
-    waiting threads take them from working ones: two sources of the demo took 100 to 175 s instead of 18 to 30 s.
+    By default they wait busily, which is a tenth faster on an idle machine. If other programs use the cores too,
+    waiting threads slow down working ones: two sources of the demo took 100 to 175 s instead of 18 to 30 s.
     """
     environment.setdefault("OMP_WAIT_POLICY", "passive")
 
@@ -68,7 +68,7 @@ def this_machine() -> Machine:
 
 
 def memory_in_use(anew: bool = False) -> tuple[int, int]:
-    """Return the bytes of this process and its children, and the peak on the GPU since the last call with `anew`."""
+    """Return the bytes that this process and its children use, and the GPU's peak since the last call with `anew`."""
     import psutil
     import torch
 
@@ -155,7 +155,9 @@ def _stages(models: Mapping[str, Weights]) -> list[dict[str, Weights]]:
 
 
 def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str, int]) -> tuple[int, int]:
-    """Return the bytes of GPU memory and of memory. One ControlNet and one detector count, as one works at a time."""
+    """Return the bytes of GPU memory and of memory that models need. Of ControlNets and of detectors only the largest
+    counts, since one works at a time.
+    """
     gpu = memory = 0
     alternatives: dict[str, int] = {}
     for role, weights in models.items():

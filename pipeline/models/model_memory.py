@@ -1,4 +1,4 @@
-"""Memory for models: what one takes, what is free, what to do when it runs out, and giving it back to the machine."""
+"""Memory for models: what a model needs, what is free, what to do when memory runs out, and giving memory back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.model_sections import Weights
 R = TypeVar("R")
 
 WORK = 1_500_000_000
-"""Bytes allowed in addition to the weights, for what a model computes."""
+"""Bytes allowed in addition to the weights, for a model's intermediate results."""
 
 
 class UsesMemory:
@@ -58,7 +58,7 @@ def _let_go(error: BaseException | None) -> None:
 
 
 def memory_of(weights: Weights, on_gpu: bool) -> int:
-    """Return the bytes that a model takes, at half precision where it runs so; 0 if the profile does not say."""
+    """Return the bytes of a model's weights, at half precision if it runs so; 0 if the profile does not say."""
     dtype = getattr(weights, "dtype", "auto")
     half = on_gpu if dtype == "auto" else dtype != "float32"
     return weights.memory_half if half else weights.memory_full

@@ -1,8 +1,8 @@
 """Finds the vectors nearest to another one by comparing all of them. Knows no model and no file.
 
 The vectors are float16 and may be mapped into memory. torch multiplies them as they are (a million of 512 dimensions in
-0.06 s on a core, where numpy takes 0.9 s), and widens them in parts where figures have to be exact. So there is never a
-second copy of them, no index to build, and no vector that an index would miss.
+0.06 s on a core, where numpy takes 0.9 s). Where figures must be exact, parts of them are converted to float32. So
+there is never a second copy of all vectors, no index to build, and no vector that an index would miss.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 AT_ONCE = 1024
 """Number of vectors converted to float32 at once. Those of 512 dimensions fit in the cache of a core."""
 FEW = 8
-"""If fewer than one in this many rows is asked for, only those rows are compared."""
+"""If fewer than one row in this number is a candidate, only the candidates are compared."""
 SPARE = 1000
-"""Number of rows that are compared exactly in addition to twice the requested number."""
+"""Number of rows that are compared exactly, in addition to twice the requested number."""
 Halves = NDArray[np.float16]
 Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
@@ -24,7 +24,8 @@ Places = NDArray[np.int64]
 def products(rows: Halves, directions: Floats, places: Places | None = None) -> Floats:
     """Return the products (rows, k) of vectors (rows, n) with `directions` (k, n), the cosines if all have length 1.
 
-    With `places`, only those of these rows, in this order. `rows` must be writable for torch, and is not written to.
+    With `places`, only the rows at these indices count, in this order. `rows` must be writable for torch, but is not
+    changed.
     """
     import torch
 
@@ -46,7 +47,7 @@ def products(rows: Halves, directions: Floats, places: Places | None = None) -> 
 
 
 def nearest(rows: Halves, vector: Floats, most: int, inside: NDArray[np.bool_]) -> tuple[Places, Floats]:
-    """Return the places of at most `most` rows with the largest cosines with `vector`, largest first, and the cosines.
+    """Return the indices of at most `most` rows with the largest cosines with `vector`, largest first, and the cosines.
     Rows and vector have length 1. Only rows whose flag in `inside` is True count.
 
     All are compared in float16, whose products are off by a few ten-thousandths. More than twice the requested number
@@ -70,7 +71,7 @@ def nearest(rows: Halves, vector: Floats, most: int, inside: NDArray[np.bool_]) 
 
 
 def largest(figures: Floats, most: int) -> Places:
-    """Return the places of at most `most` largest figures, largest first. Of equal figures, the last comes first."""
+    """Return the indices of at most `most` largest figures, largest first. Of equal figures, the last comes first."""
     places = np.arange(len(figures))
     if most <= 0:
         places = places[:0]
@@ -82,8 +83,8 @@ def largest(figures: Floats, most: int) -> Places:
 
 
 def close_pairs(rows: Floats, least: float, most: int) -> list[tuple[int, int, float]]:
-    """Return at most `most` pairs of vectors (n, dimensions) of length 1 whose cosine is above `least`, each as (place,
-    later place, cosine). Takes n² / 2 products: 3 seconds for 20,000 of 512 dimensions on a core.
+    """Return at most `most` pairs of vectors (n, dimensions) of length 1 whose cosine is above `least`. Each is (index,
+    later index, cosine). Computes n² / 2 products: 3 seconds for 20,000 vectors of 512 dimensions on a core.
     """
     pairs: list[tuple[int, int, float]] = []
     for first in range(0, len(rows), AT_ONCE):

@@ -10,14 +10,14 @@ from torch.nn import functional
 
 WIDTHS = (32, 48, 72, 96, 112)
 MULTIPLE = 2 ** len(WIDTHS)
-"""Sides of pictures are multiples of this."""
+"""Sides of pictures are multiples of this number of pixels."""
 
 
 class PhraseNet(nn.Module):
     """A U-Net that gives each pixel a logit for each of its words. A phrase is a set of words.
 
-    Four neighbouring pixels share a place, with channels of their own, from the first layer to the last. So nothing is
-    lost at the rim of things, at a quarter of the cost.
+    All layers work on blocks of four neighbouring pixels, each with channels for its four pixels. So nothing is lost at
+    the rim of things, at a quarter of the cost.
     """
 
     def __init__(self, words: int) -> None:

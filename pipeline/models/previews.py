@@ -1,8 +1,8 @@
 """Previews while a pipeline denoises: the finished image as predicted at the present step. They change no pixel of it.
 
 A scheduler gets the network's prediction and the noisy latents at every step. From the two follow the clean latents
-predicted now. They become a picture through the profile's tiny VAE, or the model's VAE if it is small; else through a
-linear map from four latent channels to RGB, which costs nothing.
+predicted now. They become a picture through the profile's tiny VAE, or through the model's VAE if it is small. Else a
+linear map from four latent channels to RGB is used, which costs nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 SMALL_VAE = 4_000_000
-"""Maximum parameters of a VAE that decodes previews: tiny ones have one or two million, that of SD 1.5 has 83."""
+"""Maximum number of parameters of a VAE that decodes previews. Tiny VAEs have 1 or 2 million, that of SD 1.5 has 83."""
 # Stable Diffusion 1.5's latent channels as RGB, each from -1 to 1: the factors that ComfyUI ships (latent_formats.py),
 # found by least squares on many images.
 SD15_RGB = ((0.3512, 0.2297, 0.3227), (0.3250, 0.4974, 0.2350), (-0.2829, 0.1762, 0.2721), (-0.2120, -0.2616, -0.7177))
@@ -29,14 +29,14 @@ SIDE = 512
 
 
 class StepWatch:
-    """The last inputs of a scheduler."""
+    """Remembers the latest inputs of a scheduler."""
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
         self._told: tuple[Any, Any, Any, Any] | None = None
 
     def tell(self, prediction: Any, time: Any, latents: Any) -> None:
-        """Record the network's prediction for the noisy `latents` at a time, before the scheduler uses it."""
+        """Record the network's prediction for the noisy `latents` at a timestep, before the scheduler uses it."""
         self._told = (prediction, time, latents, getattr(self._scheduler, "step_index", None))
 
     def clean(self) -> torch.Tensor | None:
@@ -79,11 +79,11 @@ def watching(scheduler: Any) -> Iterator[StepWatch]:
     try:
         yield watch
     finally:
-        del scheduler.step  # the method of its class shows again
+        del scheduler.step  # the method of the class is used again
 
 
 class Looks:
-    """Turns clean latents into a small picture: by a tiny VAE, or in the cheapest way that the VAE allows."""
+    """Turns clean latents into a small picture: by a tiny VAE, the model's own VAE if it is small, or a linear map."""
 
     def __init__(self, vae: Any, tiny: Callable[[], Any] | None = None) -> None:
         """`tiny` loads a tiny VAE, or returns None without one. It is called once, at the first picture."""
@@ -92,7 +92,7 @@ class Looks:
         self._linear = int(vae.config.latent_channels) == len(SD15_RGB)
 
     def of(self, latents: torch.Tensor | None, rows: Sequence[int] = (0,)) -> list[Image.Image]:
-        """Return previews of the `rows`, RGB, up to `SIDE`; empty if there is no cheap way or nothing to show yet."""
+        """Return previews of the `rows`, RGB, up to `SIDE`. Empty if they would be slow, or before the first step."""
         import torch
 
         if latents is not None and self._tiny is not None:

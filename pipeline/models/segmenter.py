@@ -31,9 +31,9 @@ from pipeline.seams import Found, Points, Segmenter
 Mask = NDArray[np.bool_]
 Shares = NDArray[np.float32]
 _REMEMBERED = 10_000
-"""Maximum number of pairs of a picture and a phrase to remember. Most find nothing, and the rest takes some kB."""
+"""Maximum number of cached results, each for a picture and a phrase. Most find nothing, and the others take some kB."""
 _SMALLEST = 0.0005
-"""Share of the picture below which a piece is no thing of its own."""
+"""Minimum share of the picture that a connected piece must have to count as a thing."""
 
 
 class _Part:
@@ -64,7 +64,7 @@ class _Part:
 
 
 class GroundedSam:
-    """GroundingDINO finds boxes by the phrase, SAM 2.1 the mask in each box."""
+    """Segments with two models: GroundingDINO finds boxes by the phrase, and SAM 2.1 finds the mask in each box."""
 
     def __init__(self, section: GroundedSamSection) -> None:
         from transformers import GroundingDinoForObjectDetection, GroundingDinoProcessor, Sam2Model, Sam2Processor
@@ -74,7 +74,7 @@ class GroundedSam:
         self._masks = _Part(MASKS, section.masks, Sam2Model, Sam2Processor)
 
     def find(self, image: Image.Image, phrase: str) -> list[Found]:
-        """Return what passes the threshold, or half of it if nothing does."""
+        """Return the things that reach the threshold, or half of it if none does."""
         with self._lock:
             text = self._boxes.require_short(phrase, 64)
             inputs, outputs = self._boxes(image, text=[[text]])
@@ -114,7 +114,7 @@ class Sam3:
         self._part = _Part(SEGMENTER, section, Sam3Model, Sam3Processor)
 
     def find(self, image: Image.Image, phrase: str) -> list[Found]:
-        """Return what passes the threshold, or half of it if nothing does."""
+        """Return the things that reach the threshold, or half of it if none does."""
         with self._lock:
             _, outputs = self._part(image, text=self._part.require_short(phrase, 32))
             for sure in (True, False):
@@ -132,7 +132,7 @@ class Sam3:
 
 
 class ClipSeg:
-    """CLIPSeg gives every pixel a share of the phrase, coarsely: small enough for a laptop."""
+    """CLIPSeg gives each pixel the probability of the phrase, at a low resolution. It is small enough for a laptop."""
 
     def __init__(self, section: ClipSegSection) -> None:
         from transformers import CLIPSegForImageSegmentation, CLIPSegProcessor
@@ -187,7 +187,7 @@ class PhraseNetSegmenter:
         return _sorted([(mask, float(share[mask].mean()))] if mask.mean() >= _SMALLEST else [])
 
     def at(self, image: Image.Image, points: Points) -> Mask | None:
-        """Return the connected pixels, with the same words, at the wanted points."""
+        """Return the connected pixels that show the same word as a wanted point, without those of unwanted points."""
         from scipy.ndimage import label
 
         words = self._shares(image).argmax(0)
@@ -199,7 +199,7 @@ class PhraseNetSegmenter:
         return mask
 
     def _shares(self, image: Image.Image) -> Shares:
-        """Return the share of each word at each pixel: (words, height, width). They add up to 1."""
+        """Return the probability of each word at each pixel: (words, height, width). They add up to 1."""
         import torch
 
         with self._lock:
@@ -232,7 +232,7 @@ class Remembering:
 
 
 def _resized(shares: Any, size: tuple[int, int]) -> Shares:
-    """Return shares (1, words, h, w) as (words, height, width) of an image of `size`."""
+    """Return probabilities (1, words, h, w) as (words, height, width) of an image of `size`."""
     import torch
 
     if shares.shape[-2:] != size[::-1]:
@@ -241,7 +241,7 @@ def _resized(shares: Any, size: tuple[int, int]) -> Shares:
 
 
 def _pieces(mask: Mask, shares: Shares) -> list[Found]:
-    """Return each connected piece of a mask, with its mean share as its score."""
+    """Return each connected piece of a mask, with its mean probability as its score."""
     from scipy.ndimage import label
 
     numbers, count = label(mask, np.ones((3, 3)))

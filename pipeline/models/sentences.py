@@ -14,12 +14,12 @@ from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, p
 KEPT = 4000
 """Number of cached vectors, since a page asks for the same few words again and again."""
 LONGEST = 128
-"""Maximum tokens that are read of a text."""
+"""Maximum number of tokens that are read of a text."""
 
 
 class SentenceEmbedder:
-    """A model of transformers in the layout of sentence-transformers. One call at a time. That library is not imported:
-    the import takes longer than loading the model, and only the mean is needed.
+    """A model of transformers in the layout of sentence-transformers. One call at a time. The sentence-transformers
+    library is not imported: its import takes longer than loading the model, and only the mean is needed.
     """
 
     def __init__(self, section: SentenceModel) -> None:
@@ -65,6 +65,6 @@ class SentenceEmbedder:
 
 
 def _pooled_by_first_token(folder: Path) -> bool:
-    """Return True if the model was trained with its first token for the whole text. Most models take the mean."""
+    """Return True if the model's first token stands for the whole text. In most models, the mean of all tokens does."""
     file = folder / "1_Pooling" / "config.json"
     return file.is_file() and bool(json.loads(file.read_text(encoding="utf-8")).get("pooling_mode_cls_token"))

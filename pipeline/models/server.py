@@ -38,9 +38,9 @@ CONNECT_SECONDS = 10.0
 MOST_BYTES = 8 << 20
 """Maximum bytes of one answer."""
 SHOWN = 4_000
-"""Maximum letters of an answer that are kept with an error."""
+"""Maximum number of letters of an answer that are kept with an error."""
 MOST_STOPS = 4
-"""Maximum number of stops that OpenAI's own server takes. Replies are cut at further stops here."""
+"""Maximum number of stop texts that OpenAI's own server takes. Replies are cut here at any further stop text."""
 
 _FAULTS, _INSTEAD = DataTable(__file__, str, "faults"), DataTable(__file__, str, "instead")
 
@@ -48,18 +48,18 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|prompt is too long", re.IGNORECASE)
-"""Complaint about a prompt that is too long, in the words of vLLM, SGLang, llama-server, LM Studio and OpenAI."""
+"""Matches complaints about a long prompt, in the words of vLLM, SGLang, llama-server, LM Studio and OpenAI."""
 
 
 class ServerFault(UnreadableReply):
-    """The server gave no reply to one request. The raw reply is its answer instead."""
+    """The server gave no reply to one request. The raw reply of this error is the server's answer."""
 
     def __init__(self, message: str, prompt: str = "", raw_reply: str = "") -> None:
-        super().__init__(message, prompt, raw_reply, attempts=0)  # no seed is spent: it may work with the same one
+        super().__init__(message, prompt, raw_reply, attempts=0)  # no seed is spent: another try takes it again
 
 
 class NoServer(ServerFault, CannotLoad):
-    """The server cannot answer any request, so that every other one would fail in the same way."""
+    """The server cannot answer any request, so all other requests would fail in the same way."""
 
 
 class NothingSaid(ServerFault):
@@ -71,7 +71,7 @@ class Refused(ServerFault):
 
 
 class _Passing(Exception):
-    """A temporary fault that another try may avoid. `told` has the error to report if it does not."""
+    """A temporary fault that another try may avoid. `told` has the error to report if no try does."""
 
     def __init__(self, fault: ServerFault, wait: float | None = None, most: int = 10) -> None:
         super().__init__(str(fault))
@@ -85,9 +85,9 @@ class ServerReply:
     text: str
     """Raw text of the reply, for `read_reply`. Thoughts that the server sent separately come first."""
     cut: bool
-    """True if the reply ended because the longest length was reached."""
+    """True if the reply ended because it reached its maximum length."""
     thought: int
-    """Tokens that were spent on thoughts, estimated if the server does not report them."""
+    """Number of tokens that were spent on thoughts, estimated if the server does not report them."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class _Answer:
 
 
 class ChatServer:
-    """One model of one server. Every method may be called from any thread, and by several at once."""
+    """One model of one server. Every method may be called from any thread, and by several threads at once."""
 
     def __init__(self, section: Server, role: str) -> None:
         """`role` names the purpose of the model, such as "language model". Raises CannotLoad if the key is missing."""
@@ -181,8 +181,8 @@ class ChatServer:
         stop: Sequence[str] = (),
         schema: Mapping[str, Any] | None = None,
     ) -> ServerReply:
-        """Return the model's answer to `messages`, up to a stop or `longest` tokens. The server gets the `schema`, if
-        any.
+        """Return the model's answer to `messages`, up to a stop or `longest` tokens. A `schema` is sent along if there
+        is one.
 
         Raises ServerFault with the server's message, NoServer if no request would be answered, and Cancelled shortly
         after the person asks to stop.
@@ -290,7 +290,7 @@ class ChatServer:
             thoughts += message[field] if field else ""
             usage = data.get("usage") or {}
             if not isinstance(usage, dict):
-                raise TypeError("counts of another kind")
+                raise TypeError("the field usage is no object")
         except (TypeError, KeyError, IndexError, AttributeError) as error:
             problem = self._sentence("no_completion", said=self._masked(answer.said)[:120])
             raise NoServer(problem, prompt, self._shown(answer.text)) from error
@@ -311,8 +311,8 @@ class ChatServer:
         return ServerReply(text, end == "length", thought)
 
     def _why_nothing(self, message: Mapping[str, Any], end: object, thought: int, thoughts_field: str) -> str:
-        """Return what came instead of an answer and what to do, or "" if another try may help. `thoughts_field` names
-        the field of the thoughts if only that one is filled.
+        """Return a sentence on what came instead of an answer and what to do, or "" if another try may help.
+        `thoughts_field` names the field of the thoughts if only that field is filled.
         """
         if refusal := message.get("refusal"):
             words = self._masked(" ".join(whole_letters(str(refusal)).split()))[:200]
@@ -365,7 +365,7 @@ class ChatServer:
         return self._masked(raw)[:SHOWN]
 
     def _masked(self, text: str) -> str:
-        """Mask the key, which some servers repeat, in a text. Cut the text only afterwards, or half a key may stay."""
+        """Mask the key in a text, since some servers repeat it. Cut a text only afterwards, or half a key may stay."""
         return text.replace(self._key, "…") if self._key else text
 
     # Facts about the server
@@ -380,7 +380,7 @@ class ChatServer:
         return {str(row["id"]): row for row in rows or () if isinstance(row, dict) and "id" in row}
 
     def context_length(self) -> int:
-        """Return the tokens that prompt and reply share, by the profile or the server; 0 if unknown."""
+        """Return the maximum tokens of prompt and reply together, from the profile or the server; 0 if unknown."""
         if self._section.context_length:
             return self._section.context_length
         row = self.models().get(self._section.model, {})
@@ -427,8 +427,8 @@ class ChatServer:
             raise NoServer(self._sentence("endless"), prompt) from error
 
     async def _exchange(self, method: str, url: str, body: Mapping[str, Any] | None) -> _Answer:
-        """Send a request in a task of its own, so that a slow or silent server cannot delay a stop. The connection is
-        then closed, and a server that notices this stops working on the request.
+        """Send a request in its own task, so that a slow or silent server cannot delay a stop. A stop closes the
+        connection, and a server that notices this stops working on the request.
         """
         import httpx
 
@@ -467,10 +467,11 @@ class _TooMuch(Exception):
 def side_by_side(
     requests: Sequence[Q], ask: Callable[[Q], A], parallel: int, on_reply: Callable[[int], None] = lambda _done: None
 ) -> list[A | UserError]:
-    """Return the result of `ask` for each request, or its UserError, with `parallel` requests at once. If one finds
-    that the server answers no request, the unsent ones get the same error.
+    """Return the result of `ask` for each request, or its UserError, with `parallel` requests at once. After an error
+    that concerns all requests (NoServer), the unsent requests get the same error.
 
-    `on_reply` gets the number done, in this thread; an error raised in it stops the work. Raises Cancelled too.
+    `on_reply` gets the number of finished requests, in this thread. An error raised in it stops the work. Raises
+    Cancelled too.
     """
     down: list[NoServer] = []
 
@@ -486,7 +487,7 @@ def side_by_side(
             return error
 
     with ThreadPoolExecutor(min(parallel, len(requests) or 1)) as pool:
-        # Each runs in the context of this thread, so that stopping this one stops it.
+        # Each request runs in the context of this thread, so that stopping this thread stops the requests.
         sent = [pool.submit(copy_context().run, one, request) for request in requests]
         try:
             for done, reply in enumerate(as_completed(sent), 1):
@@ -525,7 +526,7 @@ def _error_in(found: Any) -> Any:
 
 
 def _texts(content: Any) -> tuple[str, str]:
-    """Return the text and the thoughts of a message's content. Raises TypeError or AttributeError for another kind."""
+    """Return the text and the thoughts of a message. Raises TypeError or AttributeError for unknown content."""
     if isinstance(content, list):
         thoughts = [_texts(part["thinking"])[0] for part in content if part.get("thinking")]
         return "".join(part.get("text") or "" for part in content), "".join(thoughts)

@@ -20,10 +20,10 @@ from pipeline.seams import LanguageRequest
 log = logging.getLogger(__name__)
 
 Holding = Literal["held", "asked", "none"]
-"""Way in which replies fit a schema: the server enforces it, the model follows it in words, or neither."""
+"""Way in which replies fit a schema: enforced by the server, followed by the model in the prompt, or neither."""
 
 TEMPLATE_ROOM = 64
-"""Number of tokens that a chat template may put around a prompt."""
+"""Number of tokens that a chat template may add to a prompt."""
 PROBE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}, "empty": {"type": "boolean"}},
@@ -38,7 +38,7 @@ class ServedLanguage:
     """A language model on a server."""
 
     def __init__(self, section: ServerLanguage) -> None:
-        """Test what the server does with a schema. Raises ServerFault if it gives no reply at all."""
+        """Test if the server or the model follows a schema. Raises ServerFault if the server gives no reply at all."""
         self._section = section
         self.server = ChatServer(section, "language model")
         self.holds: Holding = self._probe()
@@ -46,10 +46,10 @@ class ServedLanguage:
         self.name = f"{section.title} by a server, schema {self.holds}"
 
     def _probe(self) -> Holding:
-        # Enough for the short reply, and for thoughts before it.
+        # The limit is enough for the short reply, and for thoughts before it.
         settings = LanguageSettings(temperature=0, max_new_tokens=1000 if self._section.thinking else 60)
         thinks = True
-        while thinks:  # a second time if the model thought, since it is then asked not to
+        while thinks:  # a second time if the model thought, since the next request asks it not to think
             before = self.server.told_not_to_think
             try:
                 if fits_probe(self._say(LanguageRequest(PROBE_PROMPT, 0, schema=PROBE_SCHEMA), settings).text):
@@ -66,11 +66,11 @@ class ServedLanguage:
         return "asked" if fits_probe(reply.text) else "none"
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply to a prompt. With a schema it fits if the server enforces schemas. If only the model follows
-        it, the schema is put at the end of the prompt. The caller validates the reply.
+        """Return the reply to a prompt. If the server enforces schemas, the reply fits the schema. If only the model
+        follows schemas, the schema is put at the end of the prompt. The caller validates the reply.
 
         Raises UserError when the prompt and the longest reply do not fit the context, UnreadableReply when a reply that
-        has to fit a schema was cut off, and the errors of `ChatServer.chat`.
+        must fit a schema was cut off, and the errors of `ChatServer.chat`.
         """
         prompt, schema = request.prompt, request.schema
         if schema is not None and self.holds == "held":
@@ -108,7 +108,7 @@ class ServedLanguage:
         )
 
     def _require_room(self, prompt: str, settings: LanguageSettings) -> None:
-        """Raise UserError if prompt and reply exceed the context. A text with fewer bytes needs no count of tokens."""
+        """Raise UserError if prompt and reply exceed the context. Short texts need no count of their tokens."""
         text = f"{self._section.system}\n{prompt}" if self._section.system else prompt
         most = len(text.encode(errors="replace")) + settings.max_new_tokens + TEMPLATE_ROOM
         if self._context and most > self._context and (tokens := self.server.count(text)) is not None:
@@ -128,7 +128,7 @@ def _whole(reply: ServerReply, prompt: str, settings: LanguageSettings) -> str:
 
 
 def in_words(prompt: str, schema: Mapping[str, Any]) -> str:
-    """Return the prompt with a schema at its end, for a server that enforces none."""
+    """Return the prompt with a schema at its end, for a server that does not enforce schemas."""
     return (
         f"{prompt}\n\nReply with one JSON value that fits the following JSON schema, and with nothing else:\n"
         f"{json.dumps(schema, ensure_ascii=False)}"
@@ -136,7 +136,7 @@ def in_words(prompt: str, schema: Mapping[str, Any]) -> str:
 
 
 def fits_probe(text: str) -> bool:
-    """Return True if a reply fits the schema of the probe, also inside the fence that models put around code."""
+    """Return True if a reply fits the schema of the probe, also within a Markdown code fence."""
     fenced = re.fullmatch(r"```\w*\n(.*?)\n?```", answer := read_reply(text).answer, re.DOTALL)
     try:
         data = json.loads(fenced[1] if fenced else answer)

@@ -1,5 +1,5 @@
-"""Fetches one file from a URL, such as torchvision's weights, to the place where its library looks for it. As with the
-hub's files, progress is reported, downloads resume, and a file is kept only if its hash is right.
+"""Fetches one file from a URL, such as torchvision's weights, to the place where its library looks for it. As for the
+hub's files, a download reports progress and resumes, and a file is kept only if its hash is right.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from core.model_sections import WebFile
 from pipeline.models.hub import Download, Told, bring, part_of, refused
 
 _HASH = re.compile(r"-([0-9a-f]{8,64})\.")
-"""The beginning of a file's sha256 in its name, as torch writes it."""
+"""The beginning of a file's sha256 in its name, in the way torch names files."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class FileListing:
 
     weights: WebFile
     bytes: int
-    """Size in bytes, or 0 if the server does not tell."""
+    """Size in bytes, or 0 if the server does not tell it."""
     missing: bool
 
     @property
@@ -51,7 +51,7 @@ def listing(role: str, weights: WebFile) -> FileListing:
     if place.is_file():
         return FileListing(weights, place.stat().st_size, False)
     with refused(role, weights):
-        # Uncompressed, so that the length is that of the file.
+        # Ask for the file uncompressed, so that the answer has the length of the file itself.
         answer = get_session().head(weights.url, follow_redirects=True, headers={"Accept-Encoding": "identity"})
         hf_raise_for_status(answer)
     return FileListing(weights, int(answer.headers.get("Content-Length", 0)), True)
@@ -66,7 +66,7 @@ def damaged(role: str, found: FileListing) -> FileListing:
 
 
 def download(role: str, found: FileListing, on_bytes: Told, cancelled: threading.Event | None = None) -> Path:
-    """Return the file, fetched if it is missing. Raises CannotLoad if that fails, and Cancelled."""
+    """Return the path of the file, fetched if it is missing. Raises CannotLoad if that fails, and Cancelled."""
     from huggingface_hub.utils import WeakFileLock
 
     place = found.place
@@ -74,7 +74,7 @@ def download(role: str, found: FileListing, on_bytes: Told, cancelled: threading
     with refused(role, found.weights):
         lock.parent.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(lock):
-            if place.exists():  # another role has the same, or another process was faster
+            if place.exists():  # another role uses the same file, or another process was faster
                 on_bytes(found.bytes)
                 return place
             part, what = part_of(place), f"{place.name} of the {role} {found.weights.title}"

@@ -1,4 +1,4 @@
-"""The sha256 of a model's weights, by which programs that read image files look models up. Fetches nothing."""
+"""The sha256 of a model's weights. Programs that read image files look up models by it. Fetches nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRANSFORMERS_FILES = ("model.safetensors", "pytorch_model.bin")
 
 
 def embedder_key(section: ClipEmbedder) -> str:
-    """Return the key of an embedder's stored vectors: its name and a hash or commit of its weights, so that retrained
+    """Return the key of an embedder's stored vectors: its name and a hash or commit of its weights. So retrained
     weights or a later commit count as another embedder. Loads nothing.
     """
     weights = weights_hash(section, files=TRANSFORMERS_FILES)[:16] if section.path else section.revision
@@ -28,11 +28,11 @@ def embedder_key(section: ClipEmbedder) -> str:
 
 
 def weights_hash(weights: Weights, part: str = "", files: Sequence[str] = FILES) -> str:
-    """Return the sha256 of weights, or of the network in the folder `part`, in one of `files`; "" if none is here."""
+    """Return the sha256 of weights, or of the network in the folder `part`, in one of `files`. "" if none is here."""
     found = next((file for name in files if (file := _file(weights, f"{part}/{name}" if part else name))), None)
     if found is None:
         return ""
-    # The hub's cache names a large file by its hash, which spares reading gigabytes.
+    # The hub's cache names a large file by its hash, so gigabytes need not be read.
     blob = found.resolve().name
     if re.fullmatch(r"[0-9a-f]{64}", blob):
         return blob

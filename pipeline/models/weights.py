@@ -45,8 +45,9 @@ def check_local(role: str, weights: Weights) -> None:
 
 
 def locate(role: str, weights: Weights) -> Path:
-    """Return the folder (or file, for GGUF) with the weights, fetched from the hub if they belong there. `role` names
-    their purpose, such as "captioner". Raises CannotLoad if they are missing and cannot be fetched.
+    """Return the folder with the weights, or the file if they are a single file. They are fetched from the hub if they
+    belong there. `role` names their purpose, such as "captioner". Raises CannotLoad if they are missing and cannot be
+    fetched.
     """
     check_local(role, weights)
     file: str = getattr(weights, "file", "")
@@ -56,8 +57,8 @@ def locate(role: str, weights: Weights) -> Path:
 
 
 def _fetch(role: str, weights: Weights) -> Path:
-    """Return the folder of the hub's files in the local cache. Missing ones are downloaded with a progress bar. A
-    complete folder is taken as it is. If the hub cannot be asked, so is one whose completeness is unknown.
+    """Return the folder of the hub's files in the local cache. Missing files are downloaded with a progress bar. The
+    hub is not asked if all are here. If it cannot be asked, a folder that may be incomplete is taken as it is.
     """
     from tqdm import tqdm
 
@@ -91,8 +92,8 @@ def _fetch(role: str, weights: Weights) -> Path:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Within the context no other thread loads a model. The libraries show no bars for reading files (a second's work)
-    and no remarks about how they were written. Afterwards bars, as for downloads, and remarks are shown again.
+    """Within the context no other thread loads a model. The libraries show no progress bars for reading files, which
+    takes about a second, and no remarks on their format. Afterwards bars (for downloads) and remarks are shown again.
     """
     import diffusers.utils.logging
     import transformers.utils.logging
@@ -113,7 +114,7 @@ def loading() -> Iterator[None]:
 
 @contextmanager
 def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Like `loading`, but raise CannotLoad if the weights cannot be loaded. `also` are further errors of that kind."""
+    """Like `loading`, but raise CannotLoad if the weights cannot be loaded. `also`: further errors that mean this."""
     errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
     try:
         with loading():
@@ -130,8 +131,9 @@ def pick_device() -> str:
 
 
 def pick_dtype(dtype: DType, device: str, chats: bool = False) -> torch.dtype:
-    """Return the profile's dtype. "auto" is half precision on a GPU and float32 on a CPU, for files of any dtype.
-    Models that `chats` run in bfloat16 if the GPU has it: they were trained in it, and float16 makes some overflow.
+    """Return the profile's dtype. "auto" is half precision on a GPU and float32 on a CPU, whatever dtype the files
+    have. Chat models (`chats`) run in bfloat16 if the GPU has it: they were trained in it, and some overflow in
+    float16.
     """
     import torch
 
@@ -148,7 +150,7 @@ def unreadable(role: str, weights: Weights, error: Exception) -> UserError:
     if out_of_memory(error):
         return no_room(f"the {role} at {weights.title}")
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    if isinstance(error, ImportError):  # some models need a rare package, which the message names
+    if isinstance(error, ImportError):  # some models need another package, which the message names
         return CannotLoad(f"The {role} at {weights.title} needs more than is installed here: {first}")
     if "trust_remote_code" in str(error):
         return CannotLoad(
@@ -162,7 +164,7 @@ def unreadable(role: str, weights: Weights, error: Exception) -> UserError:
 
 
 def no_room(model: str) -> CannotLoad:
-    """Return the error for memory that ran out while a model was loaded: its weights are not at fault."""
+    """Return the error for memory that ran out while a model was loaded. The error does not blame the weights."""
     return CannotLoad(
         f"There is not enough memory to load {model}: end other programs that use it, or take a profile with smaller "
         "models."

@@ -11,13 +11,13 @@ from core.model_sections import Data, DType, Weights
 from core.settings import MOST_AT_ONCE, ControlKind
 
 EDITOR = "image editor"
-"""Role of the editor in the list of models."""
+"""Role of the editor in lists of models."""
 SEGMENTER, MASKS = "segmenter of subjects", "segmenter of boxes"
-"""Roles of the segmenter, and of its second model if it has one, in the list of models."""
+"""Roles of the segmenter, and of its second model if it has one, in lists of models."""
 DRAWN_BY_MODEL: frozenset[ControlKind] = frozenset(("soft edges", "line art", "depth"))
 """The kinds of control image that a model draws; the others are computed."""
 PREVIEW_VAE = "preview VAE"
-"""Role of this VAE among the models of a profile."""
+"""Role of the tiny VAE for previews in lists of models."""
 
 
 INVERTIBLE = (
@@ -35,14 +35,14 @@ INVERTIBLE = (
 
 
 class Scheduler(Data):
-    """A scheduler of diffusers by its class name, and its changes to the shipped scheduler's configuration."""
+    """A scheduler of diffusers by its class name, and the changes to the shipped scheduler's configuration."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def cannot_invert(self) -> str:
-        """One sentence if images cannot be inverted with it, else ""."""
+        """Sentence that says why images cannot be inverted with this scheduler, or "" if they can."""
         if self.name in INVERTIBLE and "sde" not in str(self.options.get("algorithm_type", "")):
             return ""
         return (
@@ -65,7 +65,7 @@ class Lora(Weights):
     file: str
     """The name of its safetensors file, on the hub or in the folder `path`."""
     weight: float = Field(1.0, ge=-4, le=4)
-    """Factor of the LoRA's weights; other than 1 only if its page says so."""
+    """Factor of the LoRA's weights. It should be 1 unless the LoRA's page says otherwise."""
 
     @property
     def title(self) -> str:
@@ -79,13 +79,13 @@ class DrawingModel(Weights):
 
     dtype: DType = "auto"
     scheduler: Scheduler | None = None
-    """The scheduler to use, or None for the shipped one."""
+    """The scheduler to use, or None for the one that comes with the weights."""
     batch: int = Field(0, ge=0, le=MOST_AT_ONCE)
     """Default number of images drawn at once. 0 leaves it to the machine."""
     compile: bool = False
-    """True to compile the blocks that its networks repeat (torch.compile). The first image waits, later ones are
-    faster. Pixels may differ in their last bits, so it is recorded. It needs a C++ compiler; without one the studio
-    says so and draws uncompiled."""
+    """True to compile the blocks that the networks repeat (torch.compile). The first image waits, later ones are
+    faster. This may change the last bits of pixels, so lineages record it. It needs a C++ compiler; without one the
+    studio says so and draws uncompiled."""
     preview_vae: Weights | None = None
     """A tiny VAE (AutoencoderTiny) for this model's latents. It shows images being drawn and never affects them."""
 
@@ -94,13 +94,13 @@ class ControlledGenerator(DrawingModel):
     """Base of generators that draw on a control image."""
 
     loras: tuple[Lora, ...] = ()
-    """Added to the weights when they are loaded, one after another."""
+    """LoRAs that are added to the weights when these are loaded, one after another."""
     outpaints: bool = True
-    """False if it makes subjects grow when it draws around them."""
+    """False if the model makes a subject grow when it draws the background around it."""
 
     @property
     def cannot_invert(self) -> str:
-        """One sentence if it is known, without its weights, that images cannot be inverted with it, else ""."""
+        """Sentence that says why images cannot be inverted, as far as this is known without the weights, or ""."""
         return self.scheduler.cannot_invert if self.scheduler is not None else ""
 
     @abstractmethod
@@ -108,16 +108,16 @@ class ControlledGenerator(DrawingModel):
         """Return the ControlNets by the kind of control image."""
 
     def net_of(self, kind: ControlKind) -> tuple[str, Weights]:
-        """Return the name among the `parts` and the weights of the ControlNet of a kind."""
+        """Return the ControlNet for a kind of control image: its role in `parts`, and its weights."""
         return f"ControlNet for {kind}", self.by_kind()[kind]
 
     def name_on(self, kind: ControlKind) -> str:
-        """Return the name in lineages of the generator with its ControlNet for a kind of control image."""
+        """Return the name in lineages of the generator together with its ControlNet for a kind of control image."""
         drawn_by = " with ".join((self.title, *(lora.title for lora in self.loras)))
         return f"{drawn_by} + {self.by_kind()[kind].title}"
 
     def parts(self) -> dict[str, Weights]:
-        """Return every set of weights by its purpose."""
+        """Return every set of weights by its role."""
         parts: dict[str, Weights] = {"image generator": self}
         for kind, net in self.by_kind().items():
             parts[f"ControlNet for {kind}"] = net
@@ -147,7 +147,7 @@ class ControlNetGenerator(ControlledGenerator):
 
     kind: Literal["stable-diffusion-controlnet"]
     controlnets: dict[ControlKind, ControlNet] = Field(min_length=1)
-    """ControlNets by kind of control image. A table `controlnet` is one for "canny"."""
+    """ControlNets by kind of control image. A table `controlnet` in its place is the one for "canny"."""
     safety_checker: bool = True
     """True to load a safety checker if one is shipped. Flagged images are refused, never shown as black."""
 
@@ -222,7 +222,7 @@ class SingleFile(Weights):
     file: str
     """Name of the file, on the hub or in the folder `path`."""
     config: Weights
-    """A folder with a `config.json`."""
+    """A folder with the `config.json` of the model."""
 
 
 class ZImageGenerator(_SharedControlNet):
@@ -259,10 +259,10 @@ class KleinEditor(DrawingModel):
 
 
 class SegmenterSection(Weights):
-    """Base of segmenters, which find the thing that a phrase names."""
+    """Base of segmenters, which find the things that a phrase names."""
 
     threshold: float = Field(0.3, gt=0, lt=1)
-    """Minimum score of a thing. If nothing reaches it, half of it is enough."""
+    """Minimum score of a thing. If no thing reaches it, half of it is enough."""
 
     def parts(self) -> dict[str, Weights]:
         return {SEGMENTER: self}
@@ -275,7 +275,7 @@ class PhraseNetSection(SegmenterSection):
 
     kind: Literal["phrase-net"]
     threshold: float = Field(0.5, gt=0, lt=1)
-    """Minimum share of the phrase at a pixel."""
+    """Minimum probability of the phrase at a pixel."""
 
 
 class GroundedSamSection(SegmenterSection):
@@ -292,7 +292,7 @@ class GroundedSamSection(SegmenterSection):
 
 
 class ClipSegSection(SegmenterSection):
-    """A CLIPSeg, which gives every pixel a share of the phrase."""
+    """A CLIPSeg, which gives every pixel the probability of the phrase."""
 
     family: ClassVar[str] = "CLIPSeg"
 
@@ -300,7 +300,7 @@ class ClipSegSection(SegmenterSection):
 
 
 class Sam3Section(SegmenterSection):
-    """A SAM 3. Its page on the hub asks for an application before it can be fetched."""
+    """A SAM 3. Its page on the hub asks for an application before the weights can be fetched."""
 
     family: ClassVar[str] = "SAM 3"
 

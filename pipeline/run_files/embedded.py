@@ -32,18 +32,18 @@ from pipeline.run_files.webui import MadeWith
 
 KEYWORD = "dillema-studio"
 LARGEST_PICTURE = 4_000_000
-"""Maximum bytes of a PNG that is embedded in another one."""
+"""Maximum bytes of a PNG that is embedded in an image file."""
 LARGEST_RECORD = 1_000_000
-"""Maximum characters of the JSON. Real ones have some thousands."""
+"""Maximum number of characters of an embedded JSON record. Usual records have some thousands."""
 MOST_ARTIFACTS = 8
-"""Maximum artifacts that are embedded in an image, each under a keyword with its number."""
+"""Maximum number of artifacts that are embedded in an image, each under a keyword with its number."""
 LONGEST_NAME = 60
 """Maximum characters in the name of an artifact."""
 _NO_RUN = "There is no run in this file."
 _CHANGED = "The run in this file is damaged or was changed by hand: it cannot be restored."
 FORMAT = 2
 MOST_ATTEMPTS = 2**63 - 1
-"""Largest number that a column of the database holds."""
+"""Maximum number of attempts in a record, which is the largest number that a column of the database holds."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class EmbeddedRun:
     source_sha: str
     """`image_sha` of the source image, even if the picture itself is not in the file."""
     source: Image.Image | None
-    """RGB, or None if it was too large to embed."""
+    """The source image, RGB, or None if it was too large to embed."""
     mask: Image.Image | None
-    """Mode L, the source's size."""
+    """The mask, mode L and of the source's size, or None."""
     case: TestCase | None
     """The image with its lineage, or None if it cannot be restored. `lost` then has the reason."""
     lost: str = ""
     review: ReviewDecision | None = None
-    """A person's decision about the image, or None; also None if the image cannot be restored."""
+    """A person's decision about the image, or None. Also None if the image cannot be restored."""
 
 
 def with_run(
@@ -79,7 +79,7 @@ def with_run(
     Raises ValueError for more than `MOST_ARTIFACTS` artifacts.
     """
     if len(case.artifacts) > MOST_ARTIFACTS:
-        raise ValueError(f"{len(case.artifacts)} artifacts do not travel with an image, at most {MOST_ARTIFACTS} do")
+        raise ValueError(f"{len(case.artifacts)} artifacts do not fit into an image file: at most {MOST_ARTIFACTS} do")
     made_by, lineage, texts = f"DILLEMA Studio {version()}", case.lineage, dict[str, str]()
 
     def travelling(keyword: str, picture: Image.Image) -> dict[str, Any]:
@@ -108,8 +108,8 @@ def with_run(
 
 
 def read_run_in(data: bytes) -> EmbeddedRun | None:
-    """Return the run in a file's bytes, or None if it has none. Raises UserError for a record that is damaged, changed
-    by hand, too large or of another version.
+    """Return the run in a file's bytes, or None if the file has none. Raises UserError for a record that is damaged,
+    changed by hand, too large or of another version.
     """
     pictures = ("source", "mask", *(f"artifact-{place}" for place in range(MOST_ARTIFACTS)))
     texts = read_texts(data, [KEYWORD, *map(_keyword, pictures)])
@@ -135,7 +135,7 @@ def require_run_in(data: bytes) -> EmbeddedRun:
     run = read_run_in(data)
     if run is None:
         opened(data)
-        raise NoRun(f"{_NO_RUN} Images that this studio saved carry theirs, unless another program took it out.")
+        raise NoRun(f"{_NO_RUN} Images saved by this studio contain their run, unless another program removed it.")
     return run
 
 
@@ -155,22 +155,22 @@ def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
     if case is not None and (stored := plain["image"].get("review")) is not None:
         review = from_plain(ReviewDecision, stored)
         if review is not None and len(review.reason) > LONGEST_REASON:
-            raise ValueError("no reason is that long")
+            raise ValueError("the reason of the review is too long")
     return EmbeddedRun(run, source_sha, source.convert("RGB") if source is not None else None, mask, case, lost, review)
 
 
 def _artifacts(pictures: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Image.Image | None]:
-    """Return the artifacts that the record names, by name, None for one that is not embedded."""
+    """Return the artifacts that the record names, by name. An artifact that is not embedded is None."""
     declared = pictures["artifacts"]
     if len(declared) > MOST_ARTIFACTS or any(not 0 < len(name) <= LONGEST_NAME for name in declared):
-        raise ValueError("these are no artifacts")
+        raise ValueError("there are too many artifacts, or one has a wrong name")
     return {name: _unpacked(texts, f"artifact-{place}", entry) for place, (name, entry) in enumerate(declared.items())}
 
 
 def _case(
     plain: Any, artifacts: Mapping[str, Image.Image | None], data: bytes, task: Task
 ) -> tuple[TestCase | None, str]:
-    """Return the test case in the file, or None and why it cannot be restored. The run still can be."""
+    """Return the test case in the file and "", or None and the reason. The run can be restored without it."""
     image = _decoded(data).convert("RGB")
     if image_sha(image) != plain["sha256"]:
         return None, "The picture was changed after it was saved, so the run was restored without it."
@@ -192,7 +192,7 @@ def _keyword(picture: str) -> str:
 
 
 def _unpacked(texts: Mapping[str, str], name: str, declared: Any) -> Image.Image | None:
-    """Return one of the pictures beside the record. Raises ValueError if it is not the one that the record names."""
+    """Return an embedded picture, or None if it is missing. Raises ValueError if the record names another one."""
     text = texts.get(_keyword(name))
     if text is None or declared is None:
         return None
@@ -224,7 +224,7 @@ def read_run(plain: Mapping[str, Any]) -> RunRecord:
     record: RunRecord = from_plain(RunRecord, {**plain, "values": {}})
     recipe_of(record.recipe)
     if record.prompts.keys() - {slot.name for recipe in known_recipes() for slot in recipe.prompt_slots}:
-        raise ValueError("there is no such prompt")
+        raise ValueError("a prompt of the run is unknown")
     if any(not 0 <= number <= 255 for number in record.mask_classes):
         raise ValueError("a class number is out of range")
     if any(not 0 <= value.trace.attempts <= MOST_ATTEMPTS for value in values.values()):
@@ -233,8 +233,8 @@ def read_run(plain: Mapping[str, Any]) -> RunRecord:
 
 
 def read_image(plain: Mapping[str, Any], artifacts: Mapping[str, str], task: Task) -> ImageRecord:
-    """Read the record of an image from plain data. `artifacts` has the hashes of its artifacts, `task` is that of its
-    run, for records without their own. Raises errors as `read_run` does.
+    """Read the record of an image from plain data. `artifacts` has the hashes of its artifacts. `task` is the run's,
+    for records without their own. Raises errors like `read_run`.
     """
     lineage = read_lineage(plain["lineage"])
     if lineage.task is None:

@@ -1,7 +1,7 @@
 """The folder of a run as a store for the driver: `augment` fills and resumes it, and `again` compares with it.
 
-The images are files beside `run.json` (see `pipeline.run_files.run_file`), which is written after each value and each
-image, so that finished work is kept however the run ends.
+The images are files beside `run.json` (see `pipeline.run_files.run_file`). This file is written after each value and
+each image, so that finished work is kept however the run ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FolderStore(MemoryStore):
         mask: Image.Image | None,
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`requested` is the run without values and images. `saving` delays signals that end the program meanwhile."""
+        """`requested` is the run without values and images. `saving` delays signals that end the program."""
         stored = _open(folder, requested)
         super().__init__(source, stored.run.values, named_mask(mask, requested))
         self._saving, self._folder, self._asked, self._picture = saving, folder, requested, mask
@@ -90,7 +90,9 @@ class FolderStore(MemoryStore):
         return self._folder / run_file.FILE
 
     def finish(self, lineages: Collection[Lineage], complete: bool = True) -> None:
-        """Write `run.json` with these images only. `complete`: none failed. Raises UserError if that is impossible."""
+        """Write `run.json` with these images only. `complete`: none failed. Raises UserError if it cannot be
+        written.
+        """
         order = list(lineages)
         images = [image for image in self._images if image.record.lineage in order]
         self._images = sorted(images, key=lambda image: order.index(image.record.lineage))
@@ -111,7 +113,7 @@ class FolderStore(MemoryStore):
 
 
 class RepeatStore(MemoryStore):
-    """A finished run whose images are made once more into another folder, each compared with the one on record."""
+    """A finished run whose images are drawn again into another folder, and each compared with the recorded one."""
 
     def __init__(
         self,
@@ -122,7 +124,7 @@ class RepeatStore(MemoryStore):
         folder: Path,
         compared: Callable[[Path, bool], None],
     ) -> None:
-        """`compared` is called with the new file, and whether it has the same pixels."""
+        """`compared` is called with each new file, and True if it has the same pixels as the recorded image."""
         super().__init__(source, record.run.values, named_mask(mask, record))
         self._run, self._picture, self._folder = record, mask, folder
         self._images: dict[tuple[CounterfactualCaption, int], RunImageFiles] = {
@@ -137,7 +139,7 @@ class RepeatStore(MemoryStore):
         lineage = case.lineage
         image = self._images[lineage.counterfactual, lineage.seed]
         record, file = image.record, self._folder / image.file
-        # With the recorded time and checks, so that equal pixels give an equal file, byte for byte.
+        # The file gets the recorded time and checks, so that equal pixels give an equal file, byte for byte.
         noted = replace(case, lineage=replace(lineage, seconds=record.lineage.seconds), checks=record.checks)
         run_file.save_image(noted, file, self._run, self._source, self._picture)
         self._compared(file, image_sha(case.image) == record.sha256)
@@ -149,7 +151,7 @@ def named_mask(mask: Image.Image | None, record: RunFile) -> NamedMask | None:
 
 
 def make_folder(folder: Path) -> Path:
-    """Return the folder, created if it is missing. Raises UserError."""
+    """Return the folder, created if it is missing. Raises UserError if it cannot be created."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -160,7 +162,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def _open(folder: Path, requested: RunFile) -> RunFile:
-    """Return the folder's run of the same request, or `requested` if the folder is new. Raises UserError otherwise."""
+    """Return the folder's run of the same request, or `requested` in a new folder. Raises UserError for another one."""
     make_folder(folder)
     if not (folder / run_file.FILE).exists():
         return requested

@@ -1,4 +1,4 @@
-"""Data on an image's origin in its file, for other programs: `parameters` text and IPTC digital source type."""
+"""Facts on an image's origin in its file, for other programs: `parameters` text and IPTC digital source type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.profiles.profile import Profile
 from pipeline.run_files.webui import MadeWith, joined
 
 PARAMETERS_KEYWORD = "parameters"
-"""Key under which AUTOMATIC1111's web UI, and all that read its files, look for the settings of an image."""
+"""Key under which AUTOMATIC1111's web UI, and programs that read its files, look for the settings of an image."""
 _SOURCE_TYPES = "http://cv.iptc.org/newscodes/digitalsourcetype/"
 
 
@@ -23,9 +23,9 @@ def parameters(
 ) -> str:
     """Return the settings of an image in the words of AUTOMATIC1111's web UI. `size` is the image's (width, height).
 
-    "Size" is the size that was generated, as in the web UI. The image may have been resized since. Models have the
-    names of their files, with the first digits of a hash: that of the denoising network, since there is no checkpoint
-    file here.
+    As in the web UI, "Size" is the size that was drawn; the image may have been resized since. Models have the names of
+    their files, with the first digits of a hash. The hash is that of the denoising network, since there is no
+    checkpoint file here.
     """
     fields = method_of(lineage.method).parameters(lineage, size, made_with or MadeWith())
     lines = [lineage.prompt.strip()]
@@ -66,7 +66,7 @@ def made_with(profile: Profile, method: str, settings: MethodSettings) -> MadeWi
 
 
 def _scheduler(model: DrawingModel) -> str:
-    """Return the class name of a model's scheduler, or "" if only its weights on the hub tell it."""
+    """Return the class name of a model's scheduler, or "" if the weights that name it are not on this machine."""
     if model.scheduler is not None:
         return model.scheduler.name
     folder = model.local()

@@ -1,7 +1,8 @@
 """The folder of a run without a browser: its images as PNG, and `run.json`, enough to make each of them again.
 
-Every image also has its run embedded, as those that the page saves do. A run with a mask has one beside each image.
-`run.json` is written after its images, whole or not at all, so that the files it names are complete. Knows no models.
+Every image also has its run embedded, like images saved on the page. A run with a mask has a mask file beside each
+image. `run.json` is written after its images, whole or not at all, so that the files it names are complete. Knows no
+models.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ class RunImageFiles:
     record: ImageRecord
     file: str
     artifact_files: Mapping[str, str]
-    """Files by name of the artifact."""
+    """File names by name of the artifact."""
     mask_file: str = ""
-    """The mask at the image's size; "" for a run without one."""
+    """File name of the mask at the image's size; "" for a run without a mask."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,9 @@ class RunFile:
 
     run: RunRecord
     profile: Mapping[str, Any]
-    """The whole profile as plain data, so that a later change of its file has no effect."""
+    """The whole profile as plain data, so that later changes of its file have no effect."""
     prompts: PromptSet
-    """The whole prompts, for the same reason."""
+    """The whole prompts, so that later changes of their files have no effect."""
     seed: int
     source_name: str
     """Original name of the source image; a copy of its pixels is in `SOURCE`."""
@@ -73,7 +74,7 @@ class RunFile:
     """False if the run was stopped before all images were made, or if one could not be made."""
     versions: Mapping[str, str] = field(default_factory=dict)
     mask_sha256: str = ""
-    """`image_sha` of the mask in `MASK`; "" for a run without one."""
+    """`image_sha` of the mask in `MASK`; "" for a run without a mask."""
     failures: tuple[Failure, ...] = ()
     """Images that failed, including those that a later seed could make."""
 
@@ -84,7 +85,7 @@ class RunFile:
 
     @property
     def settings(self) -> Settings:
-        """The settings of the run, of the type that its recipe names."""
+        """The settings of the run, of the recipe's type."""
         return self.recipe.settings.model_validate(self.run.settings)
 
 
@@ -100,7 +101,7 @@ def asked_run(
     notes: tuple[str, ...] = (),
     mask: NamedMask | None = None,
 ) -> RunFile:
-    """Return the `run.json` of a request, before anything is made. The same request has the same id."""
+    """Return the contents of `run.json` for a request, before anything is made. The same request has the same id."""
     source_sha, mask_sha = image_sha(source), image_sha(mask.image) if mask else ""
     plain = settings.model_dump(mode="json")
     request = [source_sha, to_plain(task), profile.name, seed, plain, mask_sha, recipe.name]
@@ -142,12 +143,14 @@ def versions() -> dict[str, str]:
 
 
 def save_png(image: Image.Image, path: Path) -> None:
-    """Save the pixels as PNG, without metadata. The file appears whole or not at all. Raises UserError."""
+    """Save the pixels as PNG, without metadata. The file appears whole or not at all. Raises UserError if that
+    fails.
+    """
     _write_whole(_png(image), path)
 
 
 def save_image(case: TestCase, path: Path, contents: RunFile, source: Image.Image, mask: Image.Image | None) -> None:
-    """Save the image of a test case as PNG with its run embedded. Raises UserError."""
+    """Save the image of a test case as PNG with its run embedded. Raises UserError if it cannot be written."""
     try:
         weights = made_with(Profile.model_validate(contents.profile), case.lineage.method, case.lineage.settings)
     except ValidationError:  # a profile of another version; the file can be opened without the weights' hashes
@@ -179,7 +182,7 @@ def load_case(image: RunImageFiles, folder: Path) -> TestCase:
 
 
 def load_mask(contents: RunFile, folder: Path) -> Image.Image | None:
-    """Return the mask of a run, checked like its images, or None for a run without one. Raises UserError."""
+    """Return the mask of a run, or None for a run without one. Raises UserError if it is missing or changed."""
     if not contents.mask_sha256:
         return None
     return load_png(folder / MASK, contents.mask_sha256).getchannel(0)
@@ -258,7 +261,7 @@ def read(path: Path) -> RunFile:
 
 
 def _slug(artifact: str) -> str:
-    """Return the file name of an artifact, such as "control" for a control image: every file here is an image."""
+    """Return an artifact's part of a file name, such as "control" for a control image: every file here is an image."""
     return re.sub(r"\W+", "-", artifact.removesuffix(" image")).strip("-") or "artifact"
 
 
@@ -280,7 +283,7 @@ def _read_image(data: Mapping[str, Any], task: Task) -> RunImageFiles:
 def _file_name(name: Any) -> str:
     """Return the name of a file beside `run.json`. Raises ValueError for others, such as a path to another folder."""
     if not re.fullmatch(r"\w[\w .-]*", str(name)):
-        raise ValueError("this is no name of a file")
+        raise ValueError("this is no name of a file beside run.json")
     return str(name)
 
 

@@ -1,4 +1,4 @@
-"""Names of image settings in AUTOMATIC1111's web UI and all that read its files. Texts only."""
+"""Names of image settings in AUTOMATIC1111's web UI, for programs that read its files. Texts only."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 from core.data_files import DataTable
 
 MODEL_DIGITS, UNIT_DIGITS = 10, 8
-"""Digits of a model's and a ControlNet's hash that the web UI and its extension write."""
+"""Number of digits of a hash that the web UI writes for a model, and that its extension writes for a ControlNet."""
 _SAMPLERS = DataTable(__file__, str, "samplers")
-"""Names of diffusers' schedulers in the web UI; one that is not here keeps its own name."""
+"""Names of diffusers' schedulers in the web UI. A scheduler that is missing here keeps its own name."""
 
 
 @dataclass(frozen=True)
 class MadeWith:
-    """Facts about how images are drawn that only the profile knows."""
+    """Facts about how images were drawn that only the profile knows."""
 
     scheduler: str = ""
     """Class name of the scheduler in diffusers."""
     hashes: Mapping[str, str] = field(default_factory=dict)
-    """sha256 of the weights, by the name that the test cases have for a model."""
+    """sha256 of the weights, by the name that test cases give a model."""
 
     @property
     def sampler(self) -> str:
@@ -43,10 +43,10 @@ def file_name(title: str) -> str:
 
 
 def joined(fields: Mapping[str, Any]) -> str:
-    """Return fields as one line, without those that are None or ""."""
+    """Return fields as one line. Fields with None or "" are left out."""
     return ", ".join(f"{name}: {_quoted(str(value))}" for name, value in fields.items() if value not in (None, ""))
 
 
 def _quoted(text: str) -> str:
-    """Quote like the web UI: a text that would be read as more than one field becomes a JSON string."""
+    """Quote like the web UI: a text that would look like several fields becomes a JSON string."""
     return json.dumps(text, ensure_ascii=False) if any(mark in text for mark in ',:\n"') else text

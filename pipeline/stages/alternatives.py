@@ -33,19 +33,20 @@ from pipeline.stages.parsing import Unreadable, read_alternatives
 from pipeline.stages.reply_schema import alternatives_schema
 
 MORE_TEMPERATURE = 0.9
-"""Minimum temperature for a request for more: below it the model repeats itself."""
+"""Minimum temperature for a request for further alternatives. Below it the model repeats itself."""
 
 
 def run(inputs: StageInputs) -> StageValue[Alternatives]:
     """Return an entry for every used keyword, each with at most `settings.per_keyword` alternatives.
 
-    `inputs.early_reply` holds alternatives by keyword, if the request for keywords returned any. Only keywords without
-    one are then asked for, and the trace has a note of that.
+    `inputs.early_reply` has alternatives by keyword, if the request for keywords returned any. Only the other keywords
+    are then asked for, and the trace notes that.
 
-    An alternative that drops or adds a protected word is kept but not used, so that a person sees it. So is one whose
-    similarity to its keyword, or to what the task protects, reaches `settings.too_close`. A reply that leaves a keyword
-    without an alternative is asked for again. A keyword that never gets one stays empty. Raises UserError if no keyword
-    is used or one of them cannot be, UnreadableReply if every attempt fails, and Cancelled between two replies.
+    An alternative that drops or adds a protected word is kept but not used, so that a person sees it. The same holds if
+    its similarity to its keyword, or to what the task protects, reaches `settings.too_close`. A reply that leaves a
+    keyword without an alternative is asked for again. A keyword that never gets one stays empty. Raises UserError if no
+    keyword is used, or if a used one is not in the caption, is protected or occurs twice. Raises UnreadableReply if
+    every attempt fails, and Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     keywords: Keywords = inputs.values["keywords"]
@@ -137,7 +138,7 @@ def more(
     sentences: Sentences | None = None,
     cancelled: threading.Event | None = None,
 ) -> tuple[Alternatives, Trace]:
-    """Return `value` with at most `settings.per_keyword` further alternatives of one keyword, after those it has.
+    """Return `value` with at most `settings.per_keyword` further alternatives of one keyword, after its present ones.
 
     The temperature is at least `MORE_TEMPERATURE`. Raises UnreadableReply if the model has no new alternative, and
     Cancelled between two replies.
@@ -155,7 +156,7 @@ def more(
         new = tuple(text for text in options if tuple(tokens(text)) not in known)
         added = _options(keyword, new, task, settings)
         if not added.options:
-            raise Unreadable("it knows no other than those that are there")
+            raise Unreadable("its reply has no alternative that is new")
         return (added,)
 
     count = min(10, len(item.options) + settings.per_keyword)
@@ -179,7 +180,7 @@ def more(
 def unticked_where_close(
     value: Alternatives, task: Task, sentences: Sentences | None, too_close: float
 ) -> Alternatives:
-    """Return alternatives with similarities, none ticked that reaches `too_close`; unchanged without `sentences`."""
+    """Return alternatives with similarities, unticked if these reach `too_close`. Unchanged without `sentences`."""
     if sentences is None:
         return value
     items = []

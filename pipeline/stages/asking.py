@@ -1,4 +1,4 @@
-"""Asks a language model until its reply can be read. Shared by stages 2 to 4; knows nothing of their questions."""
+"""Asks a language model until its reply can be read. Shared by stages 2 to 4. Knows nothing of their questions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Answer(Generic[V]):
     seed: int
     """Seed of the attempt that gave the value."""
     attempts: int
-    """Number of attempts in all."""
+    """Total number of attempts."""
     seconds: float
     notes: tuple[str, ...] = ()
     """Remarks for a person about the reply, one sentence each."""
@@ -66,7 +66,7 @@ class Inquiry(Generic[V]):
     read: Callable[[str], V]
     """Parses a reply. Raises `Unreadable` for a reply that it cannot use."""
     seed: int
-    """Seed of the first attempt. Later attempts take the next ones."""
+    """Seed of the first attempt. Later attempts take the next seeds."""
     shortcomings: Callable[[V], int] = lambda _value: 0
     schema: Schema | None = None
     """Schema that constrains the model if possible. The reply may be JSON that fits it, or lines, or neither."""
@@ -80,8 +80,8 @@ def ask(
     settings: LanguageSettings,
     cancelled: threading.Event | None = None,
 ) -> Answer[V]:
-    """Return the first reply without shortcomings, or the readable one with the fewest after `settings.attempts`
-    attempts. Each attempt takes the next seed, beginning with that of `inquiry`. `what` names the requested thing in
+    """Return the first reply without shortcomings, or after `settings.attempts` attempts the readable one with the
+    fewest. Each attempt takes the next seed, beginning with that of `inquiry`. `what` names the requested thing in
     messages. Raises UnreadableReply with the last reply if none is readable, and Cancelled between two replies.
     """
     attempts = _Attempts(what, prompt, inquiry, settings)
@@ -101,9 +101,10 @@ def ask_all(
     on_done: Callable[[int], None] = lambda _done: None,
     cancelled: threading.Event | None = None,
 ) -> list[Answer[V] | NoAnswer]:
-    """Return the answer of `ask` to each inquiry, asked together if the model takes several, or the error of an inquiry
-    that has none. A request that fails in a batch is made again without the others. `on_done` gets the number of
-    finished inquiries, beginning with 0. Raises the first error if all inquiries fail, CannotLoad, and Cancelled.
+    """Return the answer of `ask` to each inquiry, or the error of an inquiry without an answer. The inquiries are asked
+    together if the model takes several; a request that fails is then made again without the others. `on_done` gets the
+    number of finished inquiries, beginning with 0. Raises the first error if all inquiries fail. Raises CannotLoad and
+    Cancelled at once.
     """
     every = [_Attempts(what, prompt, inquiry, settings) for inquiry in inquiries]
     if not isinstance(language_model, BatchLanguageModel):
@@ -123,7 +124,7 @@ def ask_all(
     def told(replies: int) -> None:
         nonlocal most
         stop_if(cancelled)
-        if settled + replies > most:  # repeated requests were counted already
+        if settled + replies > most:  # replies to repeated requests were counted already
             most = settled + replies
             on_done(min(most, len(every) - 1))
 

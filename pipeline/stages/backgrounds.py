@@ -1,7 +1,7 @@
 """Descriptions of new backgrounds, each from an instruction, a place and a time. None of them may name the subject.
 
-The language model words them, or the filled-in prompt is the description itself, or the pictures of a person's own
-folder take their place. A description has the type of a counterfactual caption and shares its card, gate and batches.
+The language model words them, or the filled-in prompt is the description itself. Pictures of a person's own folder may
+also replace them. A description has the type of a counterfactual caption and shares its card, approval and batches.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ from pipeline.stages.reply_schema import caption_schema
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 NAMED = 3
-"""Maximum number of unreadable files that are named."""
+"""Maximum number of unreadable files that remarks name."""
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     """Return `settings.captions` descriptions of different places and times, which the seed chooses.
 
-    Description n of a bank is the same for all sources. One that names the label or a word to avoid is asked for again.
-    If it still does after every attempt, it is kept but not used. Description k takes `derive_seed(seed, k)` and the
-    seeds after it. Raises UserError for an empty list or folder, UnreadableReply, and Cancelled between two replies.
+    Description n of a bank is the same for all sources. A description that names the label or a word to avoid is asked
+    for again. If it still does after every attempt, it is kept but not used. Description k takes `derive_seed(seed, k)`
+    and the seeds after it. Raises UserError for an empty list or folder, UnreadableReply, and Cancelled between two
+    replies.
     """
     settings: BackgroundsSettings = inputs.settings
     task, prompt, start = inputs.task, inputs.prompt, time.monotonic()
@@ -112,12 +113,12 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Return the parts of a text with commas between, each once."""
+    """Return the parts of a text between commas, repeated ones once."""
     return tuple(dict.fromkeys(part for one in text.split(",") if (part := " ".join(one.split()))))
 
 
 def _own_pictures(settings: BackgroundsSettings, seed: int) -> StageValue[CounterfactualCaptions]:
-    """Return the names of some pictures of the folder. Those that cannot be read are left out and told."""
+    """Return the names of some pictures of the folder. The trace names those that cannot be read."""
     folder, names, unreadable = Path(settings.folder).expanduser(), list[str](), list[str]()
     try:
         files = sorted(one.name for one in folder.iterdir() if one.suffix.lower() in ENDINGS)
@@ -144,7 +145,7 @@ def _own_pictures(settings: BackgroundsSettings, seed: int) -> StageValue[Counte
 
 
 def own_picture(folder: str, name: str) -> Path:
-    """Return the file of a picture of the folder. Raises UserError if it has none of this name."""
+    """Return the path of a picture of the folder. Raises UserError if the folder has no picture of this name."""
     file = Path(folder).expanduser() / name
     if file.name != name or not file.is_file():
         raise UserError(f"There is no picture “{name}” in the folder {folder}: run the backgrounds again.")

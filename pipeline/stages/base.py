@@ -1,7 +1,7 @@
 """The declaration of a text stage, and the inputs that it gets.
 
-A `Stage` tells page, command line, storage and driver everything they need, so that none of them knows a stage by its
-name. Each module in this folder declares its own.
+A `Stage` tells page, command line, storage and driver all they need, so none of them knows a stage by its name. Each
+module in this folder declares its own stage.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ProducerKind = Literal["captioner", "segmenter", "language model", "nothing"]
 
 @dataclass(frozen=True)
 class EarlyReply:
-    """The part of an earlier stage's reply that belongs to this stage, if one request covered both."""
+    """The part of an earlier stage's reply that belongs to this stage, if one request asked for both."""
 
     prompt: str
     raw_reply: str
     """The whole reply, for all stages."""
     seed: int
     part: Any
-    """Part of the reply for this stage: plain data in a form that both stages know."""
+    """Part of the reply for this stage, as plain data in a form that both stages know."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class StageInputs:
     prompt: Prompt | None
     seed: int
     before: Any = None
-    """The model's last value from the same inputs. The new one should differ from it. None at the first try."""
+    """The model's latest value from the same inputs, from which the new one should differ. None at the first try."""
     progress: OnProgress | None = None
     cancelled: threading.Event | None = None
     others: Mapping[str, Prompt] = field(default_factory=dict)
-    """The stage's other prompts by name, as far as the prompt set has them."""
+    """The stage's further prompts by name, if the prompt set has them."""
     next: Values = field(default_factory=dict)
     """Settings, by name, of the later stages that this request may cover (see `Stage.asks_ahead`), if they run next."""
     early_reply: EarlyReply | None = None
@@ -72,51 +72,51 @@ class Stage:
     """A text stage: it turns the source image and earlier values into one typed value."""
 
     name: StageName
-    """The name under which values are stored. It means the same type of value in all recipes."""
+    """The name under which values are stored. In all recipes it stands for the same type of value."""
     title: str
     """The title on the page, such as "Counterfactual captions"."""
     value: type
-    """The type of its value: a frozen dataclass that `to_plain` can write."""
+    """The type of the stage's value: a frozen dataclass that `to_plain` can write."""
     run: Callable[[StageInputs], StageValue[Any] | StageMade]
     """Produces a value. The caller adds its key. Raises UserError, UnreadableReply and Cancelled."""
     reads: tuple[StageName, ...] = ()
-    """The earlier stages that it reads."""
+    """The earlier stages whose values the stage reads."""
     reads_source: bool = False
     reads_task: bool = True
-    """False if a change of the task outdates no value."""
+    """False if values stay valid when the task changes."""
     producer: ProducerKind = "language model"
     prompt: PromptSlot | None = None
-    """Variables of the stage's prompt, or None for a stage without a prompt."""
+    """Name and variables of the stage's prompt, or None for a stage without a prompt."""
     other_prompts: tuple[PromptSlot, ...] = ()
-    """Further prompts that it may send, each with a title of its own."""
+    """Further prompts that the stage may send, each with a title of its own."""
     sends: Callable[[Any], Collection[str]] | None = None
-    """Returns the names of the other prompts that it sends under its settings. Only a change of those outdates a value.
-    None if it always sends all of them."""
+    """Returns the names of the further prompts that the stage sends with its settings. Only changes of these outdate a
+    value. None if it always sends all of them."""
     asks_ahead: Callable[[Any], tuple[StageName, ...]] | None = None
-    """Returns the later stages that one of its requests covers under its settings. None if it covers none."""
+    """Returns the later stages that one request of this stage covers with its settings. None if it covers none."""
     settings: str = ""
     """Name of the stage's section in the settings, or ""."""
     marks: frozenset[str] = frozenset()
-    """Settings that only change how a value is shown. Changing them outdates no value."""
+    """Settings that only change how a value is shown. A change of them outdates no value."""
     seen: Callable[[Any], Any] = to_plain
     """Returns the part of a value that later stages use, as plain data. Only a change of that part outdates them."""
     fits: Callable[[Any, tuple[int, int]], None] = lambda _value, _size: None
     """Raises UserError for a value that does not fit a source image of this size (width, height)."""
     summary: Callable[[Any], str] = str
     remarks: Callable[[Any, Values, Task], list[str]] = lambda _value, _values, _task: []
-    """Returns remarks for a person about a value, one line each, given the values of earlier stages."""
+    """Returns remarks for a person about a value, one line each, given the values of earlier stages and the task."""
     doing: str = "working"
     """Words for the running stage, such as "finding keywords"."""
     plural: bool = True
-    """True if the title is a plural."""
+    """True if the title is in the plural."""
     again: str = "Run again"
-    """Label of the button that runs it again."""
+    """Label of the button that runs the stage again."""
     same_again: str = ""
-    """Message for another try that gave the same value. May contain {times}. "" for none."""
+    """Message after another try that gave the same value. May contain {times}. "" for no message."""
 
     @property
     def prompt_slots(self) -> tuple[PromptSlot, ...]:
-        """All its prompts, its main one first."""
+        """All prompts of the stage, the main one first."""
         return (*((self.prompt,) if self.prompt is not None else ()), *self.other_prompts)
 
     def others_sent(self, settings: Any) -> tuple[PromptSlot, ...]:

@@ -15,7 +15,8 @@ from pipeline.replies import is_refusal, read_reply, whole_letters
 from pipeline.stages.base import Stage, StageInputs
 
 AGAIN_TEMPERATURES = (0.8, 1.0, 1.2, 1.4)
-"""Temperatures for further captions if the settings have 0, which would repeat the first. Higher ones give babble."""
+"""Temperatures for further captions if the settings have 0, which would repeat the first one. Higher ones give
+nonsense."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ def run(inputs: StageInputs) -> StageValue[Caption]:
     """Caption the source. Raises UnreadableReply if the captioner returns no caption, and Cancelled between two tries.
 
     To replace an earlier caption, it samples with consecutive seeds until a caption has other words and fails no more
-    checks than the earlier one. If none does, the earlier caption stays if it came again, else the first one is taken.
+    checks than the earlier one. If no caption does, the earlier caption stays if it came again. Else the first new
+    caption is taken.
     """
     settings: CaptionSettings = inputs.settings
     task, captioner = inputs.task, inputs.models.captioner
@@ -86,7 +88,7 @@ def _is_other(text: str, unlike: str, task: Task) -> bool:
 
 
 def caption_text(values: Values) -> str:
-    """Return the source image's caption from the values by stage, or "" without one."""
+    """Return the source image's caption, given the values by stage, or "" if it has none."""
     caption = values.get("caption")
     return caption.text if isinstance(caption, Caption) else ""
 
@@ -106,7 +108,7 @@ CAPTION = Stage(
     plural=False,
     again="Caption again",
     same_again=(
-        "The captioner was asked {times} times, each time with another seed, and has no other caption that fits: it is "
-        "as good as certain of this one. Write into the field what you want said differently."
+        "The captioner was asked {times} times, each time with another seed, and gave no other caption that fits. It "
+        "is almost certain of this one. To say something differently, edit the caption in its field."
     ),
 )

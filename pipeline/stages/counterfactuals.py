@@ -46,24 +46,25 @@ from pipeline.stages.parsing import Unreadable, read_caption, read_edits
 from pipeline.stages.reply_schema import caption_schema, edit_text
 
 _LOOKED_AT = 20_000
-"""Number of combinations, the first in order, among which random ones are drawn."""
+"""Maximum number of combinations, the first ones in order, from which random ones are drawn."""
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Write counterfactual captions, each with a prompt of its own. `choose_edits` chooses their edits, or the model
-    does, asked with `EDITS_PROMPT`. The trace has a note if the model makes no choice.
+    """Write counterfactual captions, each with a prompt of its own. Their edits are chosen by `choose_edits`, or by the
+    model, which is asked with `EDITS_PROMPT`. The trace notes if the model makes no choice.
 
-    A caption that misses an edit or loses a protected word is asked for again. One that still fails after every attempt
-    is kept but not used. One that the model did not write, as it refused, is empty and not used; a check gives the
+    A caption that misses an edit or loses a protected word is asked for again. If it still fails after every attempt,
+    it is kept but not used. A caption that the model refused to write is empty and not used, and a check gives the
     reason. The next run asks for such captions alone. Caption k takes `derive_seed(seed, k)` and the seeds after it,
-    whether or not the model takes all prompts together. The choice takes `seed`. The trace holds it, the prompts and
-    replies of all calls, and the largest number of attempts that a request needed. Captions with the same words are
-    merged.
+    whether or not the model takes all prompts together. The request for the choice takes `seed`. The trace has the
+    prompts and replies of all requests, and the largest number of attempts that one needed. Captions with the same
+    words are merged.
 
-    `inputs.early_reply` holds edits and captions from the reply to the request for keywords. Those that pass are used.
-    The others are asked for one by one, with a note in the trace. If this stage may choose the edits (evenly, at random
-    or by the model), it prefers possible edits of that reply. Raises UserError if no alternative is used or one of them
-    cannot be, the first error if no caption could be written, and Cancelled between two replies.
+    `inputs.early_reply` has edits and captions from the reply to the request for keywords. Captions that pass are used.
+    The others are asked for one by one, and the trace notes that. If the settings let this stage choose the edits
+    (evenly, at random or by the model), possible edits of that reply come first. Raises UserError if no alternative is
+    used, or if a used one changes nothing or its keyword does not fit the caption. Raises the first error if no caption
+    could be written, and Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     alternatives: Alternatives = inputs.values["alternatives"]
@@ -77,7 +78,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         for option in item.options:
             if option.used:
                 require(keyword_checks(item.keyword, caption.text, task, item.forced))
-                # Only the first check, that it changes something: a lost protected word shows in the caption.
+                # Only the first check counts, that it changes something: a lost protected word shows in the caption.
                 require(alternative_checks(item.keyword, option.text, task)[:1])
     pools, at_once = edit_pools(caption, alternatives, settings)
     if not pools:
@@ -169,7 +170,7 @@ def _offered(
     for texts, text in early.part:
         try:
             (pairs,) = read_edits("; ".join(texts), list(known))
-        except ValueError:  # an edit that was not offered, or a line break in one
+        except ValueError:  # such as an edit that was not offered
             continue
         edits = tuple(sorted((known[pair] for pair in pairs), key=lambda edit: places[edit]))
         if len({edit.keyword for edit in edits}) == len(edits) <= at_once and len(offered) < captions:
@@ -186,8 +187,8 @@ def _taken(inquiry: Inquiry[str], early: EarlyReply, text: str) -> Answer[str] |
 
 
 def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
-    """Merge captions with the same words into one, at the place of the first, ticked if any was. It has the edits of
-    all of them that show in its text, or those of the first if none does. Captions that are not written stay apart.
+    """Merge captions with the same words into one at the place of the first, ticked if any was. The merged caption has
+    all their edits that show in its text, or the edits of the first if none does. Empty captions are not merged.
     """
     groups: dict[Hashable, list[CounterfactualCaption]] = {}
     for item in value.items:
@@ -206,9 +207,9 @@ def choose_edits(
 ) -> tuple[tuple[Edit, ...], ...]:
     """Return the edits of each counterfactual caption, no two alike, each in caption order (see `all_combinations`).
 
-    `settings.combinations` decides which. A combination that a person chose is left out if one of its edits no longer
-    exists. If none is left, or a model should choose and does not, combinations are spread evenly. Raises UserError for
-    more than `MOST_COMBINATIONS`.
+    `settings.combinations` names the way to choose. A combination that a person chose is left out if one of its edits
+    no longer exists. If none is left, or if the model should choose and does not, combinations are spread evenly.
+    Raises UserError for more than `MOST_COMBINATIONS`.
     """
     pools, at_once = edit_pools(caption, alternatives, settings)
     if settings.combinations == "chosen":
@@ -241,8 +242,8 @@ def choose_edits(
 def all_combinations(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> Iterator[tuple[Edit, ...]]:
-    """Yield every combination of edits: `settings.edits_at_once` different keywords each (all of them for 0, or if
-    there are fewer), with one ticked alternative for each keyword.
+    """Yield every combination of edits. A combination edits `settings.edits_at_once` different keywords (all of them
+    for 0, or if there are fewer), with one ticked alternative for each keyword.
     """
     pools, at_once = edit_pools(caption, alternatives, settings)
     if pools:
@@ -275,8 +276,8 @@ def edit_pools(
 def _spread(
     pools: Sequence[Sequence[Edit]], at_once: int, number: int, rng: random.Random, once: bool = False
 ) -> tuple[tuple[Edit, ...], ...]:
-    """Return at most `number` combinations. Keywords, and the alternatives of each, take turns evenly; `rng` decides
-    the order among equals. `once`: no group of keywords is used twice.
+    """Return at most `number` combinations, in which keywords, and the alternatives of each, occur equally often. `rng`
+    decides among equals. With `once`, no group of keywords is used twice.
     """
     keyword_turns = [0] * len(pools)
     edit_turns = {edit: 0 for pool in pools for edit in pool}
@@ -334,7 +335,7 @@ def tell(on_progress: OnProgress | None, pace: Pace, done: int, before: int = 0)
 
 
 def captions_line(value: CounterfactualCaptions) -> str:
-    """Return one line about captions: the number of ticked ones, and the edits of all."""
+    """Return one line about captions: how many are ticked, and the edits of all."""
     ticked = sum(item.used for item in value.items)
     edits = "; ".join(", ".join(edit.alternative for edit in item.edits) or "by hand" for item in value.items)
     return f"{ticked} of {len(value.items)} ticked: {edits}"
@@ -350,7 +351,7 @@ def captions_remarks(value: CounterfactualCaptions, values: Values, task: Task) 
 
 
 def captions_seen(value: CounterfactualCaptions) -> list[Any]:
-    """Return the parts of captions that the drawing reads: text and edits of those that are ticked."""
+    """Return the parts of captions that the drawing reads: text and edits of the ticked ones."""
     return [[item.text, [[e.keyword, e.alternative] for e in item.edits]] for item in value.items if item.used]
 
 

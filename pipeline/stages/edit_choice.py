@@ -1,7 +1,7 @@
 """Lets the language model choose which edits go together, in one question before the captions of stage 4 are written.
 
-It knows which edits are offered and which may share a caption. If the model makes no choice, this module writes the
-note about it, and the stage decides what to do.
+This module knows which edits are offered and which may share a caption. If the model makes no choice, the result has a
+note about that, and the stage decides what to do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ EDITS_PROMPT = PromptSlot(
     needed=False,
     title="which edits go together",
 )
-"""Its variables: the ticked `$alternatives` by keyword, and the maximum numbers of `$captions` and edits (`$most`)."""
+"""Prompt that asks for the choice. `$alternatives` are the ticked ones by keyword, `$captions` the maximum number of
+captions, and `$most` that of edits in a caption."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Choice:
     """The edits that the model chose, with its prompts and replies."""
 
     edits: tuple[tuple[Edit, ...], ...] = ()
-    """Edits of each caption, in caption order. Empty if none could be used; `note` then has the reason."""
+    """Edits of each caption, in caption order. Empty if none could be used; `note` then says why."""
     note: str = ""
     prompts: tuple[str, ...] = ()
     """Prompts that were sent; empty if nothing was asked."""
@@ -43,9 +44,9 @@ class Choice:
 def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_once: int) -> Choice:
     """Return at most `settings.captions` different combinations of at most `at_once` edits, each of another keyword.
 
-    `inputs` are those of stage 4, `pools` the edits that may be made, by keyword in caption order. Anything else in a
-    reply is dropped. If nothing of it is left, the model is asked again with the next seed. Raises the model's errors,
-    and Cancelled between two replies.
+    `inputs` are those of stage 4, `pools` the edits that may be made, by keyword in caption order. Other parts of a
+    reply are dropped. If no combination is left, the model is asked again with the next seed. Raises the model's
+    errors, and Cancelled between two replies.
     """
     settings: CounterfactualSettings = inputs.settings
     prompt = inputs.others.get(EDITS_PROMPT.name)
@@ -65,7 +66,7 @@ def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_onc
         fit = (edits for edits in combinations if len({edit.keyword for edit in edits}) == len(edits) <= at_once)
         chosen = tuple(dict.fromkeys(fit))[: settings.captions]
         if not chosen:
-            raise Unreadable(f"no line held at most {at_once} of the edits, each of another keyword")
+            raise Unreadable(f"no line had only offered edits, at most {at_once}, each of another keyword")
         return chosen
 
     values: dict[str, str | int] = {

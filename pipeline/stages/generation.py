@@ -1,4 +1,6 @@
-"""Stage 5, counterfactual captions to test cases: the plan behind the gate, the images' seeds, and drawing errors."""
+"""Stage 5, counterfactual captions to test cases: the plan that a person approves, seeds of images, and drawing
+errors.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from core.words import tokens
 from pipeline.checks.texts import require, task_checks
 
 FORGOTTEN_TRIES = 5
-"""Number of retry seeds that are also searched for a finished image, if no failed try of it is recorded."""
+"""Number of retry seeds that are also searched for a finished image, if no failed try of the image is recorded."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,10 @@ class PlannedImage:
     failed: Failure | None = None
     """The failure of earlier tries with other seeds, or None."""
     batch: DrawnBatch | None = None
-    """The batch in which it has to be drawn to repeat an image bit by bit, or None for any."""
+    """The batch in which the image must be drawn to repeat it bit by bit, or None for any batch."""
 
     def failure(self, message: str) -> Failure:
-        """Return the failure to note if this try fails too."""
+        """Return the failure to record if this try fails too."""
         if self.failed is None:
             return Failure(GENERATION, 1, message, self.counterfactual, self.seed)
         return replace(self.failed, tries=self.failed.tries + 1, message=message)
@@ -37,15 +39,15 @@ class PlannedImage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The work that approval of the gate starts."""
+    """The images that are drawn once a person approves."""
 
     images: tuple[PlannedImage, ...]
     captions: int
-    """Number of captions that they are made from."""
+    """Number of captions from which the images are drawn."""
     steps: int
     """Total number of denoising steps."""
     seconds: float | None
-    """Estimated time, or None if nothing was measured yet."""
+    """Estimated seconds of drawing, or None if nothing was measured yet."""
 
 
 def plan(
@@ -77,10 +79,10 @@ def plan(
 
 
 def seed_of(settings: GenerationSettings, seed: int, place: int, number: int) -> int:
-    """Return the seed of an image: the `number`th of the caption at `place`, unused captions included.
+    """Return the seed of image `number` of the caption at index `place`, unused captions included.
 
-    A fixed seed belongs to every caption's first image and counts up from there, so that captions can be compared on
-    the same noise. Otherwise each image has its own seed, derived from the run's `seed`.
+    A fixed seed belongs to the first image of every caption and counts up from there, so that captions can be compared
+    on the same noise. Otherwise each image has its own seed, derived from the run's `seed`.
     """
     if settings.seed_mode == "fixed":
         return (settings.seed + number) & LARGEST  # begins again at 0 after the largest seed
@@ -100,7 +102,7 @@ def explained(error: Exception) -> Exception:
 
 
 def require_ready(task: Task, counterfactuals: CounterfactualCaptions) -> None:
-    """Raise UserError if no image can be made of these captions."""
+    """Raise UserError if the task or the captions do not suffice to draw images."""
     require(task_checks(task))
     if not any(item.used for item in counterfactuals.items):
         raise UserError("No counterfactual caption is ticked: tick at least one.")

@@ -27,23 +27,25 @@ TOGETHER_PROMPT = PromptSlot(
     needed=False,
     title="all three stages in one request",
 )
-"""Its variables are maxima: `$count` alternatives of a keyword, `$captions` captions, `$most` edits of a caption."""
+"""Prompt for all three stages. It gives maximum numbers: `$count` alternatives of a keyword, `$captions` captions, and
+`$most` edits of a caption."""
 
 
 def run(inputs: StageInputs) -> StageValue[Keywords] | StageMade:
-    """Return the keywords in caption order. Those of an edit type that the settings tick are used.
+    """Return the keywords in caption order. Keywords of an edit type that the settings tick are used.
 
-    Words that are not in the caption or that the task protects are left out. A reply with no others is unreadable. One
-    without a keyword of a ticked type is asked for again; if all attempts lack one, no keyword is used. Raises
-    UserError for an empty caption, UnreadableReply if every attempt fails, and Cancelled between two replies.
+    Words that are not in the caption or that the task protects are left out. A reply without any other word is
+    unreadable. A reply without a keyword of a ticked type is asked for again. If all attempts lack one, no keyword is
+    used. Raises UserError for an empty caption, UnreadableReply if every attempt fails, and Cancelled between two
+    replies.
     """
     require(task_checks(inputs.task))
     require(caption_checks(inputs.values["caption"].text, inputs.task)[:1])
     note, in_vain, together = "", list[tuple[str, str]](), inputs.others.get(TOGETHER_PROMPT.name)
     if inputs.settings.together and together is None:
         note = (
-            "The stages are asked one by one: one request for all three was wanted, but the prompts of this profile do "
-            f"not ask it ({TOGETHER_PROMPT.name}.toml is missing)."
+            "The stages are asked one by one: the settings ask for one request for all three, but this profile has no "
+            f"prompt for it ({TOGETHER_PROMPT.name}.toml is missing)."
         )
     if inputs.settings.together and together is not None and inputs.next:
         try:
@@ -76,8 +78,8 @@ def _ask_alone(inputs: StageInputs) -> StageValue[Keywords]:
 
 
 def _ask_together(inputs: StageInputs, prompt: Prompt) -> StageMade:
-    """Return the keywords from one request that also asks for the alternatives and the captions. These are passed on:
-    for "alternatives" the texts by keyword, for "counterfactuals" the edits and text of each caption.
+    """Return the keywords from one request that also asks for alternatives and captions. Those are passed on: texts by
+    keyword for the stage "alternatives", and the edits and text of each caption for "counterfactuals".
 
     The reply may be as long as those of all the requests that it replaces, but at most `LONGEST_REPLY` tokens.
     """
@@ -119,7 +121,7 @@ def _fitting(
     named: Sequence[tuple[str, EditType]], caption: Caption, task: Task, settings: KeywordSettings
 ) -> tuple[Keyword, ...]:
     """Return the keywords in the caption that may change, in caption order. Raises Unreadable if there are none. The
-    model may reply with every edit type. If only the ticked ones were allowed, it would misuse their names.
+    model may reply with any edit type: if only ticked ones were allowed, it would label other keywords with them.
     """
     fit = [
         Keyword(text, edit_type, used=settings.ticks(edit_type))
@@ -143,7 +145,7 @@ def _noted(trace: Trace, settings: KeywordSettings) -> Trace:
 
 
 def if_forced(forced: bool) -> list[str]:
-    """Return the part of a key for a forced keyword. Empty for others, so that their keys stay valid."""
+    """Return an addition to a value's key for a forced keyword. Empty for others, whose keys stay valid."""
     return ["forced"] if forced else []
 
 

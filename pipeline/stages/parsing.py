@@ -1,6 +1,6 @@
 """Reads replies of language models. Ignores bullets, numbers, quotes, code fences and chatter; invents nothing.
 
-Pure functions of the reply. The stages check that a keyword is in the caption and not protected. Each raises
+Pure functions of the reply. The stages check that a keyword is in the caption and not protected. Each function raises
 `Unreadable` for a reply without usable content.
 """
 
@@ -29,7 +29,7 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _TYPE_NAMES: Mapping[str, EditType] = DataTable(__file__, EditType, "edit_types")  # type: ignore[arg-type]
-"""Edit types by other names that models use for them."""
+"""Edit types by further names that models use for them."""
 _EDIT_ARROW = r"\s*(?:-+>|=+>|[→⇒:=]|\bto\b|\bbecomes\b)\s*"
 _BETWEEN_EDITS = re.compile(r"(?:[\s;,+&]|\band\b)*", re.IGNORECASE)
 _NOTHING = re.compile(r"(?:none|nothing|no edit|n/a)\W*", re.IGNORECASE)
@@ -50,7 +50,7 @@ class CombinedReply:
     keywords: tuple[tuple[str, EditType, tuple[str, ...]], ...]
     """Keywords, each with its alternatives, in the order of the reply."""
     captions: tuple[tuple[tuple[str, ...], str], ...]
-    """The edits of each, as the reply writes them, and its text."""
+    """For each caption its edits, as the reply writes them, and its text."""
 
 
 def read_keywords(reply: str) -> tuple[tuple[str, EditType], ...]:
@@ -90,8 +90,8 @@ def read_alternatives(reply: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def read_edits(reply: str, offered: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Read lines of `keyword -> alternative; keyword -> alternative`, each the edits of one caption, in reply order. A
-    line with anything but `offered` edits (keyword and alternative) is dropped.
+    """Read lines of `keyword -> alternative; keyword -> alternative`, one line for each caption, in reply order. A line
+    is dropped unless it has only `offered` edits (keyword and alternative).
     """
     longest_first = sorted(offered, key=lambda edit: (len(edit[0]), len(edit[1])), reverse=True)
     ways = "|".join(f"({_plain(keyword)}{_EDIT_ARROW}{_plain(other)})" for keyword, other in longest_first)
@@ -188,7 +188,7 @@ def read_caption(reply: str) -> str:
 
 def read_perturbation(reply: str) -> str:
     """Read the caption of `old words -> new words | caption`, or a caption alone; "" if the reply says "none". The
-    words before the bar are not read, as the caption shows the change.
+    words before the bar are ignored, since the caption shows the change.
     """
     lines = _lines(reply)
     for line in lines:

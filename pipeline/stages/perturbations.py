@@ -46,12 +46,12 @@ Typed = tuple[EditType, CounterfactualCaption]
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     """Return counterfactual captions with one edit each, from `settings.per_type` requests for each edit type.
 
-    A caption that fails a check is asked for again. One that fails after every attempt is kept but not used, with its
-    findings. Captions with the same words are kept once. Caption k takes `derive_seed(seed, k)` and the seeds after it.
-    The trace counts the captions kept of each type, and those rejected by each check.
+    A caption that fails a check is asked for again. If it still fails after every attempt, it is kept but not used,
+    with its failed checks. Captions with the same words are kept once. Caption k takes `derive_seed(seed, k)` and the
+    seeds after it. The trace counts the captions kept of each type, and those rejected by each check.
 
-    Requests without an answer are left out, with a note. Raises the first error if all are, and Cancelled between two
-    replies.
+    Requests without an answer are left out, with a note. Raises the first error if no request has an answer, and
+    Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     settings: PerturbationSettings = inputs.settings
@@ -138,7 +138,7 @@ def _meaning(
     similarity, like = closeness(change, edit_type, task, sentences, raw=settings.measure == "raw")
     if similarity is None:
         return Check("meaning changed", True)
-    note = f"“{change.came}” comes close to “{like}”: {similarity:.2f}, and the line is {settings.too_close:g}."
+    note = f"“{change.came}” comes close to “{like}”: {similarity:.2f}, and the limit is {settings.too_close:g}."
     passed = similarity < settings.too_close
     return Check("meaning changed", passed, similarity, "" if passed else note, settings.too_close)
 
@@ -161,7 +161,7 @@ def _each_once(made: Sequence[Typed]) -> tuple[CounterfactualCaption, ...]:
 
 
 def _kept(source: str, made: Sequence[Typed], task: Task) -> list[str]:
-    """Report how many captions of each edit type were kept, and rejected by each check. Empty if all were kept."""
+    """Report how many captions of each type were kept, and how many each check rejected. Empty if all were kept."""
     requested, used = Counter(kind for kind, _ in made), Counter(kind for kind, item in made if item.used)
     if requested == used:
         return []

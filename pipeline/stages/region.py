@@ -8,12 +8,12 @@ from pipeline.stages.base import Stage, StageInputs
 
 
 def run(inputs: StageInputs) -> StageValue[Region]:
-    """Return the whole picture."""
+    """Return the whole picture as the region."""
     return StageValue(WHOLE, Trace("model"))
 
 
 def painted_region(values: Values) -> Region:
-    """Return the region among the values by stage, or the whole picture if it has none."""
+    """Return the painted region, given the values by stage, or the whole picture if none is painted."""
     region = values.get("region")
     return region if isinstance(region, Region) else WHOLE
 

@@ -30,18 +30,20 @@ LONGEST_KEYWORD = 6
 LONGEST_ALTERNATIVE = 60
 """Maximum number of characters of an alternative."""
 NO_EDIT = "none"
-"""Reply of a model if there is no edit of the requested type."""
+"""Reply of a model if the caption allows no edit of the requested type."""
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _OPENINGS = (
     "sure|certainly|of course|absolutely|here|the following|below|based on|given|as requested|as an ai|please|"
     "let me know|sorry|great[!,.]|yes[!,.]|i (hope|have|cannot|can|am|apologi[sz]e)|i['’](ve|m)|"
     r"(ok|okay|note)[^\p{L}\n]"
 )
-"""Openings of a reply in which the model talks about its reply."""
+"""Pattern of openings in which the model talks about its reply."""
 
 
 def keywords_schema(caption: str, task: Task) -> Schema | None:
-    """Return the schema of keywords: phrases of the caption that may change, with edit types. None without any."""
+    """Return the schema of keywords: phrases of the caption that may change, with edit types. None if there are
+    none.
+    """
     free = [text for text in _phrases(caption) if may_change(text, caption, task)]
     if not free:
         return None
@@ -88,7 +90,8 @@ def perturbation_schema(caption: str, task: Task, edit_type: EditType) -> Schema
 
 def together_schema(caption: str, task: Task, count: int, captions: int, at_once: int) -> Schema | None:
     """Return the schema of keywords, each with its edit type and at most `count` alternatives, and of at most
-    `captions` captions with at most `at_once` edits. It has no form in lines. None if no word of the caption is free.
+    `captions` captions, each with at most `at_once` edits. It has no form in lines. None if no word of the caption may
+    change.
     """
     keywords_alone = keywords_schema(caption, task)
     if keywords_alone is None:
@@ -135,10 +138,12 @@ def as_lines(reply: str, schema: Schema | None) -> str:
 
 
 def grammar(schema: Schema) -> str | None:
-    """Return a grammar of a schema's lines, in the dialect of Lark that llguidance reads. None if it has no such form.
+    """Return a grammar of a schema's lines, in the dialect of Lark that llguidance reads. None for a schema without
+    lines.
 
-    A single text may not begin with talk about itself, and a list may not begin with its own name. Later items are not
-    restricted: stages drop those that repeat the name, while a model stopped at the name would make up words around it.
+    A single text may not begin with talk about itself, and a list may not begin with its own name. Later items of a
+    list are not restricted: stages drop items that repeat the name, while a model that cannot write it would invent
+    words.
     """
     parts = _parts(schema)
     if parts is None:
@@ -198,7 +203,7 @@ def _parts(schema: Schema | None) -> dict[str, Any] | None:
 
 
 def _phrases(caption: str) -> list[str]:
-    """Return words and runs of words of a caption, none across punctuation, each also with a small first letter."""
+    """Return the words and runs of words of a caption, none across punctuation, each also with a small first letter."""
     phrases: dict[str, None] = {}
     words = list(_WORD.finditer(caption))
     for i, first in enumerate(words):

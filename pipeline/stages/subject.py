@@ -26,18 +26,20 @@ from pipeline.subject_mask import LARGE, take, tidied
 NO_FINDER = "This profile has no model that finds things by a word."
 NO_SUBJECT = "No subject is marked: paint it over the picture, draw a box around it, or press points on it."
 MARGIN = 0.1
-"""Margin around a box in which a model looks, as a share of its sides."""
+"""Margin around a box in which a model also looks, as a share of the box's sides."""
 
 
 def phrases_of(task: Task, settings: SubjectSettings) -> tuple[str, ...]:
-    """Return the words to look for."""
+    """Return the phrases by which a segmenter looks for the subject."""
     if settings.phrase.strip():
         return (settings.phrase.strip(),)
     return tuple(superclass_of(name) if settings.superclass else name for name in task.kept())
 
 
 def run(inputs: StageInputs) -> StageValue[Region]:
-    """Return the subject. Raises UserError if none is found, if it fills the picture, or for a place outside of it."""
+    """Return the subject. Raises UserError if none is found, if it fills the picture, or if a box or point is
+    outside.
+    """
     settings: SubjectSettings = inputs.settings
     image, models, box, start = inputs.source, inputs.models, inputs.settings.corners, time.monotonic()
     require(task_checks(inputs.task))
@@ -71,7 +73,9 @@ def run(inputs: StageInputs) -> StageValue[Region]:
 
 
 def _found(image: Image.Image, phrases: tuple[str, ...], box: Box | None, models: Models) -> list[Found]:
-    """Return what fits the phrases. With a box, a model looks around it only, and an unknown word is no error."""
+    """Return the things that fit the phrases. With a box, the model sees only the box and a margin, and an unknown word
+    is no error.
+    """
     left, top, right, bottom = box or (0, 0, *image.size)
     wide, high = round(MARGIN * (right - left)), round(MARGIN * (bottom - top))
     around = max(0, left - wide), max(0, top - high), min(image.width, right + wide), min(image.height, bottom + high)
@@ -100,7 +104,7 @@ def _require_inside(settings: SubjectSettings, size: tuple[int, int]) -> None:
 
 
 def all_but_subject(values: Values) -> Region:
-    """Return the region that a new background may change, or the whole picture without a subject."""
+    """Return the region that a new background may change, or the whole picture if no subject is marked."""
     subject = values.get("subject")
     return subject.inverse() if isinstance(subject, Region) else WHOLE
 

@@ -234,7 +234,7 @@ def test_more_is_asked_for_and_what_is_there_stays(studio: Studio, page: Page) -
     texts = row.locator(".toggle[data-text]").evaluate_all("chips => chips.map(chip => chip.dataset.text)")
     assert texts[:4] == ["blue", "crimson", "green", "my own colour"] and set(texts[4:]) == {"golden", "violet"}
     row.locator("button.ask").click()
-    expect(page.locator("#problem-alternatives")).to_contain_text("no other than those that are there")
+    expect(page.locator("#problem-alternatives")).to_contain_text("has no alternative that is new")
 
 
 def test_counterfactual_captions_show_their_edits_their_checks_and_what_contradicts(studio: Studio, page: Page) -> None:

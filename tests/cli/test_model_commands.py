@@ -213,7 +213,7 @@ def test_models_under_test_are_listed_fetched_and_tried(
     )
     monkeypatch.setattr("pipeline.models.hub.free_on_disk", lambda folder: 502_000_000)
     assert cli.main(["fetch", str(mine), "--yes"]) == 2
-    assert "too little room: 5 MB are to be fetched" in capsys.readouterr().err
+    assert "too little room: 5 MB must be fetched" in capsys.readouterr().err
     monkeypatch.setattr("pipeline.models.hub.disk_of", lambda folder: "torch" in str(folder))
     assert cli.main(["fetch", str(mine), "--yes"]) == 2
     assert f"{tmp_path / 'torch/checkpoints'} has too little room" in (told := capsys.readouterr().err)
@@ -248,7 +248,7 @@ def test_a_full_disk_is_told_before_anybody_is_asked(
 ) -> None:
     monkeypatch.setattr("pipeline.models.hub.free_on_disk", lambda folder: 502_000_000)
     assert cli.main(["fetch", str(profile), "--yes"]) == 2
-    assert "too little room: 3 MB are to be fetched, and 502 MB are free" in capsys.readouterr().err
+    assert "too little room: 3 MB must be fetched, and 502 MB are free" in capsys.readouterr().err
     assert not hub.sent("model.safetensors")
 
 

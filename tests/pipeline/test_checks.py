@@ -68,7 +68,7 @@ DOG = "A brown dog runs after a ball. Two people sit on a bench. The grass is gr
             "A brown dog runs after a ball in snowy weather. Two people sit on a bench. Snow covers the grass. "
             + "A dog is seen in the distance. " * 20,
             "no repetition",
-            "is said 20 times",
+            "occurs 20 times",
         ),
         (
             "A brown dog runs in snowy weather. Two people sit on a bench. Snow covers the grass.",

@@ -155,7 +155,7 @@ def test_only_works_of_one_shape_share_a_batch() -> None:
     several = QUICK.generation.model_copy(update={"images_per_caption": 4, "seed_mode": "fixed"})
     same = asked_for(3, blue(1), QUICK.model_copy(update={"generation": several}))
     assert shape_of(driver, same) == shape_of(driver, plain), "these say which images there are, not how they look"
-    with pytest.raises(ValueError, match="plan them first"):
+    with pytest.raises(ValueError, match="plan the images first"):
         draw(driver, [replace(plain, request=replace(plain.request, images=None))])
 
 

@@ -184,8 +184,8 @@ def test_prompts_without_the_request_ask_the_stages_one_by_one_and_say_so() -> N
     assert case.asked.count("all") == 0
     (note,) = values["keywords"].trace.notes
     assert note == (
-        "The stages are asked one by one: one request for all three was wanted, but the prompts of this profile do "
-        "not ask it (together.toml is missing)."
+        "The stages are asked one by one: the settings ask for one request for all three, but this profile has no "
+        "prompt for it (together.toml is missing)."
     )
     assert case.stale == {}
 

@@ -162,7 +162,7 @@ def test_words_that_mean_the_same_are_rejected_with_their_similarity() -> None:
     (item,) = perturbed(model, alike, edit_types="attribute", attempts=1).value.items
     (wrong,) = failed(item.checks)
     assert wrong.name == "meaning changed" and wrong.value == 1 and wrong.threshold == 0.2 and not item.used
-    assert wrong.note == "“crimson” comes close to “red”: 1.00, and the line is 0.2."
+    assert wrong.note == "“crimson” comes close to “red”: 1.00, and the limit is 0.2."
     (item,) = perturbed(model, alike, edit_types="attribute", too_close=1, attempts=1).value.items
     assert "meaning changed" in [check.name for check in failed(item.checks)], "1 is not below the line"
 

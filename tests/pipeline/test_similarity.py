@@ -125,7 +125,7 @@ def test_more_is_asked_for_freely_and_only_what_is_new_is_added() -> None:
     assert not grown.items[0].options[0].used, "what was there is as it was"
     assert trace.settings["temperature"] >= 0.9 and model.seeds == [3, 4] and trace.attempts == 2
     silent = ScriptedLanguageModel("red: blue")
-    with pytest.raises(UnreadableReply, match="no other than those that are there"):
+    with pytest.raises(UnreadableReply, match="has no alternative that is new"):
         alternatives.more(
             Caption(SUNNY_BIRD), value, RED, BIRD, silent, PROMPTS["alternatives"], AlternativeSettings(), 0
         )

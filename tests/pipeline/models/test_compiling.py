@@ -207,7 +207,7 @@ def test_what_cannot_be_compiled_is_drawn_all_the_same(
 
 def test_where_it_cannot_be_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     layers = Compiling(True, "cuda", "layers")
-    assert not layers.on and layers.words == "; not compiled: the GPU holds one layer of it at a time"
+    assert not layers.on and layers.words == "; not compiled: the GPU holds one layer of the model at a time"
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     assert compiling.why_not("cuda") == "torch.compile needs a C++ compiler, and there is no gcc or clang"

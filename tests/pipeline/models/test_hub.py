@@ -132,7 +132,7 @@ def test_what_was_damaged_on_the_disk_is_found_by_reading_it(hub: Hub) -> None:
     ("token", "said"),
     [
         ("", "accept it at http.*/who/model, then log in here with `hf auth login`, or set HF_TOKEN"),
-        ("hf_other", "account of your token was not given.*accept its licence at http.*/who/model"),
+        ("hf_other", "account of your token has no access to.*accept its licence at http.*/who/model"),
     ],
 )
 def test_a_licence_that_nobody_accepted_is_told_with_its_page_before_anything_comes(
@@ -177,9 +177,9 @@ def test_a_connection_that_stays_broken_is_told_and_what_came_is_kept(hub: Hub) 
 def test_a_disk_with_too_little_room_is_told_before_the_download(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     require_room(3_000_000, 600_000_000)
     require_room(0, 0)  # nothing to come needs no room
-    with pytest.raises(CannotLoad, match=r"too little room: 31 GB are to be fetched, and 24 GB are free.*HF_HOME"):
+    with pytest.raises(CannotLoad, match=r"too little room: 31 GB must be fetched, and 24 GB are free.*HF_HOME"):
         require_room(31_000_000_000, 24_000_000_000)
     monkeypatch.setattr(hub_module, "free_on_disk", lambda folder: 400_000_000)
-    with pytest.raises(CannotLoad, match="too little room: 3 MB are to be fetched"):
+    with pytest.raises(CannotLoad, match="too little room: 3 MB must be fetched"):
         locate("captioner", wanted())
     assert not hub.sent("model.safetensors")
