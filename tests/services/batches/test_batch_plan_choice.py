@@ -134,7 +134,7 @@ def test_it_is_told_that_nothing_fits_and_why() -> None:
     assert last == "No item is taken: of 83 items in the data set none fits the plan."
     unlabelled = [Item("1"), Item("2")]
     first, last = report_of("a_class = 1", unlabelled)
-    assert first == "Left out, since choose.a_class asks for classes and they have none: 2 items."
+    assert first == "Left out, since choose.a_class needs a class and they have no label: 2 items."
     assert last == "No item is taken: of 2 items in the data set none fits the plan."
 
 
