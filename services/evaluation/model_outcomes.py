@@ -1,7 +1,8 @@
-"""Outcomes of a model under test: right or wrong on a test case, stored in the catalogue where class maps are needed.
+"""Outcomes of a model under test: whether it is right about a test case.
 
-A classification is right or wrong by its label, which the catalogue follows by itself. A segmentation needs the class
-maps of source and image and the mask of its run: they are compared here, once, after the model has read them.
+The catalogue itself knows the outcome of a classification, by comparing prediction and label. For a segmentation, the
+class maps of source and image and the mask of the run are compared here, once, after the model has read both images.
+The catalogue stores the result.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ def measure(
     sha: str = "",
     enough: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Compare the class maps that wait for it and store the results. Return True if all were measured.
+    """Compare the class maps of a model that are not compared yet, and store the results. Return True if none is left.
 
-    `sha` limits this to test cases with this image or source. `enough` is called before each test case; if True, the
-    rest waits. A test case with a missing or damaged file stays undecided.
+    `sha` limits this to test cases with this image or source. `enough` is called before each test case; if it returns
+    True, the work ends. A test case with a missing or damaged file stays undecided.
     """
     while waiting := workspace.catalogue.not_measured(model, AT_ONCE, sha):
         by_case = {one.test_case: one for one in waiting}
@@ -107,7 +108,7 @@ def kind_of(candidate: Candidate) -> TaskKind:
 def verdict_with_masks(
     candidate: Candidate, model: str, masks: RunMasks, classes: tuple[str, ...] = ()
 ) -> tuple[bool | None, bool | None]:
-    """Return `verdict_of` with the mask looked up if needed."""
+    """Return `verdict_of` a test case, with the mask of its run if it is a segmentation."""
     needs = kind_of(candidate) == "segmentation" and model in candidate.predictions
     return verdict_of(candidate, model, masks.of(candidate.run_id) if needs else None, classes)
 

@@ -53,7 +53,7 @@ class SampleRow:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """A sample, and its expected precision."""
+    """A sample of images to judge, and its expected precision."""
 
     rows: tuple[SampleRow, ...]
     width: float
@@ -100,8 +100,8 @@ def draft_study(
 ) -> str:
     """Draft a study of this sample, drawn at random within each stratum, with control and quiz items. Return its id.
 
-    All images get the same questions, where they apply. `model` is the key of its stored predictions. `create` saves
-    the draft before its items. Raises UserError as `plan_study`.
+    All images get the same questions, except questions that do not apply. `model` is the key of the model's stored
+    predictions. `create` saves the draft before its items. Raises UserError as `plan_study`.
     """
     places, number, names, _ = _judgeable(found)
     seed = secrets.randbelow(SEED_DIGITS)

@@ -118,9 +118,9 @@ class Cases:
     lacking: Numbers
     """Position of one test case for each source and control set without a reconstruction, to draw it from."""
     way: Numbers
-    """Recipe number of each test case's control set; -1 if its recipe has none."""
+    """Number of the recipe that draws each test case's control set; -1 if its recipe has none."""
     control_way: Numbers
-    """Recipe number of each reconstruction. Test cases are compared with those of the same `way`."""
+    """Number of each reconstruction's recipe. Test cases are compared with reconstructions of the same number."""
     without_control: str
     """A sentence on test cases whose recipes have no control set; "" for none."""
 
@@ -186,7 +186,7 @@ def read_cases(workspace: Workspace, subject: Subject) -> Cases:
 
 
 class _Reading:
-    """Reads one subject."""
+    """Makes the `Cases` of one subject."""
 
     def __init__(
         self,
@@ -204,7 +204,8 @@ class _Reading:
         ways = np.array([-1 if recipe is None else names.index(recipe.name) for recipe in controls])
         self._is_control = own[table.recipes.numbers] >= 0
         self._way = np.where(self._is_control, own[table.recipes.numbers], ways[table.recipes.numbers])
-        """Recipe number of each image's controls, or of a control's own recipe; -1 if there is none."""
+        """For each row of the table: the number of the recipe that draws its control set; for a reconstruction, of its
+        own recipe. -1 for none."""
         self._control_methods = [recipe.method for recipe in control_recipes()]
         self._left_out: list[str] = []
         self._labels, self._splits = table.labels, table.splits
@@ -332,9 +333,7 @@ class _Reading:
         return reconstructions[alike]
 
     def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """Return the first test case of each source and control set without a reconstruction; rejected ones count as
-        one.
-        """
+        """Return the first test case of each source and control set without a reconstruction, rejected or not."""
         table, ways = self._table, len(self._control_methods)
         number = {name: place for place, name in enumerate(table.methods.values)}
         drawing = np.array([*(number.get(name, -2) for name in self._control_methods), -2])

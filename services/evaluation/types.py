@@ -106,9 +106,9 @@ class Pending:
     images: int
     """Number of originals, cases and controls, each picture once."""
     read: int
-    """Number of images with a stored prediction, and if they need a mask, counted pixels."""
+    """Number of images with a stored prediction, and if they have a mask, with counted pixels."""
     unreadable: int = 0
-    """Number of images that could not be read the last time: they are left out."""
+    """Number of images that the last attempt could not read: they are left out."""
 
     @property
     def left(self) -> int:
@@ -158,7 +158,7 @@ class ClassMapping:
 
 @dataclass(frozen=True)
 class StudyShown:
-    """Agreement of a validity score, learnt from other studies, with the votes of one study."""
+    """Agreement of a validity score with the votes of one study, if the score is learnt from other studies."""
 
     study: str
     agreement: Agreement
@@ -229,18 +229,18 @@ class FocusRow:
     name: str
     """A name of `evaluation.focus.FIGURES`."""
     figures: tuple[Figure, ...]
-    """Figures of each model; of two also the second minus the first. Only images that all models have count."""
+    """Figure of each model; for two, also the second minus the first. Only images with maps of all models count."""
 
 
 @dataclass(frozen=True)
 class FocusFigures:
-    """Where one or two models look, for the images that they have looked at."""
+    """Where one or two models look, for the images with maps so far."""
 
     models: tuple[str, ...]
     layers: tuple[str, ...]
-    """Name of the layer of each model's maps; "" before its first look."""
+    """For each model, the name of the layer that its maps show; "" before its first map."""
     images: int
-    """Number of images that all models have looked at."""
+    """Number of images with maps of all models."""
     missing: int
     """Number of maps and curves still to be computed."""
     rows: tuple[FocusRow, ...]
@@ -249,14 +249,14 @@ class FocusFigures:
     pictures: tuple[tuple[str, str, tuple[bytes, ...]], ...]
     """Some images: `FocusRow.images`, label, and a WebP with the map of each model."""
     maps: tuple[tuple[tuple[float, float, int], ...], ...]
-    """For each model the position of each image, 0 to 1, by its features, and the number of its label."""
+    """For each model and image: position (x, y) in a plane of the model's features, 0 to 1, and label's number."""
     labels: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Everything on the page and in a report. Every part may be None; `notes` says why."""
+    """All figures of an evaluation, for the page and reports. `notes` says why a figure is None."""
 
     subject: SubjectView
     model: str
@@ -302,8 +302,8 @@ class Evaluated:
         else:
             return ""
         return (
-            f"The model {result}, before any edit. Check how it is asked (size, mean, std, order of classes) and what "
-            "the labels are for it."
+            f"The model {result}, before any edit. Check its input (size, mean, std), the order of its classes, and "
+            "the classes that labels are mapped to."
         )
 
     @property
@@ -313,6 +313,6 @@ class Evaluated:
 
     @property
     def validity_figures(self) -> list[tuple[str, Figure]]:
-        """The figures on validity with their words; none without votes."""
+        """Return the figures on validity, each with its words. Empty without votes."""
         wrong = "wrong" if self.kind == "classification" else LOSES
         return validity_figures(self.validity, wrong) if self.validity is not None else []

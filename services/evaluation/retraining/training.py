@@ -88,7 +88,7 @@ class RetrainingQuestion:
         return _lasting({"about": kept_under(self.asked), "mapping": self.asked.mapping} | changed)
 
     def recipe(self, images: int, kind: TaskKind) -> TrainingRecipe:
-        """Return the training recipe for this number of originals on the training side."""
+        """Return the training recipe for this number of originals to learn from."""
         if kind == "segmentation":
             recipe = paper_deeplab(images) if self.preset == "paper" else short(batch=SEGMENTED_AT_ONCE)
         else:
@@ -132,7 +132,7 @@ class SetEntries:
     """Catalogue entries that show the images of a set in the gallery."""
 
     image: Numbers
-    """Place of an image in the set, ascending; once for each of its entries."""
+    """Index of an image in the set, ascending. It occurs once for each of the image's entries."""
     entry: Numbers
 
     def entries(self, places: Numbers, most: int) -> tuple[tuple[int, ...], int]:
@@ -213,8 +213,8 @@ def part(
     shas, notes = cases.originals.shas, list[str]()
     if len(shas) < len(SIDES):
         raise UserError(
-            f"It has {count_of(len(shas), 'source')}: to learn, to tune and to measure takes a source for each "
-            "at least."
+            f"It has {count_of(len(shas), 'source')}, and needs at least one each to learn from, to tune with and to "
+            "measure with."
         )
     usable, lacking = _usable(cases, mapping), "a mask" if cases.view.kind == "segmentation" else "a label"
     without = sum(int((~one).sum()) for one in usable)
@@ -238,9 +238,8 @@ def part(
         )
     if alike:
         notes.append(
-            f"{count_of(len(alike), 'image', 'is')} left out: each looks like an image of another side that is "
-            "measured or "
-            "tuned with."
+            f"{count_of(len(alike), 'image', 'is')} left out: each looks like another source's image, to "
+            "measure or to tune with."
         )
     parted = DataSplit(
         side, (usable[0], usable[1], usable[2]), "", np.zeros(len(cases.generated), bool), tuple(notes), ()
@@ -303,8 +302,8 @@ def plan(
         arms.append(Arm(ARM_NAMES[key], (*originals, *arm_examples), augmentation))
     if valid.foretold is not None and "valid" in question.arms:
         notes.append(
-            f"“{BY_VOTES}” holds what votes find valid, and of what nobody judged what the score finds valid that "
-            "was learnt from votes."
+            f"“{BY_VOTES}” has the test cases that votes find valid. Of those that nobody judged, it has those that a "
+            "score finds valid, which was learnt from votes."
         )
     sides = "".join(f"{one}\0{sha}\n" for one, sha in sorted(zip(parted.side, cases.originals.shas, strict=True)))
     return RetrainingPlan(
@@ -340,8 +339,8 @@ class Examples:
     """Returns the path of a mask with the numbers of the map's groups; None if it has none of them."""
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
-        """Return examples of the images in these places, with the place of each. Images that cannot be learnt from are
-        left out.
+        """Return examples of the images at these positions, and the position of each. Images that cannot be learnt from
+        are left out.
         """
         examples = []
         for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
@@ -370,7 +369,7 @@ def _arm(
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
 ) -> tuple[Example, ...] | str:
-    """Return the examples of an arm beside the originals, or a sentence on why it cannot be made."""
+    """Return the examples of an arm besides the originals, or a sentence on why it cannot be made."""
     if key == "augmentation":
         return ()
     if key == "reconstructions":
@@ -482,7 +481,7 @@ def _with_unseen(parted: DataSplit, cases: Cases, unseen: str) -> DataSplit:
     rarest = sorted(of_type, key=lambda name: (int(of_type[name].sum()), name))
     unseen_type = unseen or next((name for name in rarest if enough(of_type[name])), "")
     if not unseen_type:
-        why = "No edit type can be kept from the arms: its test cases are of too few."
+        why = "No edit type can be kept from the arms: each has test cases of too few sources."
         return replace(parted, left_out=(NotMeasured(ON_UNSEEN, why),))
     return replace(parted, unseen=unseen_type, of_unseen=of_type[unseen_type])
 
