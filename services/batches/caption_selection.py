@@ -119,7 +119,7 @@ _Weights = tuple[tuple[int, float], ...]
 
 
 class _Kind(NamedTuple):
-    """Edit types and new words of a caption, by which it is selected. Captions with equal ones share one object."""
+    """Edit types and new words of a caption, by which it is selected. Captions of equal kind share one object."""
 
     weights: _Weights
     """Pairs of an edit type's index in `EDIT_TYPES` and the share of the caption's edits that have this type. The
@@ -225,8 +225,9 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """Return the maximum number of captions with the same word to begin with, or None if the plan sets none. It is
-        the highest number within the plan's share of the captions that fit under it. The final limit is no higher.
+        """Return the first word limit: a maximum number of captions with the same word, or None if the plan sets none.
+        It is the highest number within the plan's share of the captions that fit under it. The final limit is no
+        higher.
         """
         if self.limit_share is None:
             return None
@@ -282,7 +283,7 @@ class _CaptionSelection:
         return best
 
     def _reached(self, kind: _Kind) -> float:
-        """Return the number of captions with a kind's edit types, divided by their planned shares; 0 without shares."""
+        """Return the number of captions with the edit types of a kind, divided by their share; 0 without shares."""
         if self.wished is None:
             return 0.0
         return sum(weight * self.by_type[one] / self.wished[one] for one, weight in kind.weights)

@@ -179,8 +179,8 @@ class _Actor:
         self._one_at_a_time: AbstractContextManager[object] = nullcontext() if self._order.helpers else threading.Lock()
 
     def begin(self) -> Ready | UserError:
-        """Make the object that does the work, and return that the worker is ready, or an error. This machine is checked
-        here, since it may have joined the cluster after all nodes were checked.
+        """Make the object that does the work. Return `Ready`, or an error if this machine cannot work: it may have
+        joined the cluster after all nodes were checked.
         """
         if problem := _problem_here(self._order, self._token, version()):
             return UserError(f"A node that has joined the cluster {problem}")
@@ -191,7 +191,7 @@ class _Actor:
         return Ready(os.getpid())
 
     def do(self, number: int, lot: Lot) -> LotDone | CannotLoad:
-        """Do a lot and return its results. Return an error if the models cannot be loaded, so no lot can be done."""
+        """Do a `Lot` and return its results. Return an error if the models cannot be loaded, so none can be done."""
         with self._one_at_a_time:
             try:
                 return LotDone(number, self._runner.do(lot))

@@ -230,7 +230,7 @@ def helpers_here(workers: int = 1) -> int:
 
 
 def has_gpu() -> bool:
-    """Return True if torch finds a GPU. If there is surely none, torch is not loaded, which takes seconds."""
+    """Return True if torch finds a GPU. Without a GPU device, torch is not loaded, since that takes seconds."""
     if sys.platform == "linux" and not any(os.path.exists(device) for device in _GPUS):
         return False
     return bool(this_machine().gpu)

@@ -24,7 +24,7 @@ _RANKS = 2**64
 
 
 def rank_of(seed: int, key: str) -> int:
-    """Return an item's rank in the random order of `seed`: 0 to 2**64 - 1, from the seed and its key alone."""
+    """Return an item's rank in the random order of `seed`, 0 to 2**64 - 1. Only seed and key determine the rank."""
     name = key.encode("utf-8", "surrogatepass")  # file names may have bytes that are not UTF-8
     return int.from_bytes(hashlib.blake2b(name, digest_size=8, key=str(seed).encode()).digest(), "big")
 

@@ -149,7 +149,7 @@ class ChoosePart(_Part):
     a_class: int | None = Field(None, ge=1)
     """Maximum number of items of each class, drawn at random; None for no limit."""
     share: float | None = Field(None, gt=0, le=1)
-    """Share of the items, above 0 to 1, drawn at random. Each item is drawn independently, so their number is
+    """Share of the items, above 0 and at most 1. Each item is drawn at random by itself, so their number is
     approximate."""
     number: int | None = Field(None, ge=1)
     """Maximum number of items in all, drawn at random; None for no limit."""
@@ -186,7 +186,7 @@ class EditsPart(_Part):
     types: Annotated[dict[str, float], AfterValidator(_edit_types)] = Field(default_factory=dict)
     """Relative share of each edit type; types that are not listed are not drawn. Empty: all types, in any shares."""
     most_share_of_a_word: float | None = Field(None, gt=0, le=1)
-    """Maximum share of the captions that may contain the same new word, above 0 to 1; one caption always may."""
+    """Maximum share of the captions with the same new word, above 0 and at most 1. One caption may always have it."""
     captions_a_source: int | None = Field(None, ge=1, le=200)
     """Maximum number of captions of one source image; None for all that were written."""
 
@@ -276,7 +276,7 @@ def read_plan(path: Path) -> BatchPlan:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(f"The plan {path} is not UTF-8 text: save it as such.") from error
+        raise UserError(f"The plan {path} is not UTF-8 text: save it as UTF-8.") from error
     except OSError as error:
         raise UserError(f"The plan {path} cannot be read: {error.strerror or error}.") from error
     return plan_from_text(text, path)

@@ -29,7 +29,7 @@ from storage.workspace import Workspace
 SOURCES_OF_A_LOT = 8
 """Number of sources that are captioned together, or that the language model writes for together."""
 TOGETHER = 512
-"""Number of sources whose images are planned together: the last lot of each shape may not be full."""
+"""Number of sources planned together. Of their images of equal shape, only the last `Lot` may be smaller."""
 EDITED = "Its caption was edited before it was drawn: the edited one is drawn."
 TAKEN_OUT = "Its caption was taken out before it was drawn."
 
@@ -39,7 +39,7 @@ _Shapes = defaultdict[Hashable, list[NewWork]]
 
 
 def _in_lots(shapes: _Shapes, first: int, at_once: int) -> tuple[list[NewWork], int]:
-    """Put images of one shape into lots of `at_once`, from number `first` on. Return them and the next free number."""
+    """Put images of equal shape into lots of `at_once`, numbered from `first`. Return them and the next free number."""
     lot, work = first, list[NewWork]()
     for same in shapes.values():
         for at, one in enumerate(same):
@@ -60,7 +60,7 @@ class Planner:
         self._model = self._method.model_name(load_models(order.profile), self._own)
 
     def next_pass(self) -> Batch | None:
-        """Plan the passes in order, up to one with work to do. Return the batch at that pass, or None without work."""
+        """Plan passes in order, up to one with work to do. Return the batch at that pass, or None if none has work."""
         for stage in PASSES:  # an earlier pass may have work left, or sources to retry
             if stage == "images":
                 self._plan_images()
@@ -177,9 +177,8 @@ class Planner:
 def caption_now(
     recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
-    """Find a planned caption among the captions of its run, which may have been edited since. Return its index there
-    and the caption to draw now, or None as the latter if it was taken out. Return None alone if no version has the
-    caption.
+    """Find a planned caption among the captions of its run, which may have been edited since. Return its index there,
+    and the caption to draw now, which is None if it was taken out. Return None alone if no version has the caption.
     """
     captions_now = recipe.captions(_bare(run))
     now = captions_now.items if captions_now is not None else ()

@@ -21,13 +21,13 @@ from services.batches.work import Worker
 from services.batches.worker_process import Answer, MakeRunner, Ready, start_worker, with_helpers
 
 LOTS_AHEAD = 2
-"""Maximum number of lots that a worker has at a time, so that the next one waits for it."""
+"""Maximum number of lots that a worker has at a time: one that it works on, and one that waits."""
 ENDS_WITHIN = 5.0
 """Maximum seconds for an idle worker to end by itself. After that it is terminated."""
 LOOK_EVERY = 0.5
 """Seconds between two checks for a stop request."""
 MOST_DEATHS_AT_START = 3
-"""Maximum number of deaths in a row, for each worker of a pool, without a finished lot. Then the pool gives up."""
+"""Number of deaths in a row, for each worker of a pool, after which it gives up. A finished `Lot` resets the count."""
 log = logging.getLogger(__name__)
 
 
@@ -105,7 +105,7 @@ class Slot:
     process: int = 0
     """Process id of the worker on its own machine; 0 until it is ready."""
     lots: dict[int, Lot] = field(default_factory=dict)
-    """Lots by number, in sending order."""
+    """Each `Lot` that the worker has, by number, in sending order."""
     sent: int = 0
 
     @property
@@ -135,7 +135,7 @@ class WorkerPool(ABC, Generic[S]):
         self._slots = [self._started() for _ in range(workers)]
 
     def room(self) -> int:
-        """Return the number of lots that may be sent now."""
+        """Return how many more `Lot` objects may be sent now."""
         return 0 if self._single_lots else sum(LOTS_AHEAD - len(slot.lots) for slot in self._open_slots())
 
     def send(self, lot: Lot) -> None:
@@ -146,11 +146,11 @@ class WorkerPool(ABC, Generic[S]):
             self._give(min(self._open_slots(), key=lambda slot: len(slot.lots)), lot)
 
     def out(self) -> int:
-        """Return the number of lots sent but not returned."""
+        """Return the number of `Lot` objects that were sent and have not come back."""
         return sum(len(slot.lots) for slot in self._slots) + len(self._single_lots)
 
     def wait(self, seconds: float) -> Sequence[Returned]:
-        """Return lots that came back; wait up to `seconds` for the first. Raises UserError if no worker can work."""
+        """Return each `Lot` that came back; wait up to `seconds` for one. Raises UserError if no worker can work."""
         returned: list[Returned] = []
         for slot, answer in self._answers([slot for slot in self._slots if slot.is_busy], seconds):
             if slot not in self._slots:  # replaced because of an earlier answer
@@ -168,7 +168,7 @@ class WorkerPool(ABC, Generic[S]):
         return returned
 
     def close(self) -> None:
-        """End the workers. Unfinished lots do not come back."""
+        """End the workers. Unfinished `Lot` objects do not come back."""
         slots, self._slots = self._slots, []
         self._end(slots)
 
@@ -183,11 +183,11 @@ class WorkerPool(ABC, Generic[S]):
 
     @abstractmethod
     def _post(self, slot: S, number: int, lot: Lot) -> None:
-        """Send a lot to a worker."""
+        """Send a `Lot` to a worker."""
 
     @abstractmethod
     def _answers(self, busy: Sequence[S], seconds: float) -> Iterable[tuple[S, Answer | Died]]:
-        """Yield answers of busy workers; wait up to `seconds` for the first."""
+        """Yield messages of busy workers; wait up to `seconds` for the first."""
 
     @abstractmethod
     def _end(self, slots: Sequence[S]) -> None:
@@ -209,7 +209,7 @@ class WorkerPool(ABC, Generic[S]):
         self._post(slot, number, lot)
 
     def _replaced(self, slot: S, died: Died) -> list[Returned]:
-        """Start another worker in the place of a dead one. Return the dead worker's lots."""
+        """Start another worker in the place of a dead one. Return each `Lot` of the dead worker."""
         self._end([slot])
         self._deaths += 1
         if self._deaths >= MOST_DEATHS_AT_START * len(self._slots):

@@ -66,7 +66,7 @@ class BatchCommand(Command, keeps=True):
 
 @dataclass
 class _Run:
-    """A batch that is running here."""
+    """A batch that this process is running."""
 
     number: int
     stop: threading.Event = field(default_factory=threading.Event)
@@ -139,7 +139,7 @@ class BatchRuns:
             str, Field(description="The reason, word for word, as show_batch gives it; empty: all that failed")
         ] = "",
     ) -> dict[str, Any]:
-        """Retry the failed work of a batch, all or only that of one reason. Raises UserError as `retry`."""
+        """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError as `retry`."""
         again = self.retry(batch, reason)
         return {**self._facts(batch), "again": again}
 

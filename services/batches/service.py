@@ -61,7 +61,7 @@ class PassStatus:
     title: str
     counts: Mapping[WorkState, Counted]
     a_minute: float | None
-    """Pieces of work finished per minute in the last minutes; None without any."""
+    """Pieces of work finished per minute in the last `RECENT` minutes; None without any."""
 
     @property
     def total(self) -> int:
@@ -257,7 +257,7 @@ class BatchService:
         return tuple(PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one)) for one in PASSES)
 
     def status(self, number: int, place: Place = "", problem: str = "") -> BatchStatus:
-        """Return the status of a batch. Only this process knows `place` and `problem`. Raises UserError if unknown."""
+        """Return the status of a batch. `place` and `problem` are its state here. Raises UserError if it is unknown."""
         batch = self._ledger.get(number)
         # Only the price is read from the plan: a missing profile must not prevent this.
         price = CostPart.model_validate(tomllib.loads(batch.plan).get("cost", {}))
@@ -309,7 +309,7 @@ class BatchService:
         return self._looks[key]
 
     def estimate(self, status: BatchStatus) -> Estimate:
-        """Estimate the work left, from batches with equal models and settings. Raises UserError without its profile."""
+        """Estimate the work left from batches with equal models and settings. Raises UserError without the profile."""
         plan, measured = plan_of(status.batch), self.measured(status.batch)
         captions, language, images = status.passes
         left: int | None

@@ -49,7 +49,7 @@ Outcome = Literal["shards", "approval", "done"]
 
 @dataclass(frozen=True)
 class Progress:
-    """Numbers of lots handed out to shards, and of lots with results."""
+    """Number of lots (`Lot`) handed out to shards, and of those with results."""
 
     lots: int
     answered: int
@@ -172,8 +172,8 @@ def work(
 def _worked_off(
     pool: Pool, lots: Sequence[tuple[int, Lot]], stop: threading.Event
 ) -> Generator[tuple[int, tuple[Done, ...]]]:
-    """Do lots, and yield the number and the results of each, in any order. If a worker dies, the pieces of its lots are
-    done again one by one. A piece that `MOST_DEATHS` workers died with counts as failed. The ledger has the same rule.
+    """Do each `Lot`, and yield its number and results, in any order. If a worker dies, each piece of work that it had
+    is done again alone. A piece of work counts as failed after `MOST_DEATHS` deaths. The ledger has the same rule.
     """
     numbers = {piece.id: number for number, lot in lots for piece in lot.pieces}
     sizes = {number: len(lot.pieces) for number, lot in lots}

@@ -21,7 +21,7 @@ class ShippedPlan:
 
     name: str
     title: str
-    """Title of its data set."""
+    """Title of the plan's data set."""
     note: str
     """Description of the result, in a sentence."""
     profile: str

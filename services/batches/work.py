@@ -66,7 +66,7 @@ class Worker:
     """
 
     def __init__(self, order: Order, models: Models | None = None) -> None:
-        """`models` replace those of the order's profile."""
+        """`models` are used instead of those of the order's profile."""
         self._order = order
         self._models = models or load_models(order.profile)
         self._files = FileWork(order)
@@ -76,8 +76,8 @@ class Worker:
         self._at_models = ThreadPoolExecutor(1, "models") if order.helpers else None
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Return the result of each piece of a lot. Each result's `seconds` are its share of the lot's time. With
-        helpers, only the time with the models counts, since another lot can use the models at other times.
+        """Do a `Lot`, and return the result of each piece of work. Each result's `seconds` are its share of the lot's
+        time. With helpers, only the time with the models counts, since another lot can use the models at other times.
 
         Raises UserError for a problem that every lot would meet, such as a full disk or a model that cannot be loaded,
         and HelperDied if one of its helpers died. Then this worker can do no more work.

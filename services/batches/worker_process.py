@@ -101,7 +101,7 @@ def _environment_of_a_worker() -> Iterator[None]:
 
 
 def serve(connection: Connection) -> None:
-    """Receive an `Order`, then do the lots that come through the connection until it ends."""
+    """Receive an `Order`, then do each `Lot` that comes through the connection until it ends."""
     gc.disable()  # scanning a million objects while models are loaded would take a fifth of the time
     end_with_parent()
     tqdm.set_lock(threading.RLock())  # the default lock is shared by processes, and stays behind if this one is killed
@@ -125,7 +125,7 @@ def serve(connection: Connection) -> None:
 
 
 def _serve_in_threads(connection: Connection, runner: LotRunner) -> None:
-    """Do each lot in a thread: one is drawn while another is saved. Raises EOFError when the connection ends."""
+    """Do each `Lot` in a thread: one is drawn while another is saved. Raises EOFError when the connection ends."""
     answering = threading.Lock()
 
     def do(number: int, lot: Lot) -> None:

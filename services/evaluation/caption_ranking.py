@@ -39,7 +39,7 @@ class RankedCaption:
     """Zero-based position among the counterfactual captions of the run."""
     text: str
     label: str
-    """"" for segmentation."""
+    """Label of the source image; "" for segmentation."""
     edits: str
     chance: float
     """Chance that its image shows a valid fault, 0 to 1."""
@@ -56,8 +56,8 @@ class CaptionRanking:
     learnt: int
     """Number of test cases that the ranking learnt from."""
     orders: tuple[Order, ...]
-    """Quality of our order and of a random order on the past test cases. Each is ranked by what was learnt from other
-    sources. Empty if there are too few sources."""
+    """Quality of our order and of a random order on the past test cases. Each test case is ranked by what was learnt
+    from other sources. Empty if there are too few sources."""
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""
 
@@ -106,7 +106,7 @@ def _counted(kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any) -> Ma
 def _waiting(
     runs: Sequence[Run], task: TaskKind, unmapped: Collection[str]
 ) -> tuple[list[tuple[str, int, CounterfactualCaption, str]], list[str]]:
-    """Return run, place, caption and label of each caption to rank, and notes on those left out."""
+    """Return run, place, caption and label of each caption to rank, and notes on captions that are left out."""
     captions_to_rank: list[tuple[str, int, CounterfactualCaption, str]] = []
     left_out: Counter[str] = Counter()
     for run in runs:
@@ -132,7 +132,7 @@ def _waiting(
 
 
 def _kind_of(caption: CounterfactualCaption, label: str) -> Kind:
-    """Return the kind of a caption, as `services.evaluation.ranking.kinds_of` does for a test case."""
+    """Return edit types, alternatives and label of a caption, as `kinds_of` in `ranking.py` does for test cases."""
     edits = sorted((edit.edit_type, edit.alternative) for edit in caption.edits)
     return " + ".join(name for name, _ in edits), " + ".join(name for _, name in edits), label
 
@@ -140,7 +140,7 @@ def _kind_of(caption: CounterfactualCaption, label: str) -> Kind:
 def _orders(
     found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any, seed: int
 ) -> tuple[Order, ...]:
-    """Judge our ranking and a random order on past test cases. Each is ranked by what was learnt from other sources."""
+    """Judge our ranking and a random order on past test cases, each ranked by what was learnt from other sources."""
     images = found.cases.generated
     if len(np.unique(images.source[known])) < FEWEST_SOURCES:
         return ()

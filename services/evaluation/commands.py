@@ -1,4 +1,4 @@
-"""Commands on evaluations for scripts and pages: the subject, the model, and the acts."""
+"""Fields of commands on evaluations, for scripts and pages: the evaluated images, the model, and the retraining."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _known_arms(named: Any) -> Any:
     names = parts_of(named)
     for one in names if isinstance(names, list | tuple) else ():
         if one not in ARM_KEYS:
-            raise ValueError(f"There is no arm {one!r:.80}: take some of {', '.join(ARM_KEYS)}.")
+            raise ValueError(f"There is no arm {one!r:.80}: choose among {', '.join(ARM_KEYS)}.")
     return names
 
 
 class OnSubject(Command):
-    """A command that names a subject to evaluate."""
+    """A command that names the images to evaluate."""
 
     version: int | None = Field(
         None, ge=1, le=LARGEST_ID, description="The number of a version of a test set, as list_evaluation_subjects says"
@@ -41,12 +41,12 @@ class OnSubject(Command):
 
     @property
     def subject(self) -> Subject:
-        """Return the subject that version, filter and split name."""
+        """Return the images that version, filter and split name."""
         return Subject(self.version, self.filter, self.split)
 
 
 class OnModel(NamesModel, OnSubject):
-    """A command that names a subject and a model."""
+    """A command that names the images to evaluate and a model."""
 
     source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
         "profile", description="Where the model comes from; profile: the one that the profile names"
@@ -62,7 +62,7 @@ class OnModel(NamesModel, OnSubject):
 
 
 class OnTwoModels(OnModel):
-    """A command that names a subject, a model and a second one."""
+    """A command that names the images to evaluate, a model and a second model."""
 
     beside: str = Field("", max_length=80, description="A second model to compare: a “key” of list_models_under_test")
 

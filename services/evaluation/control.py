@@ -87,7 +87,7 @@ class ControlSets:
     # Implementation
 
     def _require(self, cases: Cases) -> None:
-        """Raise UserError if nothing can be drawn, with the reason."""
+        """Raise UserError with the reason if no reconstruction can be drawn."""
         if cases.view.problem:
             raise UserError(cases.view.problem, field="subject")
         if not len(cases.generated):
@@ -127,7 +127,8 @@ class ControlSets:
                 failed.append((run.id, str(error)))
                 in_a_row += 1
                 if in_a_row == FAILURES:
-                    raise UserError(f"{drawn:,} were drawn, then {FAILURES} in a row failed: {error}") from error
+                    words = f"{drawn:,} reconstructions were drawn, then {FAILURES} in a row failed: {error}"
+                    raise UserError(words) from error
             on_count(done + 1, len(waiting))
         if failed and not drawn:
             raise UserError(failed[0][1])
@@ -169,17 +170,17 @@ class ControlSets:
         return view
 
     def _settings(self, run: Run, lineage: Lineage, control: Recipe) -> Settings:
-        """Return the settings of a test case. Raises UserError if they are unknown, or if the model differs now."""
+        """Return the settings of a test case. Raises UserError if they are unknown, or if another model draws now."""
         method, driver = method_of(lineage.method), self._execution.driver
         if isinstance(lineage.settings, UnreadSettings):
-            raise UserError("The settings of its test cases are not known to this version of the studio.")
+            raise UserError("The settings of the test cases are not known to this version of the studio.")
         settings = self._execution.runs.settings(run, control.name).model_copy(
             update={name: getattr(lineage.settings, name) for name in method.sections}
         )
         model = method.model_name(driver.models, method.settings_of(settings))
         if model and model != lineage.model:
             raise UserError(
-                f"Its test cases were drawn by {lineage.model}, and the profile “{driver.profile.name}” draws by "
+                f"The test cases were drawn by {lineage.model}, and the profile “{driver.profile.name}” draws by "
                 f"{model}: start the studio with the profile “{run.profile}”."
             )
         return settings

@@ -32,11 +32,11 @@ COLUMNS: dict[str, Kind] = {
     **dict.fromkeys(("images", "sources"), "whole"),
     "why": "text",
 }
-"""Columns of the table of all figures: the fields of `Row`."""
+"""Columns of the table of all figures: the fields of `evaluation.report.Row`."""
 
 
 def rows_of(found: Evaluated) -> Iterator[report.Row]:
-    """Yield all figures, one per row."""
+    """Yield all figures of an evaluation, one per row."""
     if found.effectiveness is not None:
         yield from report.rows(found.effectiveness, found.validity, found.sensitivity)
     if found.segmentation is not None and found.losses is not None:
@@ -104,7 +104,7 @@ def facts_of(found: Evaluated, comparison: ModelComparison | None = None) -> dic
 
 
 def image_counts(shown: SubjectView) -> dict[str, Any]:
-    """Return the number of images of each kind of a subject, and its title, JSON-ready."""
+    """Return the title and the numbers of sources, test cases and reconstructions of a subject, JSON-ready."""
     return facts(shown, "title sources", test_cases=shown.cases, reconstructions=shown.controls)
 
 

@@ -66,7 +66,7 @@ class _Needs:
         self.edits = list(
             zip(case[rows].tolist(), table.edits.keywords.of(rows), table.edits.alternatives.of(rows), strict=True)
         )
-        """Each edit as (place of the test case, old words, new words)."""
+        """Each edit as (position of the test case, old words, new words)."""
         self.words = list(dict.fromkeys(word for _, *pair in self.edits for word in pair))
         self.captions = list[tuple[str, str]]()
         """Pairs of a source's caption and the caption of one of its test cases."""
@@ -121,7 +121,7 @@ class Likeness:
         return cancelled(self.work, work)
 
     def begin(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to compute missing vectors and scores, or return the work. Raises UserError as `evaluate`."""
+        """Begin to compute missing vectors and scores, or return this work if it has begun. Raises as `evaluate`."""
         needs = _Needs(self._evaluations.result(question), self._workspace)
         return self.work.begin("working out vectors", about(question), partial(self._work_out, needs))
 

@@ -21,7 +21,7 @@ SOURCES: Mapping[str, str] = {
     ".onnx": "onnx",
     ".zip": "transformers",
 }
-"""Source of a model by the suffix of its file, as in `UnderTestSettings.source`."""
+"""Value of `UnderTestSettings.source` for each suffix of a model file."""
 MOST_UNPACKED = 8_000_000_000
 """Maximum total size of the files in an archive, in bytes."""
 _OF_TRANSFORMERS = (".json", ".safetensors", ".txt")
@@ -104,8 +104,7 @@ def _unpack(file: Path, to: Path) -> None:
             if len(folders) != 1:
                 number = "no config.json" if not folders else f"{len(folders)} files config.json"
                 raise UserError(
-                    f"There is {number} in the zip: pack the folder of one model that save_pretrained of transformers "
-                    "wrote.",
+                    f"The zip has {number}: pack the folder of one model that save_pretrained of transformers wrote.",
                     field="file",
                 )
             members_to_unpack = [

@@ -23,7 +23,7 @@ from evaluation.outcomes import is_right
 from storage.workspace import Workspace
 
 MASKS = 64
-"""Number of masks cached in memory: many test cases of one run are measured in a row."""
+"""Maximum number of masks cached in memory: many test cases of one run are measured in a row."""
 AT_ONCE = 100
 """Number of test cases measured before the results are saved."""
 
@@ -82,8 +82,8 @@ def verdict_of(
 
     A classifier is right if its top class is one that the label is mapped to. If the model has none of those `classes`,
     the outcome is unknown. A segmenter is right about a source if it finds every measurable protected class there. It
-    is right about a generated image if none of those classes dropped, measured against the mask if there is one, else
-    against the source's class map (`evaluation.metrics`).
+    is right about a generated image if it loses none of the classes found on the source, measured against the mask if
+    there is one, else against the source's class map (`evaluation.metrics`).
     """
     source, image = candidate.predictions.get(model, (None, None))
     if kind_of(candidate) == "classification":

@@ -1,6 +1,6 @@
 """Has a model under test read all images of a subject, as a piece of work with progress and cancel. It can be resumed.
 
-Predictions are saved batch by batch under the model's identity, so nothing is computed twice and a stopped work resumes
+Predictions are saved batch by batch under the model's identity, so nothing is computed twice, and stopped work resumes
 where it was. An unreadable image is skipped and reported. A failure of the model ends the work with one sentence;
 earlier predictions stay.
 """
@@ -46,7 +46,7 @@ class Read:
     """Outcome of reading the images of a subject."""
 
     read: int
-    """Number of images read now."""
+    """Number of images that the model read in this piece of work."""
     broken: tuple[tuple[str, str], ...]
     """SHA-256 and error sentence of each unreadable image."""
 
@@ -86,7 +86,7 @@ class Predicting:
         return None if stored_model is None else self._with_assumptions(stored_model)
 
     def _with_assumptions(self, stored: StoredModel) -> StoredModel:
-        """Return the model with its assumptions, also if version 0.1 stored it without them."""
+        """Return the stored model with the assumptions known since it was loaded: version 0.1 stored none."""
         return replace(stored, identity=self._loaded_since.get(stored.identity.digest, stored.identity))
 
     def identify(self, settings: UnderTestSettings, on_wait: OnWait = list) -> StoredModel:
@@ -146,8 +146,8 @@ class Predicting:
 
     def check_masks(self, checker: UnderTestSettings, cases: Cases, on_count: OnCount) -> None:
         """Have the segmenter of the checks read all images of a subject that have a mask, unless Explore had it read
-        them, and count their pixels. It is not recorded as a model under test. `on_count` and errors are those of
-        `read`.
+        them, and count their pixels. The segmenter is not recorded as a model under test. `on_count` and errors are
+        those of `read`.
         """
         self._require_known(checker)
         key = self._workspace.models_under_test.key_of(model_key(checker))
@@ -194,7 +194,7 @@ class Predicting:
     def _read(
         self, model: Predictor, key: str, save: Save, shas: Sequence[str], on_count: Callable[[int], None]
     ) -> int:
-        """Have a model read images and save its predictions under `key`. Return the number read."""
+        """Have a model read images and save its predictions under `key`. Return the number of images read."""
         saver, begun, read = _Saver(save), 0, 0
         try:
             while begun < len(shas):
@@ -262,7 +262,7 @@ class _Saver:
             self._flush()
 
     def close(self) -> None:
-        """Save the rest, and wait for it."""
+        """Save all queued predictions, and wait until that is done."""
         try:
             self._flush()
             if self._running is not None:

@@ -41,16 +41,16 @@ class RankedCase:
     entry: int
     """Number of the test case in the catalogue."""
     image: str
-    """SHA-256."""
+    """SHA-256 of the image."""
     label: str
-    """"" for segmentation."""
+    """Label of the test case; "" for segmentation."""
     said: str
     """The model's answer, or the class that a segmenter loses most of; "" for none or unknown."""
     edits: str
     wrong: float
     """Chance that the model is wrong, 0 to 1."""
     valid: float
-    """Chance that people find it valid, 0 to 1."""
+    """Chance that people find the image valid, 0 to 1."""
     right: bool | None = None
     """True if the model is right, or as a segmenter loses no class; None if unknown."""
 
@@ -149,7 +149,7 @@ def rank(
 
 
 def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
-    """Return the figures restricted to some test cases, so that nothing is learnt from the others."""
+    """Return the evaluation with only the test cases at some positions, so that nothing is learnt from the others."""
     generated = found.cases.generated
     images = Images(
         *(generated.row[places], generated.source[places], generated.label[places], generated.number[places]),
@@ -191,7 +191,7 @@ def _chance_wrong(
     read: Flags,
     seed: int,
 ) -> Floats:
-    """Return the chance that the model is wrong per test case, by the same edits on other sources and its doubt."""
+    """Return each test case's chance of a wrong answer, by equal edits on other sources and the model's uncertainty."""
     source = found.cases.generated.source
     known, wrong = found.right != UNKNOWN, found.right == WRONG
     fold = (np.random.default_rng(seed).permutation(len(found.cases.originals)) % FOLDS)[source]

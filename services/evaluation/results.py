@@ -43,7 +43,7 @@ from storage.curation.case_columns import ACCEPTED, Outcome
 from storage.evaluation.models_under_test import StoredModel
 
 MOST_ROWS = 200
-"""Maximum number of rows up to which a table of edits also lists those with too few test cases for a figure."""
+"""Maximum number of rows of a table of edits that also lists edits with too few test cases for a figure."""
 BESIDE = 2
 """Number of threads that calculate figures besides the calling one."""
 NO_EDIT, SEVERAL_TYPES = "no edit", "several edit types"
@@ -74,7 +74,7 @@ class Standing:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EvaluationResult(Standing):
-    """The figures, and the columns behind them that link figures to their images."""
+    """The figures of an evaluation, and the columns that link each figure to its images."""
 
     evaluated: Evaluated
     cases: Cases
@@ -402,7 +402,7 @@ class Evaluation:
 
 
 def edits_of(cases: Cases, table: EditTable) -> _Edits:
-    """Return the edits of the test cases of a subject that a table lists."""
+    """Return the values that a table lists (edit types, keywords, alternatives or classes) for all test cases."""
     generated = cases.generated
     if table == "class":
         case = np.flatnonzero(generated.label >= 0)
@@ -457,7 +457,7 @@ def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
 
 
 def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
-    """Return the sorted catalogue entries behind a number. For originals, these are the test cases made of them."""
+    """Return the sorted catalogue entries that a number counts. For originals, these are their test cases."""
     cases, table = found.cases, found.cases.table
     images: Images = cases.controls if cell.kind == "controls" else cases.generated
     selected = _wanted(found, cell) if len(images) else np.zeros(0, bool)

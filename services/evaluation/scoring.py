@@ -48,14 +48,14 @@ class Scored:
     """The chance that people find each image of one task valid."""
 
     chance: Floats
-    """For each row of the table, 0 to 1; NaN for other tasks. For a judged image it comes from the votes on other
+    """For each row of the table, 0 to 1; NaN for other tasks. For a judged image it is learnt from votes on other
     sources."""
     checked: Flags
     """True for each row of the task with a figure of a check. Without one, the chance is only the base rate. False for
     other tasks."""
     learnt: ValidityScore
     studies: Mapping[str, str]
-    """Names of the studies it was learnt from, by id."""
+    """Names of the studies that the score was learnt from, by id."""
     view: ScoreView
 
 
@@ -130,14 +130,14 @@ class ScoringResult:
     """Outcome of scoring all images."""
 
     runs: tuple[ScoreRun, ...]
-    """One for each task with enough votes."""
+    """The stored scores of each task with enough votes."""
     notes: tuple[str, ...]
     """Why images of another task have no new score, a sentence each."""
 
 
 def score_workspace(workspace: Workspace) -> ScoringResult:
-    """Learn from all votes of each task, and score its images with checks. Earlier scores of a task with too few votes
-    stay. Raises UserError if no task has enough votes.
+    """Learn a score from all votes of each task, and score the task's images that have checks. Earlier scores of a task
+    with too few votes stay. Raises UserError if no task has enough votes.
     """
     columns = workspace.case_columns
     votes = columns.outcomes()

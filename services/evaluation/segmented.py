@@ -52,11 +52,11 @@ class PixelCells:
     names: tuple[str, ...]
     """Names of the groups of classes, which are the rows and columns."""
     counts: Flags
-    """True for each test case whose pixels count, and whose original's pixels count."""
+    """True for each test case that counts: its pixels and those of its original were counted."""
     kept: Flags
     """True for each test case whose mask holds."""
     there: Flags
-    """(test cases, groups): True if its mask has the class."""
+    """(test cases, groups): True if the test case's mask has a class of the group."""
     protected: tuple[str, ...]
     """Names of the protected classes, each once."""
     lost: Flags
@@ -68,7 +68,7 @@ class PixelCells:
     """Like `said`, for the original of each source."""
 
     def where(self, cell: Cell, source: Numbers) -> Flags:
-        """Return the test cases behind a number. `source` has the source index of each test case."""
+        """Return the test cases that a number counts. `source` has the source index of each test case."""
         if cell.kind == "kept":
             return self.counts & self.kept
         lost = cell.kind == "class" and cell.only_wrong
@@ -161,8 +161,8 @@ def cells_of(
     mask_holds: Flags,
     shares: tuple[Floats, Floats],
 ) -> PixelCells:
-    """Return the images behind the figures. `mask_holds` marks test cases whose masks hold. `shares` are the two
-    confusion matrices shown, of originals and of generated images.
+    """Return which images each pixel figure counts. `mask_holds` marks test cases whose masks hold. `shares` are the
+    two confusion matrices shown, of originals and of generated images.
     """
     size, sources = len(cases.generated), len(cases.originals)
     protected = tuple(dict.fromkeys(lost.names))

@@ -65,7 +65,7 @@ from storage.workspace import Workspace, kept_model
 READING = "reading images"
 LOOKING = "looking at the model"
 HELD = 8
-"""Number of evaluations, and subjects, that are cached until something is saved."""
+"""Maximum number of evaluations, and of subjects, that are cached until something is saved."""
 NO_MODEL = "There is no such model any more: take one from the list."
 NOT_LOADED = "This model is not loaded. Press Begin to load it and list its classes."
 
@@ -90,7 +90,7 @@ class EvaluationService:
         self.work = WorkQueue(changes, name="work with a model under test")
         """Queue of models that read images. `work.of(about(question))` finds the work on a question."""
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
-        """Draws control sets; `controls.work.of(about_control(subject))` finds that of a subject."""
+        """Draws control sets; `controls.work.of(about_control(subject))` finds the work on a subject."""
         self._cases, self._found = Latest[Cases](HELD), Latest[EvaluationResult](HELD)
         self._inputs = Latest[bytes](HELD)
         self._score: dict[TaskKind, tuple[Texts, list[Outcome], Scored | str]] = {}
@@ -100,7 +100,7 @@ class EvaluationService:
 
     @does("list-evaluation-subjects", Query)
     def list_subjects(self) -> dict[str, Any]:
-        """List the versions of test sets, with their numbers of sources and test cases, and why one cannot be
+        """List the versions of test sets, with their numbers of sources and test cases, and the reason if one cannot be
         evaluated.
         """
         return {"subjects": [_subject_facts(one) for one in self.subjects()]}
@@ -165,8 +165,8 @@ class EvaluationService:
         ),
     ) -> dict[str, str]:
         """Draft a validity study that estimates how many of a model's faults are valid. It samples images that the
-        model gets right or wrong (as a segmenter: loses no class or a class). Returns the study, which workers cannot
-        see before its start.
+        model gets right or wrong (for a segmenter: loses no class, or loses one). Returns the study, which workers
+        cannot see before its start.
         """
         return {"study": self.draft_study(self.asked(sent), judged)}
 
@@ -246,7 +246,7 @@ class EvaluationService:
         return tuple(choices.values())
 
     def title(self, settings: UnderTestSettings) -> str:
-        """Return the name of a model for pages and reports. If others have the same name, settings follow."""
+        """Return the name of a model for pages and reports, with settings in brackets if others have the same name."""
         title, stored = title_of(settings), self.predicting.stored(settings)
         others = [
             UnderTestSettings.model_validate(known.settings)
@@ -299,7 +299,7 @@ class EvaluationService:
         return keep_upload(self._workspace, file, name)
 
     def look(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to load the model, which `mapping` needs loaded once. Return the work."""
+        """Begin to load the model, since `mapping` needs it loaded once. Return the work."""
 
         def work(on_count: OnCount) -> str:
             on_count(0, 0)
@@ -308,7 +308,7 @@ class EvaluationService:
         return self.work.begin(LOOKING, about(question), work)
 
     def begin(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to read the images, or return the work in progress. Its result is a `Read`. Raises UserError."""
+        """Begin to read the images, and return this work. Its result is a `Read`. Raises UserError if not possible."""
         self._require(self.cases(question.subject))
 
         def work(on_count: OnCount) -> Any:
@@ -378,7 +378,7 @@ class EvaluationService:
         return compared(self.result(first), self.result(second), first.weighing)
 
     def entries(self, question: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
-        """Return the sorted catalogue entries behind a number of `evaluate`."""
+        """Return the sorted catalogue entries that a number of `evaluate` counts."""
         return entries_of(self.result(question), cell)
 
     def rank(self, question: EvaluationQuestion, most: int = 100) -> Ranking:
@@ -426,7 +426,7 @@ class EvaluationService:
     def draft_study(
         self, question: EvaluationQuestion, judged: int = acts.STUDY_IMAGES, create: Create | None = None
     ) -> str:
-        """Draft a study with the sample of `study_plan`, save it by `create`, return its id. Raises UserError."""
+        """Draft the study of `study_plan`, save it by `create`, and return its id. Raises UserError without a plan."""
         result = self.result(question)
         return draft_study(
             self._workspace, result, plan_study(result, judged), self._stored(question.model).key, create
@@ -559,7 +559,7 @@ def about(question: EvaluationQuestion) -> str:
 
 
 def about_control(subject: Subject) -> str:
-    """Return the key that finds the drawing of a control set."""
+    """Return the key that finds the work on a control set."""
     return hashlib.sha256(repr(subject).encode()).hexdigest()[:24]
 
 
@@ -572,7 +572,7 @@ def model_choice_key(settings: UnderTestSettings) -> str:
 
 
 def title_of(settings: UnderTestSettings) -> str:
-    """Return the name of a model for pages and reports: of a file its bare name, in any folder."""
+    """Return the name of a model for pages and reports: for a file, its name without the folder."""
     if settings.source in ("file", "onnx") or (settings.source == "transformers" and not settings.name):
         return f"{settings.name} {Path(settings.file).name}".strip()
     return settings.title
@@ -587,7 +587,7 @@ def settings_words(settings: UnderTestSettings, others: Sequence[UnderTestSettin
             words.append(f"{name} {few_names(value.split(', ')) or 'of the file'}")
     folder, *folders = (
         Path(one.file).parent.name for one in (settings, *others)
-    )  # of an upload: the hash of its bytes
+    )  # for an upload, the hash of its bytes
     if any(one != folder for one in folders):
         words.append(f"file in {folder[:12]}")
     return ", ".join(words)

@@ -54,7 +54,7 @@ class ClassifierAnswers:
 
 @dataclass(frozen=True)
 class SegmenterCounts:
-    """Pixel counts for one of the three kinds of images of a subject."""
+    """Pixel counts for the originals, the test cases or the reconstructions of a subject."""
 
     place: Numbers
     """Position of each counted image. The other images were not read, or have no mask."""
@@ -93,7 +93,7 @@ class _Probabilities:
     """The stored answers of one classifier."""
 
     last: int = 0
-    """Id of the last row read from the workspace, also in `_PixelCounts` and `_Doubts`."""
+    """Id of the last row read from the workspace. `_PixelCounts` and `_Doubts` have the same attribute."""
     images: _ReadImages = field(default_factory=_ReadImages)
     likeliest: NDArray[Any] = field(default_factory=lambda: np.zeros(0, np.uint16))
     numbers: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
@@ -113,7 +113,7 @@ class _PixelCounts:
     last: int = 0
     images: _ReadImages = field(default_factory=_ReadImages)
     mask: dict[str, int] = field(default_factory=dict)
-    """Number of each mask."""
+    """Number of each mask, by SHA-256."""
     both: Numbers = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     """Numbers of image and mask for each row of `pairs`."""
     pairs: sparse.csr_array = field(default_factory=lambda: pairs_of_images(NONE, NONE, NONE, []))
@@ -122,7 +122,7 @@ class _PixelCounts:
     keys: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     """For each row in `order`, a number for its image and mask, ascending."""
     _numbers: tuple[list[str], Numbers] | None = None
-    """Masks of the last subject, and their numbers in `mask`."""
+    """Masks of the images looked up last, and their numbers in `mask`."""
 
     def add(self, new: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
         from scipy import sparse
@@ -139,7 +139,7 @@ class _PixelCounts:
         self.keys, self._numbers = keys[self.order], None
 
     def rows_of(self, cases: Cases, images: Images) -> Numbers:
-        """Return the latest row of each image with its mask; -1 without one."""
+        """Return for each image the latest row that counts it with its mask; -1 if there is none."""
         image, mask = self.images.of(cases, images), self._masks_of(images)
         keys = self._keys(image, mask)
         at = np.searchsorted(self.keys, keys, side="right") - 1
@@ -262,7 +262,7 @@ class ModelAnswers:
         return len(cases.pictures) - len(missing)
 
     def _probabilities_of(self, model: StoredModel, cases: Cases) -> _Probabilities:
-        """Return the stored answers of a classifier, with new ones."""
+        """Return the stored answers of a classifier, after adding those saved since the last call."""
         with _latest(self._probabilities, model.id, _Probabilities) as stored:
             rows, stored.last = self._workspace.models_under_test.probabilities(model, stored.last)
             if len(rows.images):
@@ -293,7 +293,7 @@ class ModelAnswers:
             stored.add(ProbabilityRows(images, np.array(likeliest, np.uint16), np.stack(numbers)), exact=False)
 
     def _counts(self, key: str) -> _PixelCounts:
-        """Return the stored counts of a segmenter, with new ones."""
+        """Return the stored counts of a segmenter, after adding those saved since the last call."""
         with _latest(self._pixels, key, _PixelCounts, MODELS_HELD + 1) as stored:  # and the checks' segmenter
             new, stored.last = self._workspace.models_under_test.pixel_counts(key, stored.last)
             if new:

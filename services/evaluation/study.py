@@ -34,7 +34,7 @@ from storage.workspace import Workspace
 LIKELY_VALID = 0.8
 """Assumed share of valid images for the expected width: the paper found 82.7 % of 300."""
 TEMPLATE: Mapping[TaskKind, str] = {"classification": "classification", "segmentation": "preservation"}
-"""Template of the questions for all images of the study: does it still show its class, or are road, vehicles and
+"""Template of the questions for all images of the study: does the image still show its class, or are road, vehicles and
 pedestrians still in their places?"""
 SEED_DIGITS = 10**6
 Create = Callable[[str, Rules], str]
@@ -43,7 +43,7 @@ Create = Callable[[str, Rules], str]
 
 @dataclass(frozen=True)
 class SampleRow:
-    """Sample of one stratum."""
+    """Number of images to judge in one stratum."""
 
     stratum: str
     """Right or wrong, in words of `services.evaluation.results.STANDING`, and the edit type."""

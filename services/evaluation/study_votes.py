@@ -43,7 +43,7 @@ class StudyVotes:
     known: Numbers
     """1 for a valid control item, 0 for an invalid one; -1 for a test case."""
     adjudicated: frozenset[int]
-    """Test cases that the study lead has decided."""
+    """Test cases on which the study lead has decided."""
 
 
 class StudyVotesReader:
@@ -158,7 +158,7 @@ class VotesOnCases:
 
 
 def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]) -> VotesOnCases:
-    """Return the votes on these test cases. Of several on one, the last with a consensus counts, else the last."""
+    """Return the votes on these test cases. Of several studies, the last with a consensus counts, else the last."""
     place = {case: at for at, case in enumerate(test_cases.tolist()) if case >= 0}
     number = {one.study: at for at, one in enumerate(studies)}
     study, undecided = np.full(len(test_cases), -1), np.zeros(len(test_cases), bool)

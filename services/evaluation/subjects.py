@@ -1,7 +1,7 @@
-"""The images of a subject as columns: originals, test cases and reconstructions, with label, source, split and mask.
-Test cases and reconstructions are never mixed: in any filter or test set, an image of a recipe that is the control of
-another (`Recipe.control`) is a control. All reconstructions of the same sources count, anywhere in the workspace, each
-for the test cases of the recipes whose control it is.
+"""The images of a subject (an evaluation's images) as columns: originals, test cases and reconstructions, with label,
+source, split and mask. Test cases and reconstructions are never mixed: in any filter or test set, an image of a recipe
+that is the control of another (`Recipe.control`) is a control. All reconstructions of the same sources count, anywhere
+in the workspace, for test cases of each recipe that they are the control of.
 
 A rejected image counts in no figure, in any subject: a fault on it is not the model's. That holds for a released
 version too, which keeps the image. Its figures then exclude it, and a note says how many are excluded.
@@ -31,7 +31,7 @@ MaskOf = tuple[str, str]
 """SHA-256 of a mask, and the names of its class numbers in JSON; ("", "{}") for none."""
 NO_MASK: MaskOf = ("", "{}")
 LONGEST_WORDS = 120
-"""Maximum characters of a filter in a title."""
+"""Maximum number of characters of a filter in a title."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Masks:
 
     @property
     def there(self) -> Flags:
-        """Flag the images that have a mask."""
+        """Return True for each image that has a mask."""
         return self.numbers >= 0
 
     @property
@@ -90,7 +90,7 @@ class Images:
     label: Numbers
     """Number of its label among `Cases.labels`; -1 for none."""
     number: Numbers
-    """Index among the images of the table; for an original, among the sources."""
+    """Index of the image in the values of `CaseTable.images`, or of an original in those of `CaseTable.sources`."""
     shas: list[str]
     masks: Masks
     """Empty for a classification."""
@@ -106,11 +106,11 @@ class Cases:
     view: SubjectView
     table: CaseTable
     originals: Images
-    """One for each source, in the order of their numbers."""
+    """One original for each source, in the order of their numbers."""
     generated: Images
     controls: Images
     labels: tuple[str, ...]
-    """Sorted labels of a classification; for a segmentation, the classes of its masks by number."""
+    """Sorted labels of a classification; for a segmentation, the classes of its masks in the order of their numbers."""
     split: tuple[str, ...]
     """Split of each source; "" for none."""
     left_out: tuple[str, ...]
@@ -347,8 +347,8 @@ class _Reading:
         return lacking
 
     def _reconstructed(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """Return all reconstructions of the sources of these rows by the recipes of their control sets, with any method
-        and any verdict.
+        """Return all reconstructions of the sources of these test cases, drawn by the recipes of their control sets
+        with any method. Rejected ones are included.
         """
         table = self._table
         fits = self._is_control & table.there & (table.segmentation == segments)

@@ -42,7 +42,7 @@ class Subject:
     """Images that a model is evaluated on: those of a filter, in the catalogue or in a version of a test set."""
 
     version: int | None = None
-    """`core.test_sets.SetVersion.number`; None for the catalogue."""
+    """Number of a version of a test set, as in `core.test_sets.SetVersion`; None for the catalogue."""
     filter: ImageFilter = field(default_factory=ImageFilter)
     """Filter of the images. Reconstructions among them count as controls, never as test cases."""
     split: str = ""
@@ -51,7 +51,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class SubjectView:
-    """A subject as shown before a model is chosen."""
+    """The images to evaluate, as shown before a model is chosen."""
 
     subject: Subject
     title: str
@@ -63,16 +63,16 @@ class SubjectView:
     controls: int
     """Number of reconstructions of the same sources, anywhere in the workspace."""
     splits: tuple[str, ...]
-    """Splits of its sources, also `WITHOUT_SPLIT`; with several, one has to be chosen."""
+    """Splits of the sources, including `WITHOUT_SPLIT`. If there are several, one must be chosen."""
     problem: str
-    """Why it cannot be evaluated, in one sentence; "" if it can."""
+    """Why the images cannot be evaluated, in one sentence; "" if they can."""
     can_make_control: bool = False
     """True if `make-control-set` can add reconstructions: some source has none, and its file is in the workspace."""
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model that can be chosen for a subject."""
+    """A model that can be chosen to be evaluated."""
 
     key: str
     """Stable key for URLs: letters, digits and hyphens."""
@@ -87,7 +87,7 @@ class ModelChoice:
 
 @dataclass(frozen=True)
 class EvaluationQuestion:
-    """One question: how does this model do on this subject?"""
+    """One question: how does this model do on these images?"""
 
     subject: Subject
     model: UnderTestSettings
@@ -106,7 +106,7 @@ class Pending:
     images: int
     """Number of originals, cases and controls, each picture once."""
     read: int
-    """Number of images with a stored prediction, and if they have a mask, with counted pixels."""
+    """Number of images read: their prediction is stored, and if they have a mask, its pixels are counted."""
     unreadable: int = 0
     """Number of images that the last attempt could not read: they are left out."""
 
@@ -117,11 +117,11 @@ class Pending:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number that opens images: `EvaluationService.entries` returns their catalogue entries."""
+    """A number with a link to its images: `EvaluationService.entries` returns their catalogue entries."""
 
     kind: CellKind
     name: str = ""
-    """Row name: the class (also in both confusions), edit type, keyword or alternative; "" for all."""
+    """Name of the row: a class (also for both kinds of confusion), edit type, keyword or alternative; "" for all."""
     said: str = ""
     """Predicted label. For "confusion" it is that of the image, for "confusion before" that of its original; "" for
     none of the labels. For a segmenter it is a label predicted for pixels: it selects images where the share of the
@@ -153,7 +153,7 @@ class ClassMapping:
     problem: str = ""
     """Why nothing can be compared, in one sentence; "" if something can."""
     sample: str = ""
-    """SHA-256 of an image of the subject that shows how the model gets it; "" without one."""
+    """SHA-256 of an image that shows what input the model gets; "" without one."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class LikenessFigures:
     changed: str
     """The figure that edits change: the probability of the true class, or the share of right pixels."""
     groups: tuple[EditGroup, ...]
-    """The most harmful group first."""
+    """Groups of edits with the same meaning, the most harmful first."""
     fidelity: Mapping[str, Fidelity]
     """Fidelity of test cases and of reconstructions, against the originals."""
     perplexity: Figure
@@ -225,9 +225,9 @@ class FocusRow:
     """One figure of where models look."""
 
     images: str
-    """"originals", "test cases" or "reconstructions"."""
+    """Kind of images: "originals", "test cases" or "reconstructions"."""
     name: str
-    """A name of `evaluation.focus.FIGURES`."""
+    """Name of the figure, one of `evaluation.focus.FIGURES`."""
     figures: tuple[Figure, ...]
     """Figure of each model; for two, also the second minus the first. Only images with maps of all models count."""
 
@@ -265,9 +265,10 @@ class Evaluated:
     """The stored identity, or None for predictions without one."""
     mapping: results.MappingReport
     pending: Pending
-    """Images not read yet. The figures cover only images that were read."""
+    """Numbers of images that were read or not. The figures cover only images that were read."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
-    """Tables by the change of the true class's probability or of the right pixels, the most harmful edits first."""
+    """Tables of edits: how they change the probability of the true class or the share of right pixels, the most harmful
+    first."""
     against_control: bool
     """True if `edits` compares with reconstructions of the same sources, False with the originals."""
     validity: ValidityEffect | None
@@ -276,11 +277,11 @@ class Evaluated:
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""
     effectiveness: results.Effectiveness | None = None
-    """For a classifier."""
+    """Figures of a classifier; None for a segmenter."""
     segmentation: results.SegmentationEffect | None = None
-    """For a segmenter."""
+    """Figures of a segmenter; None for a classifier."""
     losses: results.LossEffect | None = None
-    """For a segmenter: how often it loses a class, which counts as wrong."""
+    """How often a segmenter loses a class, which counts as wrong; None for a classifier."""
     labels: tuple[str, ...] = ()
     """Labels in the order of tables and confusion matrices; for a segmenter the groups that it tells apart."""
     thumbnails: Mapping[int, str] = field(default_factory=dict)

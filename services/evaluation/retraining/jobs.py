@@ -80,11 +80,11 @@ class KeptResult:
     found: RetrainingResult
     created: str
     asked: str
-    """`RetrainingQuestion.digest`."""
+    """`RetrainingQuestion.digest` of the question."""
     note: str = ""
     """Note for the user, in a sentence; "" for none."""
     number: int = 0
-    """`StoredRetraining.id`."""
+    """`StoredRetraining.id` of the result."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Retrainings:
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="retraining")
-        """Queue of trainings; `of(about(asked))` finds one. The result is a `RetrainingResult`."""
+        """Queue of trainings; `of(about(question))` finds those of a question. Each result is a `RetrainingResult`."""
 
     @does("begin-retraining", BeginRetraining)
     def begin_retraining(self, sent: BeginRetraining) -> dict[str, Any]:
@@ -201,7 +201,7 @@ class Retrainings:
         return opened.entries
 
     def weights(self, result: KeptResult) -> tuple[weight_files.ArmWeights, ...]:
-        """Return the weights of the best training of each arm of a result that still exist."""
+        """Return the weights of the best training of each arm of a result, if they still exist."""
         return weight_files.best_weights(self._workspace, result.found)
 
     def weights_file(self, question: EvaluationQuestion, number: int, arm: str) -> tuple[str, Path]:
@@ -239,7 +239,7 @@ class Retrainings:
         return weight_files.disk_of(self._workspace)
 
     def retrain(self, question: RetrainingQuestion, on_step: OnStep) -> RetrainingResult:
-        """Train all arms with all seeds, measure them, and store the result. Raises UserError if it cannot train."""
+        """Train all arms with all seeds, measure them, and store the result. Raises UserError if it is not possible."""
         cases = self._require(question)
         stored = self._evaluations.predicting.identify(question.asked.model, lambda: on_step(LOOKING, 0, 0))
         misfit = self._evaluations.misfit(cases, stored)
@@ -286,7 +286,7 @@ class Retrainings:
     # Implementation
 
     def _require(self, sent: RetrainingQuestion) -> Cases:
-        """Raise UserError if nothing can be trained."""
+        """Return the images to learn from. Raises UserError if nothing can be trained."""
         question, cases = sent.asked, self._evaluations.cases(sent.asked.subject)
         if cases.view.problem:
             raise UserError(cases.view.problem, field="subject")

@@ -54,7 +54,7 @@ class ArmSummary:
 
 @dataclass(frozen=True)
 class SetSummary:
-    """A set that the arms are measured on."""
+    """A set of images that the trained models are measured on."""
 
     name: str
     images: int
@@ -83,24 +83,24 @@ class MiouRow:
 
 @dataclass(frozen=True)
 class ArmTraining:
-    """One training of an arm."""
+    """One training of an arm, with one seed."""
 
     arm: str
     seed: int
     """Zero-based seed of the training."""
     folder: str
-    """Name of its folder in the workspace."""
+    """Name of the training's folder in the workspace."""
     score: float | None
-    """Share of the tuning images, or of their pixels, that its best state gets right; None if unknown."""
+    """Share of the tuning images, or of their pixels, that the best state gets right; None if unknown."""
 
 
 @dataclass(frozen=True)
 class OpenedImages:
-    """The images behind a number of the table, for the gallery."""
+    """The images that a number of a table counts, for the gallery."""
 
     set: str
     arm: str
-    """The arm that is still wrong about these images; "" for all images of the set."""
+    """The arm that is wrong about these images, or as a segmenter the worst; "" for all images of the set."""
     images: int
     """Total number of images."""
     shown: int
@@ -140,7 +140,7 @@ class RetrainingResult:
     won_back: tuple[WonBack, ...]
     beside: tuple[GainOverControl, ...]
     miou: tuple[MiouRow, ...]
-    """Empty for a classifier."""
+    """Mean intersection over union of each arm on each set; empty for a classifier."""
     left_out: tuple[NotMeasured, ...]
     notes: tuple[str, ...]
     opened: tuple[OpenedImages, ...]
@@ -151,7 +151,7 @@ class RetrainingResult:
     """Speed of the training; None in results of version 0.1.0."""
 
     def opens(self, on: str, arm: str = "") -> OpenedImages | None:
-        """Return the images behind the number of a set, or of an arm on that set. None if there are none."""
+        """Return the images that a table's number for a set, or for an arm on that set, counts. None without any."""
         return next((one for one in self.opened if (one.set, one.arm) == (on, arm) and one.entries), None)
 
     def row(self, arm: str, on: str) -> ArmRow | None:
@@ -263,7 +263,7 @@ def opened(
 
 
 def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any]:
-    """Return the whole result, JSON-ready; without `entries`, images that open are only counted."""
+    """Return the whole result, JSON-ready; without `entries`, the images of `opened` are only counted."""
     facts: dict[str, Any] = to_plain(found) | {"answer": found.answer}
     if not entries:
         facts["opened"] = [{name: value for name, value in one.items() if name != "entries"} for one in facts["opened"]]

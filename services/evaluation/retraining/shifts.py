@@ -24,9 +24,9 @@ _OF = "Of the natural shift"
 
 
 def groups_of_shift(learnt: ClassMap, own: ClassMap) -> dict[str, int]:
-    """Map each class of the shift's masks to the index of the group of `learnt` that it is measured as. `own` maps
-    these classes to the model's. The group has a label of the same name, or else all model classes of the class. A
-    class without a group is absent: its pixels do not count.
+    """Map each class of the shift's masks to the index of the group of `learnt` that it is measured as: the group with
+    a label of the same name, else the group with all model classes that `own` maps the class to. A class without a
+    group is absent: its pixels do not count.
     """
     named = {learnt.labels[one].label: at for at, group in enumerate(learnt.groups) for one in group}
     of_class = {

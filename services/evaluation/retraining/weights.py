@@ -60,14 +60,14 @@ class KeptTraining:
 
     folder: str
     model: str
-    """Name of the model; "" if unknown, as in `title`."""
+    """Name of the model; "" if unknown."""
     title: str
     split: str
     arm: str
     seed: int
     done: bool
     used: str
-    """Time of its last training or use: ISO 8601, UTC."""
+    """Time at which it was last trained or used: ISO 8601, UTC."""
     size: int
     """Size in bytes."""
     retraining: str
@@ -75,7 +75,7 @@ class KeptTraining:
     latest: bool
     """True if `retraining` is the latest one of this model with these images."""
     why_kept: str
-    """Why it is not removed, in a few words; "" if `remove_old` removes it."""
+    """Why the training is not removed, in a few words; "" if `remove_old` removes it."""
 
 
 def mark(folder: Path, marked: Marked) -> None:
@@ -123,8 +123,8 @@ def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def stopped_trainings(workspace: Workspace, about: str) -> tuple[tuple[stored.KeptState, str], ...]:
-    """Return the state and the last use of each training of a model with some images, finished or not. `about` is that
-    of `Marked`.
+    """Return the state and the last use of each training of a model with some images, finished or not. `about` as in
+    `Marked`.
     """
     marks = workspace.trainings.glob(f"*/{MARK}") if workspace.trainings.is_dir() else ()
     folders = [file.parent for file in marks if (mark := _marked(file.parent)) is not None and mark.about == about]
@@ -133,7 +133,7 @@ def stopped_trainings(workspace: Workspace, about: str) -> tuple[tuple[stored.Ke
 
 
 def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
-    """Remove and return all trainings without a `KeptTraining.why_kept`. Trainings in progress stay."""
+    """Remove all trainings whose `why_kept` is empty, and return them. Trainings in progress stay."""
     removed = []
     for one in trainings_of(workspace):
         folder = workspace.trainings / one.folder
