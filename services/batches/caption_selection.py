@@ -129,7 +129,7 @@ class _Kind(NamedTuple):
 
 
 class _CaptionSelection:
-    """State of one selection. `offer` is the index of a caption among the eligible ones of its source."""
+    """State of one selection. `offer` is the index of a caption among the eligible captions of its source."""
 
     def __init__(self, sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> None:
         edits = plan.edits
@@ -225,9 +225,9 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """Return the first word limit: a maximum number of captions with the same word, or None if the plan sets none.
-        It is the highest number within the plan's share of the captions that fit under it. The final limit is no
-        higher.
+        """Return the word limit to start with: the maximum number of captions with the same word. It is the highest
+        number within the plan's share of the captions that can then be chosen, so the final limit is no higher. None if
+        the plan sets no limit.
         """
         if self.limit_share is None:
             return None

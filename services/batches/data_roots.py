@@ -92,7 +92,7 @@ class DataRoots:
             )
 
     def _require(self, name: str, text: str) -> Path:
-        """Return the resolved path of a text. Raises UserError if it is not in one of the folders."""
+        """Return the path in a text, resolved. Raises UserError if the path is in none of the allowed folders."""
         place = self._place(text)
         if place is None:
             raise _refusal(
@@ -102,7 +102,7 @@ class DataRoots:
         return place
 
     def _place(self, text: str) -> Path | None:
-        """Return the resolved path of a text, or None if it is not in one of the folders."""
+        """Return the path in a text, resolved, or None if the path is in none of the allowed folders."""
         try:
             place = Path(text).resolve() if Path(text).is_absolute() else None
         except (OSError, RuntimeError, ValueError):  # not a path, or a circle of links

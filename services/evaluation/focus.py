@@ -215,7 +215,7 @@ class Focus:
         return [None if key is None else self._looks.get(key) for key in keys]
 
     def _waiting(self, images: Sequence[_Seen], keys: Sequence[_Key | None]) -> tuple[list[int], list[int]]:
-        """Return the positions of images without a map, and of those that still lack AIC and SIC."""
+        """Return the positions of images without a map, and of images that still lack AIC and SIC."""
         counted = Counter[str]()
         maps, curves = list[int](), list[int]()
         for place, (key, look) in enumerate(zip(keys, self._looked(keys), strict=True)):

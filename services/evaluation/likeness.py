@@ -1,8 +1,8 @@
 """Likeness of test cases to their originals, groups of edits with the same meaning, and the perplexity of changed
 captions.
 
-The figures come from vectors of the profile's embedder and probabilities of its language model. Missing ones are
-computed on request. Vectors are stored in the workspace, scores of captions only in memory.
+The figures come from vectors of the profile's embedder and probabilities of its language model. If some are missing,
+they are computed on request. Vectors are stored in the workspace, scores of captions only in memory.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class Likeness:
 
     @does("begin-likeness", acts.OnModel)
     def begin_likeness(self, sent: acts.OnModel) -> dict[str, Any]:
-        """Have the embedder read images and edited words that show_likeness lacks, and the language model the
-        captions.
+        """Have the embedder read the images and edited words that show_likeness lacks, and have the language model read
+        the missing captions.
         """
         return work_facts(self.begin(self._evaluations.asked(sent)))
 

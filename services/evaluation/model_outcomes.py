@@ -29,7 +29,7 @@ AT_ONCE = 100
 
 
 class RunMasks:
-    """The masks of the runs of a workspace, with a cache of those used last. Thread-safe."""
+    """The masks of the runs of a workspace, with a cache of the masks used last. Thread-safe."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

@@ -83,7 +83,7 @@ class EvaluationResult(Standing):
     change: Floats
     """Figure of each test case minus that of the reconstruction or original it is compared with; NaN if unknown."""
     pixels: PixelCells | None = None
-    """Images behind the pixel figures of a segmenter."""
+    """Flags of the images that each pixel figure of a segmenter counts; None for a classifier."""
 
 
 _HasWay = TypeVar("_HasWay", Answers, Losses, Pixels)

@@ -116,7 +116,7 @@ class Cases:
     left_out: tuple[str, ...]
     """Sentences on images that are not counted."""
     lacking: Numbers
-    """Position of one test case for each source and control set without a reconstruction, to draw it from."""
+    """Positions of test cases to draw reconstructions for: one for each source and control set that lacks one."""
     way: Numbers
     """Number of the recipe that draws each test case's control set; -1 if its recipe has none."""
     control_way: Numbers

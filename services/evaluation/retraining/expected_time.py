@@ -1,4 +1,4 @@
-"""Estimates how long a retraining takes, from the speed of earlier trainings of the same model here alone."""
+"""Estimates how long a retraining takes, from the speed of the same model's earlier trainings in the workspace."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ Groups = tuple[tuple[int, ...], ...]
 MaskNumbers = Callable[[Mapping[int, str]], NDArray[np.uint8]]
 """Given the names of a mask's class numbers, returns the class group of each number from 0 to 255, (256,)."""
 OnStep = Callable[[str, int, int], None]
-"""Called with the step, the amount done and the total; in training, updates of all trainings together. An error that it
-raises stops the work, which resumes there when begun again."""
+"""Called with the step, the amount done and the total. In training, both count the updates of all trainings. An error
+that it raises stops the work, which resumes there when begun again."""
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,8 @@ class Retrainings:
         return matching
 
     def opens(self, question: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
-        """Return the catalogue entries behind a number of the table: the images of the set `on`, or those that `arm` is
-        worst at. Raises UserError if none are stored.
+        """Return the catalogue entries that a number of the table counts: the images of the set `on`, or those that
+        `arm` is worst at. Raises UserError if none are stored.
         """
         opened = self.result(question, number).opens(on, arm)
         if opened is None:

@@ -100,7 +100,7 @@ class OpenedImages:
 
     set: str
     arm: str
-    """The arm that is wrong about these images, or as a segmenter the worst; "" for all images of the set."""
+    """The arm that is wrong (for a segmenter: worst) about these images; "" for all images of the set."""
     images: int
     """Total number of images."""
     shown: int
