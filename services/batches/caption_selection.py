@@ -339,8 +339,8 @@ class _CaptionSelection:
         return False
 
     def _gain(self, gone: _Weights, come: _Weights, targets: list[float]) -> float:
-        """Return how much a swap of two captions changes the sum of squared distances between the captions by type and
-        their `targets`. Negative is better.
+        """Return how much a swap of two captions changes the sum of (captions of a type - its target)² over all types.
+        Negative is better.
         """
         change = {one: -weight for one, weight in gone}
         for one, weight in come:

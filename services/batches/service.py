@@ -166,8 +166,8 @@ class BatchStatus:
 
     @property
     def cost_of_valid(self) -> float | None:
-        """Return the cost so far of one valid test case: all costs, divided by the number of accepted images, or if
-        studies judged some, by that number times `share_valid`. None if unknown.
+        """Return all costs so far, divided by the number of valid test cases: the accepted images, times `share_valid`
+        if studies judged some. None if unknown.
         """
         valid = self.accepted * (1.0 if self.share_valid is None else self.share_valid)
         return None if self.cost is None or not valid else self.cost / valid

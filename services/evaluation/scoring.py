@@ -213,7 +213,7 @@ def _last(votes: _Votes) -> _Votes:
 
 
 def _shown(names: Sequence[str], figures: Floats, votes: _Votes, study: int, title: str) -> StudyShown | None:
-    """Return how scores learnt from other studies and other sources agree with this study's votes; None if too few."""
+    """Return how scores learnt from other studies and sources agree with this study's votes; None if votes are few."""
     judged = votes.where(votes.study == study)
     others = votes.where((votes.study != study) & ~np.isin(votes.source, judged.source))
     both = judged.valid.any() and not judged.valid.all()

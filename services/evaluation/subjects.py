@@ -407,7 +407,7 @@ def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:
 
 
 def _mask_names(classes: Texts) -> tuple[str, ...]:
-    """Return the classes of masks, by number; a name with two numbers once."""
+    """Return the class names of masks, in the order of their numbers. A name with two numbers occurs once."""
     number_of: dict[str, int] = {}
     for text in sorted(classes.values[number] for number in np.unique(classes.numbers).tolist()):
         for number, name in json.loads(text).items():
