@@ -1,1 +1,1 @@
-"""Batches over whole data sets: a plan says what to make of one, and each part is made once."""
+"""Batches: a plan says which test cases to make of a whole data set, and each test case is made once."""

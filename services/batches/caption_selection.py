@@ -1,9 +1,9 @@
-"""Select the counterfactual captions to draw: a number per source, in the plan's shares of edit types, no word too
-often.
+"""Select the counterfactual captions to draw. The plan limits the captions of each source image, sets the share of each
+edit type, and limits how often a word may occur.
 
-Pure: knows no model, no image and no database. The number per source comes first, and the shares only choose among the
-captions of a source. The limit of a word always holds. The plan's seed shuffles the sources, so their order does not
-matter.
+Pure: uses no model, image or database. Each source first gets its number of captions. The shares of edit types only
+decide which of its captions are taken. The limit on a word always holds, even if a source then gets fewer captions. The
+plan's seed shuffles the sources, so their order does not matter.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from services.batches.item_selection import rank_of
 from services.batches.plan_file import BatchPlan
 
 LeftOut = Literal["not ticked", "another edit type", "enough of this source", "a word too often"]
-"""Why a caption is not drawn: it is not ticked, the plan does not name its edit type, its source has its maximum, or
-others have its words already."""
+"""Reason why a caption is not drawn: it is not ticked, the plan does not list its edit type, its source already has the
+maximum number of captions, or one of its words is already in as many captions as allowed."""
 MOST_FREQUENT = 10
-"""Number of words that a report lists."""
+"""Maximum number of frequent words that a report lists."""
 _PLACES = {name: place for place, name in enumerate(EDIT_TYPES)}
 _NEARLY = 1e-9
-"""Tolerance for sums of shares."""
+"""Tolerance for rounding errors when shares are compared."""
 _ROUNDS = 4
-"""Number of rounds of choosing all captions with ever lower word limits, before single captions are removed."""
+"""Maximum number of rounds that choose all captions, each with a lower word limit, before single ones are removed."""
 _SWAPS = 3
-"""Number of passes over all sources that swap captions to bring the shares nearer."""
+"""Maximum number of passes over all sources that swap captions to bring the edit types nearer to their shares."""
 
 
 @dataclass(frozen=True)
 class TypeShare:
-    """Share of an edit type in what is drawn. A caption with several edits counts in part for each type."""
+    """Share of an edit type among the selected captions. In a caption with n edits, each edit counts 1/n."""
 
     edit_type: str
     wished: float | None
-    """0 to 1; None if the plan sets no shares."""
+    """Share that the plan asks for, 0 to 1; None if the plan sets no shares."""
     reached: float
-    """0 to 1."""
+    """Share among the selected captions, 0 to 1."""
     captions: float
 
 
 @dataclass(frozen=True)
 class SharingReport:
-    """Result of a selection, in numbers."""
+    """Numbers that describe a selection of captions."""
 
     sources: int
     sources_without: int
@@ -62,11 +62,11 @@ class SharingReport:
     """Number of captions that are drawn."""
     shares: tuple[TypeShare, ...]
     words: tuple[tuple[str, int], ...]
-    """The most frequent words that edits bring in, and the number of captions with each."""
+    """The most frequent new words of edits, each with the number of selected captions that have it."""
     most_of_a_word: int | None
-    """Maximum number of captions with the same word; None without a limit."""
+    """Maximum number of captions that may have the same new word; None without a limit."""
     least_share_of_a_word: float | None
-    """The lowest word limit, 0 to 1, that could keep all captions. None if the limit removed none."""
+    """Lowest `edits.most_share_of_a_word`, 0 to 1, that might keep all captions. None if the limit removed none."""
     left_out: Mapping[LeftOut, int]
     """Number of captions not drawn, by reason."""
 
@@ -74,7 +74,7 @@ class SharingReport:
         """Return the report in plain sentences."""
         least = None
         if self.least_share_of_a_word is not None:
-            # Rounded up to three digits, so that a person who types it gets enough.
+            # Rounded up to three digits: a lower value, typed into the plan, would not be enough.
             least = math.ceil(self.least_share_of_a_word * 1000 - _NEARLY) / 1000
         return _TEXTS.paragraphs("selection.txt", report=self, least=least)
 
@@ -82,8 +82,8 @@ class SharingReport:
 _REASONS: Mapping[LeftOut, str] = {
     "not ticked": "not ticked",
     "another edit type": "of an edit type that the plan does not name",
-    "enough of this source": "their source has as many as it may",
-    "a word too often": "one of their words is in as many others as it may be",
+    "enough of this source": "their source has the maximum number of captions",
+    "a word too often": "one of their words is in the maximum number of captions",
 }
 
 
@@ -92,24 +92,25 @@ class SelectedCaptions:
     """The captions to draw."""
 
     chosen: Mapping[str, tuple[int, ...]]
-    """Sorted zero-based positions of the captions to draw, by source key. Sources without any are left out."""
+    """For each source key, the sorted zero-based indices of the captions to draw, among all captions of that source.
+    Sources without a caption to draw are absent."""
     report: SharingReport
 
 
 @lru_cache(maxsize=100_000)
 def new_words(edit: Edit) -> frozenset[str]:
-    """Return the words that an edit brings in, such as "red", or the whole alternative if none of its words is new."""
+    """Return the words that an edit adds, such as "red", or the whole alternative if none of its words is new."""
     before, after = set(tokens(edit.keyword)), tokens(edit.alternative)
     new = frozenset(word for word in after if word not in before and says_something(word))
     return new or frozenset((" ".join(after),) if after else ())
 
 
 def select_captions(sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> SelectedCaptions:
-    """Choose the captions to draw from all sources, given by key; reads `sources` once.
+    """Choose the captions to draw. `sources` has the key and the captions of each source, and is read once.
 
-    No word is in more than the plan's share of the chosen captions, though one caption may always have it. The shares
-    of edit types are as near as swaps within a source can bring them, or as `_SWAPS` passes did. A caption with several
-    edits counts in part for each type.
+    A new word may be in at most the plan's share of the chosen captions, but always in one. Captions are swapped within
+    a source to bring the shares of edit types near to the plan's, in at most `_SWAPS` passes over all sources. A
+    caption with n edits counts 1/n for the type of each edit.
     """
     return _CaptionSelection(sources, plan).shared()
 
@@ -118,16 +119,17 @@ _Weights = tuple[tuple[int, float], ...]
 
 
 class _Kind(NamedTuple):
-    """The edit types and new words of a caption, by which it is selected. Captions of one kind share one object."""
+    """Edit types and new words of a caption, by which it is selected. Captions of equal kind share one object."""
 
     weights: _Weights
-    """Positions of its edit types in `EDIT_TYPES`, each with its part of the caption. The parts add up to 1."""
+    """Pairs of an edit type's index in `EDIT_TYPES` and the share of the caption's edits that have this type. The
+    shares add up to 1."""
     words: tuple[str, ...]
-    """The words that its edits bring in."""
+    """New words of the caption's edits, sorted."""
 
 
 class _CaptionSelection:
-    """State of one selection. An offer is a caption that may be drawn, by its index among those of its source."""
+    """State of one selection. `offer` is the index of a caption among the eligible captions of its source."""
 
     def __init__(self, sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> None:
         edits = plan.edits
@@ -155,7 +157,7 @@ class _CaptionSelection:
     def _eligible(
         self, captions: Sequence[CounterfactualCaption], types: Mapping[str, float]
     ) -> tuple[list[_Kind], list[int]]:
-        """Return kinds and positions of the captions of a source that may be drawn."""
+        """Return the kind and the index of each caption of a source that may be drawn; count the others."""
         kinds, places = list[_Kind](), list[int]()
         self.offered += len(captions)
         for place, caption in enumerate(captions):
@@ -176,7 +178,7 @@ class _CaptionSelection:
         return self.kinds.setdefault(kind, kind)
 
     def _words_offered(self) -> tuple[Counter[str], Counter[int]]:
-        """Return the number of captions with each word, and the number of captions by their number of words."""
+        """Count the captions that may be drawn, by new word and by number of new words."""
         totals, lengths = Counter[str](), Counter[int]()
         for kind, number in Counter(kind for kinds in self.offers for kind in kinds).items():
             lengths[len(kind.words)] += number
@@ -185,16 +187,16 @@ class _CaptionSelection:
         return totals, lengths
 
     def _begin(self, limit: int | None) -> None:
-        """Reset the choice. A word may be in `limit` captions; None for no limit."""
+        """Empty the selection. From now on, a word may be in at most `limit` captions; None for no limit."""
         self.limit = limit
         self.number = 0
         self.by_type = [0.0] * len(EDIT_TYPES)
         self.by_word = Counter[str]()
         self.picked: list[list[int]] = [[] for _ in self.offers]
-        """Indices of the chosen captions of each source, by source."""
+        """For each source, the indices of its chosen captions."""
 
     def shared(self) -> SelectedCaptions:
-        """Choose the captions and report."""
+        """Choose captions, and return them with a report."""
         limit = self._first_limit()
         for _ in range(_ROUNDS):
             self._begin(limit)
@@ -215,7 +217,7 @@ class _CaptionSelection:
         return max(1, int((self.limit_share or 1.0) * self.number + _NEARLY))
 
     def _fitting(self, limit: int) -> int:
-        """Return an upper bound on the number of captions if each word may be in `limit` of them."""
+        """Return an upper bound on the number of captions if each word may be in at most `limit` of them."""
         room, fitting = sum(min(number, limit) for number in self.totals.values()), 0
         for length, number in sorted(self.lengths.items()):
             more = min(number, room // length) if length else number
@@ -223,7 +225,10 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """Return the highest limit of a word within its share of the captions that fit. The final one is no higher."""
+        """Return the word limit to start with: the maximum number of captions with the same word. It is the highest
+        number within the plan's share of the captions that can then be chosen, so the final limit is no higher. None if
+        the plan sets no limit.
+        """
         if self.limit_share is None:
             return None
         low, high = 1, max(1, int(self.limit_share * self.wanted + _NEARLY))
@@ -243,7 +248,7 @@ class _CaptionSelection:
         return limits[bisect_left(limits, self.wanted, hi=len(limits) - 1, key=self._fitting)] / self.wanted
 
     def _fill(self) -> None:
-        """Choose the captions of each source. If words may run out, every source gets one before any gets two."""
+        """Choose captions for each source. With a word limit, every source gets one before any source gets two."""
         most = max(self.may, default=0)
         for enough in range(1, most + 1) if self.limit is not None else (most,):
             for source, may in enumerate(self.may):
@@ -254,8 +259,8 @@ class _CaptionSelection:
                     self._put(source, best)
 
     def _best(self, source: int) -> int | None:
-        """Return the next offer of a source: of the type furthest below its share, then of the rarest words, then the
-        first. None if the limit lets none through.
+        """Return the index of the next caption to choose for a source, or None if the word limit allows no other.
+        Prefer the edit type that is furthest below its share, then the rarest words, then the first caption.
         """
         picked, by_word = self.picked[source], self.by_word
         reached: dict[object, float] = {}
@@ -278,7 +283,7 @@ class _CaptionSelection:
         return best
 
     def _reached(self, kind: _Kind) -> float:
-        """Return the number of captions with a kind's types relative to the wished shares, or 0 without wishes."""
+        """Return the number of captions with the edit types of a kind, divided by their share; 0 without shares."""
         if self.wished is None:
             return 0.0
         return sum(weight * self.by_type[one] / self.wished[one] for one, weight in kind.weights)
@@ -297,7 +302,7 @@ class _CaptionSelection:
             self.by_word[word] += by
 
     def _bring_nearer(self) -> None:
-        """Swap captions within their sources as long as that brings the shares nearer to the wished ones."""
+        """Swap captions within their sources while that brings the edit types nearer to their shares."""
         if self.wished is None:
             return
         targets = [share * self.number for share in self.wished]
@@ -313,7 +318,9 @@ class _CaptionSelection:
                 break
 
     def _swap(self, source: int, targets: list[float], gains: dict[tuple[_Weights, _Weights], float]) -> bool:
-        """Make the swap that brings the shares nearest, if any; return True if so. `gains` caches known values."""
+        """Make the swap within a source that brings the number of captions by type nearest to `targets`. Return False
+        if no swap helps. `gains` caches results of `_gain`.
+        """
         offers, picked = self.offers[source], self.picked[source]
         come = {kind.weights for offer, kind in enumerate(offers) if offer not in picked}
         better = []
@@ -322,7 +329,7 @@ class _CaptionSelection:
                 gains[pair] = self._gain(*pair, targets)
             if gains[pair] < -1e-6:
                 better.append((round(gains[pair], 9), pair))
-        for _, (of_gone, of_come) in sorted(better):  # for equal gains, the types decide
+        for _, (of_gone, of_come) in sorted(better):  # the edit types decide between equal gains
             for gone in [offer for offer in picked if offers[offer].weights == of_gone]:
                 for offer, kind in enumerate(offers):
                     if kind.weights == of_come and offer not in picked and self._room(kind, offers[gone]):
@@ -332,14 +339,16 @@ class _CaptionSelection:
         return False
 
     def _gain(self, gone: _Weights, come: _Weights, targets: list[float]) -> float:
-        """Return the change of the sum of squared distances to the wished shares. Negative is better."""
+        """Return how much a swap of two captions changes the sum of (captions of a type - its target)² over all types.
+        Negative is better.
+        """
         change = {one: -weight for one, weight in gone}
         for one, weight in come:
             change[one] = change.get(one, 0.0) + weight
         return sum(by * (2 * (self.by_type[one] - targets[one]) + by) for one, by in change.items())
 
     def _room(self, kind: _Kind, gone: _Kind) -> bool:
-        """Return True if the word limit allows a caption once another one, of the kind `gone`, is removed."""
+        """Return True if the word limit allows a caption after one of the kind `gone` is removed."""
         return self.limit is None or all(self.by_word[word] - (word in gone.words) < self.limit for word in kind.words)
 
     def _take_out(self) -> None:

@@ -1,8 +1,8 @@
-"""Runs lots on Ray, by actors on the machines of a cluster, each with its own models.
+"""Does the work of a batch on a cluster by Ray: workers are actors on its machines, each with its own models.
 
-The only module that imports Ray (`requirements-batch.txt`), and only when used. Only paths, keys and plain data travel:
-each machine reads the data set and writes the images itself, under the same paths as here. Every machine is checked for
-that before the first lot goes out.
+No other module imports Ray (`requirements-batch.txt`), and this one imports it at first use. Only paths, keys and plain
+data are sent. Each machine reads the data set and writes the images itself, under the same paths as this machine. Every
+machine is checked for that before any work is sent.
 """
 
 from __future__ import annotations
@@ -36,23 +36,26 @@ from services.batches.worker_process import (
 )
 
 ANSWERS_WITHIN = 600.0
-"""Seconds in which each node of the cluster must answer the first check. Ray itself notices a node that is gone; a busy
-one takes minutes to import what a worker needs."""
+"""Maximum seconds for all nodes of the cluster to answer the first check. A busy node takes minutes to import packages.
+Ray itself notices a node that is gone."""
 _LOOPBACK = ("127.0.0.1", "localhost")
 _NO_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""At 0, before Ray is imported, Ray listens on 127.0.0.1, as on Windows and macOS, where it has no clusters of several
-machines. No other way works: given 127.0.0.1 as its address, Ray takes the machine's and listens on all."""
+"""Environment variable. If it is 0 when Ray is imported, Ray listens on 127.0.0.1 only, as it does on Windows and
+macOS, where it supports no clusters of several machines. Giving Ray 127.0.0.1 as its address does not help: Ray
+replaces it by the machine's own address and listens on all addresses."""
 _TOKEN = Path("~/.ray/auth_token").expanduser()
-"""File in which Ray keeps an account's token."""
+"""File in which Ray stores the login token of the current user."""
 
 log = logging.getLogger(__name__)
 
 
 @contextmanager
 def on_ray(workers: int | None = None, address: str = "") -> Iterator[Callable[[Order], RayPool]]:
-    """Connect to Ray within this context, and yield a function that makes the pool of an order. `workers` None: one for
-    each GPU of the cluster, or for each CPU without GPUs. `address`: that of a running cluster, such as
-    "10.0.0.1:6379"; "auto" for the one on this machine; "" for a private one on this machine.
+    """Connect to Ray within this context, and yield a function that makes a pool of workers for an `Order`.
+
+    `workers` is the number of workers. None means one for each GPU of the cluster, or one for each CPU if it has no
+    GPU. `address` is that of a running cluster, such as "10.0.0.1:6379"; "auto" finds the cluster of this machine; ""
+    starts a private one on this machine.
 
     Raises UserError if Ray is not installed or already in use by this program, or if no cluster answers.
     """
@@ -65,29 +68,30 @@ def on_ray(workers: int | None = None, address: str = "") -> Iterator[Callable[[
 
 @dataclass(eq=False, kw_only=True)
 class ActorSlot(Slot):
-    """An actor on some machine of the cluster."""
+    """A worker that is a Ray actor on a machine of the cluster."""
 
     actor: Any
     references: set[Any] = field(default_factory=set)
-    """References to its pending replies: whether it is ready, and the result of each lot."""
+    """Ray references to the actor's pending replies: that it is ready, and the result of each `Lot` sent to it."""
 
 
 class RayPool(WorkerPool[ActorSlot]):
-    """Runs lots in actors of Ray. An actor waits until a machine has room for it."""
+    """A pool of workers that are Ray actors. Ray starts an actor once a machine has a CPU or GPU free for it."""
 
     def __init__(self, order: Order, workers: int | None = None, make: MakeRunner = Worker) -> None:
-        """Make the pool within `on_ray`, which explains `workers`. `make` runs in the actor.
+        """Call this within `on_ray`, which explains `workers`. `make` is called in each actor, and returns the object
+        that does the work.
 
-        Raises UserError for a node that cannot work: it does not see the data set or the workspace, or has another
-        version of the studio.
+        Raises UserError if the cluster has neither GPU nor CPU, if the folder of images cannot be written to, or if a
+        node cannot work: it does not see the data set or the workspace, or has another version of the studio.
         """
         self._ray = _ray()
         resources = self._ray.cluster_resources()
         self._gpus = int(resources.get("GPU", 0)) > 0
         number = workers or int(resources.get("GPU" if self._gpus else "CPU", 0))
         if number < 1:
-            raise UserError("The cluster has neither a GPU nor a CPU to work with: start a node that has.")
-        # Named like a half file, so that it is removed with those if this process is killed.
+            raise UserError("The cluster has neither a GPU nor a CPU to work with: start a node that has one.")
+        # Named like an unfinished image file, so that it is removed with these if this process is killed.
         self._token = order.images / f".{order.process}-{secrets.token_hex(8)}.tmp"
         try:
             self._token.touch()
@@ -105,14 +109,14 @@ class RayPool(WorkerPool[ActorSlot]):
         self._token.unlink(missing_ok=True)
 
     def _started(self) -> ActorSlot:
-        # One thread each, as in processes of one machine: so the numbers are the same on all machines.
+        # One thread for each worker, as in `ProcessPool`, so that results are the same on all machines.
         remote = self._ray.remote(_Actor).options(
             num_cpus=1,
             num_gpus=1 if self._gpus else 0,
             scheduling_strategy="SPREAD",
             runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}},
             max_concurrency=LOTS_AHEAD,
-            # The ledger decides on the lots of a dead actor, so Ray repeats nothing.
+            # Ray must repeat nothing: the pool's caller decides what happens to the work of a dead actor.
             max_restarts=0,
             max_task_retries=0,
         )
@@ -134,7 +138,7 @@ class RayPool(WorkerPool[ActorSlot]):
                 yield slot, self._ray.get(reference)
             except self._ray.exceptions.RayError as error:
                 log.warning("A worker on Ray ended before its work did: %s", str(error).strip())
-                yield slot, Died(f"Of the last one Ray says: {_last_line(error)}")
+                yield slot, Died(f"Ray says about the last worker: {_last_line(error)}")
 
     def _end(self, slots: Sequence[ActorSlot]) -> None:
         for slot in slots:
@@ -168,14 +172,16 @@ class RayPool(WorkerPool[ActorSlot]):
 
 
 class _Actor:
-    """A worker in a process started by Ray. Without helpers it does one lot at a time."""
+    """A worker in a process that Ray started. Without helper processes it does one `Lot` at a time."""
 
     def __init__(self, order: Order, make: MakeRunner, token: Path) -> None:
         self._order, self._make, self._token = with_helpers(order, workers=1), make, token
         self._one_at_a_time: AbstractContextManager[object] = nullcontext() if self._order.helpers else threading.Lock()
 
     def begin(self) -> Ready | UserError:
-        """Make the runner. Its machine may have joined after the check of all nodes, so it is checked here too."""
+        """Make the object that does the work. Return `Ready`, or an error if this machine cannot work: it may have
+        joined the cluster after all nodes were checked.
+        """
         if problem := _problem_here(self._order, self._token, version()):
             return UserError(f"A node that has joined the cluster {problem}")
         try:
@@ -185,7 +191,7 @@ class _Actor:
         return Ready(os.getpid())
 
     def do(self, number: int, lot: Lot) -> LotDone | CannotLoad:
-        """Do a lot. Return the error if no lot can be done."""
+        """Do a `Lot` and return its results. Return an error if the models cannot be loaded, so none can be done."""
         with self._one_at_a_time:
             try:
                 return LotDone(number, self._runner.do(lot))
@@ -198,9 +204,9 @@ def _last_line(error: Exception) -> str:
 
 
 def _problem_here(order: Order, token: Path, required: str) -> str:
-    """Return why this machine cannot work, as the rest of a sentence "The node …"; "" if it can."""
+    """Return why this machine cannot work, in words that follow "The node <address>"; "" if it can work."""
     if version() != required:
-        return f"has version {version()} of the studio, and {required} is needed: install the same one."
+        return f"has version {version()} of the studio, and {required} is needed: install that version."
     root = Path(order.plan.data.root)
     if not os.path.exists(root):
         return f"does not see the data set: mount {root} there under the same path."
@@ -212,7 +218,7 @@ def _problem_here(order: Order, token: Path, required: str) -> str:
 
 
 def _ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or Ray reports usage to its makers
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else Ray reports usage to its makers
     try:
         import ray
     except ImportError as error:
@@ -223,8 +229,8 @@ def _ray() -> Any:
 def _connected(workers: int | None, address: str) -> Any:
     if address.startswith("ray://"):
         raise UserError(
-            f"{address} is the address of a client server, which is not used here: run this on a machine of the "
-            "cluster, with the address of its head, such as 10.0.0.1:6379, or auto."
+            f"{address} is the address of a Ray client server, which this program cannot use: run it on a machine of "
+            "the cluster, with the address of the head node, such as 10.0.0.1:6379, or with auto."
         )
     if not address or address.rpartition(":")[0] in _LOOPBACK:
         os.environ.setdefault(_NO_CLUSTERS, "0")
@@ -242,7 +248,7 @@ def _connected(workers: int | None, address: str) -> Any:
                 ray.init(address=address, **quiet)
             else:
                 cpus = workers or len(os.sched_getaffinity(0))
-                # No picture goes through the object store: Ray's minimum is enough.
+                # No image passes through Ray's object store, so its minimum size is enough.
                 ray.init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=100 << 20, **quiet)
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -250,13 +256,13 @@ def _connected(workers: int | None, address: str) -> Any:
             raise UserError(f"{where}: {reason}") from error
     if not address and ray.util.get_node_ip_address() != "127.0.0.1":
         ray.shutdown()
-        raise UserError("This program was on a cluster before, and Ray would now listen on the network: restart it.")
+        raise UserError("This program used a cluster before, so Ray would now listen on the network: restart it.")
     return ray
 
 
 @contextmanager
 def _handlers_kept() -> Iterator[None]:
-    """Restore the handler of SIGTERM, which Ray replaces when it starts."""
+    """Restore the handler of SIGTERM at the end of this context, since Ray replaces it when it starts."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield

@@ -1,6 +1,7 @@
-"""Drawn scenes for users without data: a plan names a data set of them, which is drawn before it is read.
+"""Data sets of drawn scenes, for users without data. A plan names the folder of a data set, whose scenes are drawn when
+the batch is planned.
 
-The name of its folder is its content, such as classification-60-48213: kind, number and seed.
+The folder's name says what is drawn: classification-60-48213 means 60 scenes for classification, from seed 48213.
 """
 
 from __future__ import annotations
@@ -23,29 +24,31 @@ _NAME = re.compile(rf"({'|'.join(KINDS)})-(\d{{1,6}})-(\d{{1,9}})")
 
 
 class SceneWriter(Protocol):
-    """Draws scenes, and writes the plan of a batch of them. Only `demo` implements it."""
+    """Draws scenes, and writes a plan for a batch of them. Only `demo` implements it."""
 
     def write_scenes(self, folder: Path, kind: TaskKind, count: int, seed: int, on_count: OnCount) -> None:
-        """Write a data set. `on_count` gets the number written and the total; what it raises ends the writing."""
+        """Draw a data set. `on_count` gets the number of scenes written and the total, and may raise to stop it."""
 
     def plan_text(self, root: str, kind: TaskKind) -> str:
-        """Return a plan of a batch of the data set at `root`, as TOML."""
+        """Return the TOML text of a plan for a batch of the data set at `root`."""
 
 
 @dataclass(frozen=True)
 class DrawnScenes:
-    """The data sets of drawn scenes of a workspace."""
+    """The data sets of drawn scenes in a workspace."""
 
     folder: Path
     writer: SceneWriter
 
     def plan_text(self, kind: TaskKind) -> str:
-        """Return a plan of new scenes. They are drawn when it is planned."""
+        """Return the TOML text of a plan for new scenes. The scenes are drawn when the batch is planned."""
         name = f"{kind}-{COUNT}-{random.SystemRandom().randrange(SEEDS)}"
         return self.writer.plan_text(str(self.folder / name), kind)
 
     def draw(self, root: Path, on_count: OnCount) -> None:
-        """Draw the data set at `root` if it is one of these and incomplete. Raises UserError for too many scenes."""
+        """Draw the scenes that are missing in the data set at `root`. Do nothing if `root` is no folder of drawn
+        scenes. Raises UserError for no scene, or for more than `MOST`.
+        """
         named = _NAME.fullmatch(root.name)
         if root.parent != self.folder or named is None:
             return

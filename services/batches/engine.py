@@ -1,4 +1,6 @@
-"""Runs a batch to its end, pass by pass: leases planned work to workers and records the results."""
+"""Runs a batch to its end: captions of all sources, then all text of the language model, then all images. Planned work
+is leased to workers, and their results are recorded in the ledger.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,11 @@ Outcome = Literal["done", "approval", "paused", "cancelled"]
 
 
 OnLot = Callable[[Pass, int], None]
-"""Called for each lot that comes back, with its pass and the number of finished pieces."""
+"""Called each time a worker returns a `Lot`, with the pass and the number of pieces of work that succeeded."""
 
 
 class Engine:
-    """Works on one batch of a workspace, in one thread; any thread may set `stop`."""
+    """Runs one batch of a workspace in the calling thread. Any thread may set `stop` to end the run."""
 
     def __init__(
         self,
@@ -45,14 +47,15 @@ class Engine:
         self._ahead: Pool | None = None
 
     def run(self) -> Outcome:
-        """Work until the batch is done, waits for approval, or must stop. Raises UserError if another process or shards
-        work on it, or if no worker can work; finished work is recorded.
+        """Work until the batch is done, waits for approval, or must stop, and return which. Finished work is always
+        recorded. Raises UserError if another process works on the batch, if its work is handed out to shards, or if no
+        worker can work.
         """
         if (folder := handed_out(self._workspace.folder, self._number)) is not None:
             number = self._number
             raise UserError(
-                f"Its lots are handed out to shards ({folder}): merge what they did with `batch merge {number}`, or "
-                f"take the lots back with `batch take-back {number}`."
+                f"The work of batch {number} is handed out to shards ({folder}): merge their results with `batch merge "
+                f"{number}`, or take the work back with `batch take-back {number}`."
             )
         self._ledger.hold(self._number)
         try:
@@ -64,14 +67,16 @@ class Engine:
             self._ledger.let_go(self._number)
 
     def _begin_ahead(self) -> None:
-        """Start the workers if there surely is work, so that they load models while the ledger is read."""
+        """Start the workers early if there surely is work, so they load models while this process plans it."""
         batch = self._ledger.get(self._number)
         waits = batch.stage == "images" and batch.approved is None
         if not waits and self._has_work(batch.stage) and "planned" in self._ledger.counts(self._number)[batch.stage]:
             self._ahead = self._pool(self._order)
 
     def _has_work(self, stage: Pass) -> bool:
-        """Return True if workers have work in a pass. The first pass reads the sources, even without a text stage."""
+        """Return True if a pass needs workers. The pass "captions" always does, since it reads the sources. The pass
+        "language" does not if the recipe has no stage in it.
+        """
         return stage != "language" or bool(stages_of(self._recipe, stage))
 
     def _run(self) -> Outcome:
@@ -84,7 +89,7 @@ class Engine:
         return "done"
 
     def _work(self, batch: Batch) -> Outcome | None:
-        """Do the planned work of the batch's pass. Return why it stopped early, or None."""
+        """Do the planned work of the batch's pass. Return "paused" or "cancelled" if it stopped early, else None."""
         if "planned" not in self._ledger.counts(self._number)[batch.stage]:
             return None
         if not self._has_work(batch.stage):  # the recipe has no stage of this pass
@@ -99,7 +104,7 @@ class Engine:
             stopped = self._asked_to_stop()
             return stopped is not None
 
-        # Work still leased at the end is planned again when the batch is let go.
+        # `let_go` plans again all work that is still leased at the end.
         pool, self._ahead = self._ahead or self._pool(self._order), None
         with closing(work_off(pool, partial(self._next, batch), is_stopped)) as lots:
             for returned in lots:

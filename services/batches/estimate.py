@@ -1,6 +1,6 @@
 """Estimates images, hours, disk space and money of a batch, in numbers and words. Pure.
 
-A value without measurements is unknown (None), and "cannot tell" in words: never zero.
+A value without measurements is None, never zero. The words then say "cannot tell".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from services.batches.plan_file import BatchPlan, most_captions
 
 @dataclass(frozen=True)
 class Measured:
-    """Speeds and sizes measured on this machine with these models; None if not measured."""
+    """Speeds and sizes of earlier batches here with the same profile, recipe and settings; None if not measured."""
 
     seconds_a_caption: float | None = None
     """Seconds of one worker to caption one source image."""
@@ -27,28 +27,29 @@ class Measured:
     seconds_an_image: float | None = None
     """Seconds of one worker for one generated image with its checks and files."""
     bytes_an_image: float | None = None
-    """Bytes on the disk, with thumbnail and record."""
+    """Mean size in bytes of one generated image with its thumbnail."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimate of a batch. Its stages run one after the other, each shared evenly among `workers`. Unknown values are
-    None. Finished stages take no time, even without measurements.
+    """Estimate of the work that a batch has left. Its stages run one after the other, each shared evenly among
+    `workers`. Unknown values are None. A finished stage takes no time, even if it was never measured.
     """
 
     sources: int
-    """Source images left to do."""
+    """Number of source images that still need captions or other text."""
     images: int | None
-    """Maximum number of test cases left to do: captions that are not written or not drawn make it fewer."""
+    """Maximum number of images left to draw; None if unknown. It can become lower, since fewer captions may be written
+    or chosen."""
     measured: Measured
     workers: int = 1
     price_an_hour: float | None = None
-    """Price of all machines together per hour."""
+    """Price per hour of all machines together; None if unknown."""
     currency: str = ""
 
     @property
     def hours_by_stage(self) -> Mapping[str, float | None]:
-        """Return the hours of each stage, with all workers."""
+        """Return the hours of each stage with all workers; None for a stage that was not measured."""
         measured = self.measured
         seconds = {
             "captions": _times(self.sources, measured.seconds_a_caption),
@@ -65,17 +66,17 @@ class Estimate:
 
     @property
     def hours(self) -> float | None:
-        """Return the hours of all stages."""
+        """Return the hours of all stages, or None if one of them was not measured."""
         return None if None in self.hours_by_stage.values() else self.hours_known
 
     @property
     def bytes(self) -> float | None:
-        """Return bytes on the disk."""
+        """Return the bytes that all images will take on the disk, or None if unknown."""
         return _times(self.images, self.measured.bytes_an_image)
 
     @property
     def money(self) -> float | None:
-        """Return the price of all hours."""
+        """Return the price of all hours, or None if the hours or the price per hour are unknown."""
         return None if self.hours is None or self.price_an_hour is None else self.hours * self.price_an_hour
 
     def words(self) -> tuple[str, ...]:
@@ -87,8 +88,8 @@ class Estimate:
 
 
 def images_at_most(plan: BatchPlan, settings: Settings, sources: int) -> int | None:
-    """Return the maximum images that a plan makes from this many sources, or None if nothing limits the captions.
-    `settings` come from `settings_of`.
+    """Return the maximum number of images that a plan makes of `sources` source images, or None if nothing limits their
+    captions. `settings` are those of `settings_of`.
     """
     written, drawn = most_captions(plan, settings), plan.edits.captions_a_source
     captions = written if drawn is None else drawn
@@ -112,7 +113,7 @@ def _duration(hours: float) -> str:
 
 
 def amount(number: float, currency: str) -> str:
-    """Return money in words with two decimals, or with two significant digits if it is very little."""
+    """Return money as text, such as "12.50 USD": with two decimals, or two significant digits if below 0.1."""
     digits = f"{number:,.2f}" if number >= 0.1 or number == 0 else f"{number:.2g}"
     return f"{digits} {currency}".strip()
 

@@ -1,7 +1,7 @@
-"""The file work of a lot: reads and decodes sources; encodes, hashes and saves images with thumbnails.
+"""The file work of a batch: reads and decodes source images; encodes, hashes and saves images with thumbnails.
 
-A worker does it itself, or helpers (processes of its own) do it, while a GPU draws the next lot. An image of 512 pixels
-takes a core some 40 to 80 ms. If workers use all cores already, helpers bring nothing.
+A worker does this itself, or its helpers (processes of their own) do it while a GPU draws the next images. An image of
+512 x 512 pixels takes a core some 40 to 80 ms. Helpers bring nothing if the workers use all cores already.
 """
 
 from __future__ import annotations
@@ -40,46 +40,48 @@ from storage.thumbnails import ThumbnailFiles
 P = ParamSpec("P")
 T = TypeVar("T")
 MOST_HELPERS = 4
-"""Maximum helpers of a worker: four encode 50 images of 512 pixels a second, more than one GPU draws."""
+"""Maximum number of helper processes of a worker. Four encode 50 images of 512 x 512 pixels a second, more than one GPU
+draws."""
 
 THREADS = 8
-"""Number of files that a worker without helpers reads or writes at a time."""
+"""Maximum number of files that a worker without helpers reads or writes at the same time."""
 
 _GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""Devices of NVIDIA, of AMD and in Windows. If torch may find a GPU, at least one of them exists."""
+"""Device files for GPUs: of NVIDIA, of AMD, and of Linux within Windows. If torch can find a GPU, at least one of them
+exists."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """A batch as its workers need it. It may be pickled and sent to another machine."""
+    """All that a worker needs to know about its batch. It can be pickled and sent to another machine."""
 
     plan: BatchPlan
     profile: Profile
     settings: Settings
     at_once: int
-    """Number of images in a full lot."""
+    """Number of images that are drawn together. A `Lot` of images has at most this number."""
     images: Path
     thumbnails: Path
     inversions: Path
     process: int
-    """Number of the process that works on the batch, used in names of half files."""
+    """Number of the process that runs the batch, used in the names of unfinished files."""
     helpers: int | None = None
     """Number of helper processes of a worker; None for as many as suit its machine."""
 
 
 @dataclass(frozen=True)
 class OpenedSource:
-    """A source with its pixels."""
+    """A source image with its pixels."""
 
     image: Image.Image
     mask: NamedMask | None
     kept: ReadSource | None = None
-    """For a source from the data set: its files, whose names are not yet settled."""
+    """Saved files of a source just read from the data set, else None. Their names still need `FileWork.settle`."""
 
 
 @dataclass(frozen=True)
 class UnreadSource:
-    """A source that cannot be read, and why."""
+    """A source image that cannot be read."""
 
     failed: str
     final: bool
@@ -107,7 +109,7 @@ class FileWork:
             return self._opened[0]
 
     def read(self, piece: Piece) -> OpenedSource | UnreadSource:
-        """Read the source of a piece from the data set and write its files. Raises UserError for a full disk."""
+        """Read a piece's source from the data set and save it in the workspace. Raises UserError for a full disk."""
         try:
             picture, task, mask = read_item(self._data, self._order.plan, piece.item)
         except OSError as error:  # an absent disk or share may come back
@@ -125,7 +127,7 @@ class FileWork:
         return ReadSource(image, task, (*picture.notes, *mask.notes), stored, mask.classes)
 
     def load(self, run: SourceRun) -> OpenedSource | UnreadSource:
-        """Load a source that was read before."""
+        """Load from the workspace a source image that was read before."""
         try:
             mask = NamedMask(self._files.load(run.mask_sha), run.mask_classes) if run.mask_sha else None
             return OpenedSource(self._files.load(run.source_sha), mask)
@@ -133,12 +135,12 @@ class FileWork:
             return UnreadSource(str(error), final=True)
 
     def save(self, image: Image.Image, in_galleries: bool) -> StoredImage:
-        """Write an image whose name is not yet settled, with a thumbnail if `in_galleries`."""
+        """Save an image, with a thumbnail if galleries show it. Its name is on the disk only after `settle`."""
         return (self._thumbnails if in_galleries else self._files).save(image, settled=False)
 
 
 class IoThreads:
-    """Does the work of `FileWork` in threads of this process, so that several files wait for the disk together."""
+    """Does the work of `FileWork` in threads of this process: several files are read or written at a time."""
 
     def __init__(self, files: FileWork) -> None:
         self._files = files
@@ -156,23 +158,23 @@ class IoThreads:
 
 
 class HelperDied(Exception):
-    """A helper ended before its work did."""
+    """A helper process ended before its work was done."""
 
 
 class Helpers:
-    """Processes that do the work of `FileWork`, and end with this one. If one dies, its pending and later calls raise
-    HelperDied.
+    """Helper processes that do the work of `FileWork`. They end when this process ends. If a helper dies, its pending
+    and later calls raise HelperDied.
     """
 
     def __init__(self, order: Order, number: int) -> None:
-        # A thread for each, which waits for it. Python's pools would leave semaphores behind if this process is killed.
+        # A thread waits for each helper. Python's own pools would leave semaphores behind if this process is killed.
         self._threads = ThreadPoolExecutor(number, "helpers")
         self._free: SimpleQueue[Connection] = SimpleQueue()
         context = multiprocessing.get_context("spawn")
         for _ in range(number):
             ours, theirs = context.Pipe()
             context.Process(target=_help, args=(theirs, order), daemon=True, name="batch helper").start()
-            theirs.close()  # else its end would not end the connection
+            theirs.close()  # else the connection would stay open after the helper ends
             self._free.put(ours)
 
     def close(self) -> None:
@@ -210,7 +212,10 @@ def data_set_of(plan: BatchPlan) -> DataSet:
 
 
 def read_item(data: DataSet, plan: BatchPlan, item: Item) -> tuple[Picture, Task, Mask | None]:
-    """Read an item as a batch does. Raises UserError for one that the batch cannot use, and OSError."""
+    """Return the picture, the task and the mask of an item of the data set. The mask is None for a classification, and
+    for an item without one. Raises UserError for an item that the batch cannot use, and OSError if a file cannot be
+    read.
+    """
     content, task = data.read(item.key, item.stamp), plan.task_of(item.label)
     if task.kind != "segmentation" or content.mask is None:
         return content.picture, task, None
@@ -218,21 +223,21 @@ def read_item(data: DataSet, plan: BatchPlan, item: Item) -> tuple[Picture, Task
 
 
 def helpers_here(workers: int = 1) -> int:
-    """Return the number of helpers for each of `workers` on this machine: 0 without a GPU, as models use all cores
-    then.
+    """Return the number of helper processes for each of `workers` on this machine. It is 0 without a GPU, since the
+    models then use all cores.
     """
     return min(MOST_HELPERS, max(1, cores_here() // workers - 1)) if has_gpu() else 0
 
 
 def has_gpu() -> bool:
-    """Return True if torch finds a GPU. If there is surely none, torch is not asked: it takes seconds to load."""
+    """Return True if torch finds a GPU. Without a GPU device, torch is not loaded, since that takes seconds."""
     if sys.platform == "linux" and not any(os.path.exists(device) for device in _GPUS):
         return False
     return bool(this_machine().gpu)
 
 
 def cores_here() -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,7 +1,8 @@
 """Selects the items of a data set that a plan takes. Pure: reads keys, labels and attributes, and opens no image.
 
-The random order is by rank, a hash of the seed and an item's key: items with the lowest ranks are taken. So the choice
-does not depend on the order of items, and adding or removing one changes one place at most.
+An item's rank in the random order is a hash of the seed and its key, and the items with the lowest ranks are taken. So
+the selection does not depend on the order of the items. If an item is added or removed, at most one other selected item
+changes.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ from services.batches.plan_file import ChoosePart, nearest_first
 NAMED = 5
 """Maximum number of classes or keys that a sentence names."""
 _SEEN = 1000
-"""Maximum number of classes, and of values, that an error lists as existing."""
+"""Maximum number of class names, and of values of an attribute, that are remembered for the report."""
 _RANKS = 2**64
 
 
 def rank_of(seed: int, key: str) -> int:
-    """Return the rank of a key in an order drawn by `seed`, from 0 to 2**64 - 1. Depends on nothing else."""
-    name = key.encode("utf-8", "surrogatepass")  # file names may hold what UTF-8 cannot
+    """Return an item's rank in the random order of `seed`, 0 to 2**64 - 1. Only seed and key determine the rank."""
+    name = key.encode("utf-8", "surrogatepass")  # file names may have bytes that are not UTF-8
     return int.from_bytes(hashlib.blake2b(name, digest_size=8, key=str(seed).encode()).digest(), "big")
 
 
 class ItemSelection(Iterator[Item]):
-    """The items that a plan takes, in their original order. Reads the items once.
+    """Iterates over the items that a plan takes, in their original order. Reads `items` once.
 
-    It keeps the items of the plan's classes, attributes and keys, of these a random number of each class, and of those
-    a random number in all. Only items drawn by number stay in memory until all have been read.
+    Only items with the plan's classes, attributes and keys are taken. Of these, the plan can take a random share, then
+    a random number of each class, then a random number in all. If it takes a number, the selected items are in memory
+    until all have been read.
     """
 
     def __init__(self, items: Iterable[Item], choose: ChoosePart) -> None:
@@ -51,14 +53,14 @@ class ItemSelection(Iterator[Item]):
 
     @property
     def report(self) -> tuple[str, ...]:
-        """Return sentences on items that the plan asks for and the data set lacks. Complete once all are read."""
+        """Return sentences on items that the plan asks for but the data set lacks. Complete after the last item."""
         choose = self._choose
         sentences = [*self._about_classes(), *self._about_attributes()]
         if keys := self._missing_keys:
             sentences.append(f"Not in the data set: {count_of(len(keys), 'key')} of choose.keys: {_few(keys)}.")
         if self._without_label:
             left = count_of(self._without_label, "item")
-            sentences.append(f"Left out, since choose.a_class asks for classes and they have none: {left}.")
+            sentences.append(f"Left out, since choose.a_class needs a class and they have no label: {left}.")
         if choose.number is not None and self._before_number < choose.number:
             fitting = count_of(self._before_number, "item")
             sentences.append(f"choose.number is {choose.number}, and {fitting} fit the plan.")
@@ -82,8 +84,8 @@ class ItemSelection(Iterator[Item]):
             yield item
 
     def _of_lowest_ranks(self, fitting: Iterable[tuple[int, Item]]) -> list[tuple[int, int, Item]]:
-        """Return the items of the lowest ranks, as many of each class or of all as the plan says, with negative ranks
-        and positions.
+        """Return the items with the lowest ranks: the plan's number of each class, or else its number in all. Each
+        comes as (negative rank, position among the fitting items, item).
         """
         a_class = self._choose.a_class
         most = a_class or self._choose.number or 0
@@ -103,7 +105,7 @@ class ItemSelection(Iterator[Item]):
         return [one for heap in heaps.values() for one in heap]
 
     def _fitting(self, items: Iterable[Item]) -> Iterator[tuple[int, Item]]:
-        """Yield the items that the plan does not leave out by name, with their ranks. Count all items read."""
+        """Yield (rank, item) of each item with the plan's classes, keys and attributes. Count all items read."""
         choose = self._choose
         keys = frozenset(choose.keys or ())
         allowed = {name: frozenset(values) for name, values in choose.attributes.items()}

@@ -1,7 +1,7 @@
 """The plan of a batch as data: which items of a data set, what to make of each, and the conditions on the results.
 
 Reads and writes `plan.toml`. A wrong key or value is refused in one sentence that names it and the allowed ones. Opens
-no data set and loads no model; reads the profile, as the settings are those of a profile.
+no data set and loads no model, but reads the profile, from which the settings start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pipeline.recipes import Recipe, known_recipes, recipe_of
 from pipeline.stages.subject import NO_FINDER
 
 PLANS = Path(__file__).resolve().parent / "plans"
-"""The paper's set-ups as plans. Each user gives the folder of the data: see `BatchPlan.with_root`."""
+"""Folder of plans that repeat the paper's set-ups. Users add the path of their data: see `BatchPlan.with_root`."""
 LISTED = 12
 """Maximum number of known names listed in an error, the most similar first."""
 CHECKS = (*WORDS, *CAPTION_WORDS)
@@ -41,15 +41,15 @@ SAID_BY_PLAN = {
     "generation.seed_mode": "make.seed",
     "generation.seed": "make.seed",
 }
-"""Settings that a plan sets with a key of its own."""
+"""Settings that make.settings may not contain, each with the plan's own key for it."""
 _SO_MANY = ("spread", "at random", "model")
 """Ways of combining edits that stop at the number `counterfactuals.captions`."""
 _TRIFLES = {"name", "note", "cost", "run"}
-"""Parts of a plan that do not change the results. The digest leaves them out."""
+"""Parts of a plan that do not change the images. The digest leaves them out."""
 
 
 def nearest_first(name: str, known: Iterable[str]) -> str:
-    """Join at most `LISTED` of the known names, the most similar to `name` first, and count the rest."""
+    """List at most `LISTED` known names, such as "red, rose and 3 more", the most similar to `name` first."""
     low = name.casefold()
     ordered = sorted(known, key=lambda one: -SequenceMatcher(None, low, one.casefold()).ratio())
     more = f" and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
@@ -66,7 +66,7 @@ def _edit_types(shares: dict[str, float]) -> dict[str, float]:
     _all_known(shares, EDIT_TYPES, "edit type")
     wrong = next((name for name, share in shares.items() if share <= 0), None)
     if wrong is not None:
-        raise ValueError(f"the share of {wrong} has to be above 0: leave out a type of which nothing is wanted")
+        raise ValueError(f"the share of {wrong} has to be above 0: leave out a type that you do not want")
     return shares
 
 
@@ -85,7 +85,7 @@ def _filled(names: tuple[str, ...]) -> tuple[str, ...]:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"“{name[:80]}” stands there twice: take one out")
+            raise ValueError(f"“{name[:80]}” is listed twice: take one out")
         seen.add(name)
     return names
 
@@ -109,14 +109,14 @@ class _Part(BaseModel):
 
 
 class DataPart(_Part):
-    """Source images. They are read in place."""
+    """The data set with the source images. It is read where it is, without a copy."""
 
     root: str = Field(min_length=1)
-    """Path of a folder or an archive. In the file it is relative to the folder of the plan, here absolute."""
+    """Path of a folder or an archive. A plan's file may give it relative to its own folder; here it is absolute."""
     layout: str = Field(min_length=1)
     """Name of a layout of `formats.layouts`."""
     split: str = ""
-    """Name of a split in the layout; "" if it has none. A layout with several requires one and never guesses."""
+    """Name of a split of the data set; "" if it has none. Required if the data set has several."""
     options: dict[str, str] = Field(default_factory=dict)
     """Further options of the layout, such as {"labels": "largest object"}."""
 
@@ -142,27 +142,28 @@ class TaskPart(_Part):
 
 
 class ChoosePart(_Part):
-    """Items to take. Without any limit, all items are taken."""
+    """Items of the data set to take. Without any limit, all items are taken."""
 
     classes: Names | None = None
     """Only items with one of these labels."""
     a_class: int | None = Field(None, ge=1)
-    """Number of items of each class, at random."""
+    """Maximum number of items of each class, drawn at random; None for no limit."""
     share: float | None = Field(None, gt=0, le=1)
-    """Share of the items, at random: each is drawn independently, so the number is approximate."""
+    """Share of the items, above 0 and at most 1. Each item is drawn at random by itself, so their number is
+    approximate."""
     number: int | None = Field(None, ge=1)
-    """Number of items in all, at random."""
+    """Maximum number of items in all, drawn at random; None for no limit."""
     attributes: dict[str, Names] = Field(default_factory=dict)
     """Only items that have one of the values of each attribute, such as {"weather": ("rainy", "foggy")}."""
     keys: Names | None = None
-    """Only items with these keys. In the file also the name of a text file with one key per line."""
+    """Only items with these keys. A plan's file may instead name a text file with one key per line."""
     seed: int = Field(0, ge=0, le=LARGEST)
     """Seed of the random choice."""
 
     @model_validator(mode="after")
     def _one_size(self) -> ChoosePart:
         if self.share is not None and self.number is not None:
-            raise ValueError("share and number both say how many: keep one of them")
+            raise ValueError("share and number both limit the items: keep one of them")
         return self
 
 
@@ -170,7 +171,8 @@ class MakePart(_Part):
     """Settings for making test cases."""
 
     profile: str = Field(min_length=1)
-    """A profile's name, or a user's .toml file: in the file relative to the folder of the plan, here absolute."""
+    """Name of a profile, or path of a user's .toml file. A plan's file may give the path relative to its own folder;
+    here it is absolute."""
     recipe: str = DEFAULT_RECIPE
     settings: Scalars = Field(default_factory=dict)
     """Settings that differ from the profile's, by names such as "generation.steps"."""
@@ -179,25 +181,25 @@ class MakePart(_Part):
 
 
 class EditsPart(_Part):
-    """Counterfactual captions to draw, out of those written."""
+    """Limits on which of the written counterfactual captions are drawn."""
 
     types: Annotated[dict[str, float], AfterValidator(_edit_types)] = Field(default_factory=dict)
-    """Relative shares by edit type; other types are not drawn. Empty: all types, as they come."""
+    """Relative share of each edit type; types that are not listed are not drawn. Empty: all types, in any shares."""
     most_share_of_a_word: float | None = Field(None, gt=0, le=1)
-    """Maximum share of the captions that may contain the same new word; one caption may always have it."""
+    """Maximum share of the captions with the same new word, above 0 and at most 1. One caption may always have it."""
     captions_a_source: int | None = Field(None, ge=1, le=200)
-    """Maximum captions of one source image; None for all that were written."""
+    """Maximum number of captions of one source image; None for all that were written."""
 
 
 class ImagesPart(_Part):
-    """Images of a caption."""
+    """Images drawn from each caption."""
 
     seeds_a_caption: int = Field(1, ge=1, le=8)
     """Number of images drawn from each caption, each with a seed of its own."""
     checks: Annotated[tuple[str, ...], AfterValidator(_filled), AfterValidator(_checks)] = ()
-    """Checks that an image must not fail. An undecided check has not failed, as everywhere."""
+    """Checks that an image must not fail. An undecided check does not count as failed."""
     tries: int = Field(3, ge=1, le=100)
-    """Maximum tries of an item before it is set aside."""
+    """Maximum number of tries for the text of a source, or for an image, before it counts as failed."""
 
 
 class CostPart(_Part):
@@ -216,7 +218,7 @@ class RunPart(_Part):
 
 
 class BatchPlan(_Part):
-    """A complete plan: paths are absolute, and keys are listed."""
+    """A complete plan. Its paths are absolute, and `choose.keys` has the keys themselves."""
 
     name: str = Field("", max_length=100)
     """Title for people. `read_plan` uses the file's name if the plan has none."""
@@ -233,8 +235,9 @@ class BatchPlan(_Part):
 
     @property
     def digest(self) -> str:
-        """Return a SHA-256, in hexadecimal, of the images that the plan makes. Names, notes, cost and workers are left
-        out, and keys at their defaults, so that a new key changes it only in plans that use it.
+        """Return a SHA-256, in hexadecimal, of all that changes the plan's images. Name, note, cost and workers are
+        left out. So are keys with their default value: a key of a later version changes only the digests of plans that
+        use it.
         """
         plain = self.model_dump(mode="json", exclude=_TRIFLES, exclude_defaults=True)
         return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
@@ -249,16 +252,16 @@ class BatchPlan(_Part):
         return "\n".join(lines) + "\n"
 
     def with_root(self, root: Path) -> BatchPlan:
-        """Return the same plan for a data set in another place."""
+        """Return the same plan for a data set at another path."""
         return self.model_copy(update={"data": self.data.model_copy(update={"root": str(root.absolute())})})
 
     def task_of(self, label: str) -> Task:
-        """Return the task of an item with its own label, or "". Raises UserError if a label is missing."""
+        """Return the task of an item with its own `label`, "" for none. Raises UserError if a label is missing."""
         part = self.task
         task = Task(part.kind, part.label or (label if part.kind == "classification" else ""), part.protected)
         if part.kind == "classification" and not task.label.strip():
             raise UserError(
-                "The item has no label, and the plan gives none: say it under task.label.", field="task.label"
+                "The item has no label, and the plan gives none: set task.label in the plan.", field="task.label"
             )
         require(task_checks(task))
         return task
@@ -267,27 +270,27 @@ class BatchPlan(_Part):
 def read_plan(path: Path) -> BatchPlan:
     """Return the plan in a file.
 
-    Raises UserError, with the key as its `field`, for a file that cannot be read, an unknown key, or a wrong value:
-    also an unknown layout, profile, recipe or setting.
+    Raises UserError for a file that cannot be read, an unknown key, or a wrong value, such as an unknown layout,
+    profile, recipe or setting. The error's `field` is the wrong key.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(f"The plan {path} is not UTF-8 text: save it as such.") from error
+        raise UserError(f"The plan {path} is not UTF-8 text: save it as UTF-8.") from error
     except OSError as error:
         raise UserError(f"The plan {path} cannot be read: {error.strerror or error}.") from error
     return plan_from_text(text, path)
 
 
 def plan_from_text(text: str, path: Path) -> BatchPlan:
-    """Return the plan in a text from `path`, to which its paths are relative. Raises as `read_plan`."""
+    """Return the plan in a TOML text. Its relative paths start at the folder of `path`. Raises as `read_plan`."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"The plan {path} is not valid TOML: {error}.") from error
     data = _whole(data, path)
     try:
-        # By way of JSON: only there does a strict model accept a list for a tuple.
+        # Validated as JSON: otherwise a strict model refuses a list for a tuple.
         plan = BatchPlan.model_validate_json(json.dumps(data, default=str))
     except ValidationError as error:
         raise _refusal(path, error) from error
@@ -301,7 +304,7 @@ def plan_from_text(text: str, path: Path) -> BatchPlan:
 
 
 def named_paths(text: str) -> Mapping[str, str]:
-    """Return the paths named in the text of a plan, by key, without opening them. Empty if it is not valid TOML."""
+    """Return the paths in the text of a plan by key, such as "data.root". Opens no file. Empty for invalid TOML."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -316,7 +319,7 @@ def named_paths(text: str) -> Mapping[str, str]:
 
 
 def settings_of(plan: BatchPlan) -> Settings:
-    """Return the settings for all work: the profile's, with those of the plan.
+    """Return the settings for all work of a plan: those of its profile, changed by the plan.
 
     Raises UserError, with the key as its `field`, for an unknown profile, recipe or setting, for a value that a setting
     does not take, and for contradicting keys.
@@ -368,9 +371,9 @@ def settings_of(plan: BatchPlan) -> Settings:
     written = most_captions(plan, settings)
     if edits.captions_a_source is not None and written is not None and edits.captions_a_source > written:
         raise UserError(
-            f"edits.captions_a_source is {edits.captions_a_source}, but of a source image at most "
-            f"{count_of(written, 'caption', 'is')} written: lower it, or raise {_number_of_captions(recipe)} "
-            "under make.settings.",
+            f"edits.captions_a_source is {edits.captions_a_source}, but at most "
+            f"{count_of(written, 'caption', 'is')} written for a source image: lower it, or raise "
+            f"{_number_of_captions(recipe)} under make.settings.",
             field="edits.captions_a_source",
         )
     return settings
@@ -389,7 +392,7 @@ def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
 
 
 def _number_of_captions(recipe: Recipe) -> str:
-    """Return the setting of the number of captions of a source image."""
+    """Return the name of the setting that limits the captions of a source image."""
     section = recipe.stage("counterfactuals").settings
     return f"{section}.{'per_type' if section == 'perturbations' else 'captions'}"
 
@@ -400,7 +403,9 @@ def _unknown(what: str, name: str, key: str, known: Iterable[str]) -> UserError:
 
 
 def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple[str, str]:
-    """Return section and name of a setting that the recipe reads and the plan sets nowhere else. Raises UserError."""
+    """Split the name of a setting into section and field. Raises UserError if the setting is unknown, if the recipe
+    does not read it, or if the plan has another key for it.
+    """
 
     def read(setting: str) -> bool:
         section = setting.partition(".")[0]
@@ -414,7 +419,7 @@ def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple
     ]
     section, _, field = name.partition(".")
     if name in SAID_BY_PLAN:
-        message = f"{name} in make.settings is said by {SAID_BY_PLAN[name]} in a plan: take it out there."
+        message = f"{name} in make.settings is set by {SAID_BY_PLAN[name]} in a plan: take it out there."
     elif name in known:
         return section, field
     elif field in plain.get(section, {}):
@@ -425,10 +430,10 @@ def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple
 
 
 def _whole(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return the content of a file for the model: absolute paths, listed keys, full setting names, a name.
+    """Complete the content of a plan's file for `BatchPlan`: absolute paths, listed keys, full setting names, a name.
 
-    Values of a wrong type stay as they are: the model refuses them. Raises UserError for a file of keys that cannot be
-    read.
+    Values of a wrong type stay as they are, since `BatchPlan` refuses them. Raises UserError for a file of keys that
+    cannot be read.
     """
     whole = {name: {**part} if isinstance(part, dict) else part for name, part in data.items()}
     sections = {name: part for name, part in whole.items() if isinstance(part, dict)}
@@ -459,7 +464,7 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keys_in(file: Path, path: Path) -> list[str]:
-    """Return the keys in a file, one per line; empty lines are skipped."""
+    """Return the keys in a file: one per line, without empty lines. Raises UserError for an unreadable file."""
     try:
         lines = file.read_text(encoding="utf-8").split("\n")  # reading turns every line ending into this one
     except UnicodeDecodeError as error:
@@ -474,7 +479,7 @@ def _keys_in(file: Path, path: Path) -> list[str]:
 
 def _refusal(path: Path, error: ValidationError) -> UserError:
     errors = error.errors()
-    # A misspelt key also shows as a missing one: the misspelt one says more.
+    # A misspelt required key gives two errors, unknown and missing: the first one helps more.
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     place = place_of(BatchPlan, first["loc"])
     if first["type"] == "extra_forbidden":
@@ -521,5 +526,5 @@ def _toml_key(key: str) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(one) for one in value) + "]"
-    # A text in JSON is one in TOML, but for the one control character that JSON allows.
+    # A JSON string is also a TOML string, except for one control character that JSON allows.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

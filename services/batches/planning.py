@@ -1,7 +1,8 @@
-"""Plans the work of a batch, pass by pass, in its ledger before any of it is done.
+"""Plans the work of each pass of a batch (captions, language, images) in its ledger before any of it is done.
 
-Lots depend on the order of the sources alone, and each image records its place and the size of the batch it is drawn
-in. So the same plan gives the same images, with any workers, retries and deaths.
+The order of the sources alone decides which work is done together in a lot. Each image records its place in the group
+that it is drawn in, and the group's size. So a plan gives the same images with any number of workers, retries and
+deaths.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from storage.workspace import Workspace
 SOURCES_OF_A_LOT = 8
 """Number of sources that are captioned together, or that the language model writes for together."""
 TOGETHER = 512
-"""Number of sources planned together: the last lot of each shape of their images is not full."""
+"""Number of sources planned together. Of their images of equal shape, only the last `Lot` may be smaller."""
 EDITED = "Its caption was edited before it was drawn: the edited one is drawn."
 TAKEN_OUT = "Its caption was taken out before it was drawn."
 
 
 _Shapes = defaultdict[Hashable, list[NewWork]]
-"""Images to plan, by shape."""
+"""Images to plan, by a key of the drawing method: only images of equal shape can be drawn together."""
 
 
 def _in_lots(shapes: _Shapes, first: int, at_once: int) -> tuple[list[NewWork], int]:
-    """Return the images in lots of one shape each, from lot `first` on, and the number of the next free lot."""
+    """Put images of equal shape into lots of `at_once`, numbered from `first`. Return them and the next free number."""
     lot, work = first, list[NewWork]()
     for same in shapes.values():
         for at, one in enumerate(same):
@@ -50,7 +51,7 @@ def _in_lots(shapes: _Shapes, first: int, at_once: int) -> tuple[list[NewWork], 
 
 
 class Planner:
-    """Plans the passes of one batch, in the process that holds the batch."""
+    """Plans the work of one batch, in the process that holds the batch."""
 
     def __init__(self, workspace: Workspace, batch: int, order: Order) -> None:
         self._ledger, self._runs, self._number, self._order = workspace.batches, workspace.runs, batch, order
@@ -60,8 +61,8 @@ class Planner:
         self._model = self._method.model_name(load_models(order.profile), self._own)
 
     def next_pass(self) -> Batch | None:
-        """Plan each pass up to the first with work to do. Return the batch at that pass, or None if none has work."""
-        for stage in PASSES:  # including leftovers of an earlier pass, and retried sources
+        """Plan passes in order, up to one with work to do. Return the batch at that pass, or None if none has work."""
+        for stage in PASSES:  # an earlier pass may have work left, or sources to retry
             if stage == "images":
                 self._plan_images()
             else:
@@ -91,7 +92,7 @@ class Planner:
             self._ledger.plan(self._number, stage, work, twice)
 
     def _seed(self, source: BatchSource) -> int:
-        """Return the seed of a source, which does not depend on its place among the others."""
+        """Return the seed of a source. It depends only on the plan's seed and the source's key."""
         return rank_of(self._order.plan.make.seed, source.item.key) & LARGEST
 
     # Images
@@ -106,8 +107,9 @@ class Planner:
         self._ledger.note(self._number, shared.report.sentences())
 
     def _written(self) -> Iterator[tuple[str, CounterfactualCaptions]]:
-        """Yield the captions of all sources. Those planned already count too, so that the choice of the others does not
-        depend on when somebody stopped."""
+        """Yield key and captions of each source that has captions. Sources with planned images are included, so that
+        pausing a batch does not change which captions are chosen for the rest.
+        """
         after = 0
         while some := self._ledger.sources(self._number, None, after, TOGETHER):
             runs = self._ledger.source_runs([source.run for source in some if source.run])
@@ -146,7 +148,7 @@ class Planner:
         shapes[shape].append(NewWork(source.id, key, 0, 0, seed, caption))
 
     def _plan_edited(self) -> None:
-        """Replan images not yet begun whose captions were edited in Explore after planning."""
+        """Plan images again if their captions were edited in Explore after planning and they are not begun."""
         for source in self._ledger.edited(self._number):
             run = self._ledger.source_runs([source.run or ""])[source.run or ""]
             slots: dict[tuple[int, int], list[PlannedDrawing]] = {}
@@ -176,8 +178,8 @@ class Planner:
 def caption_now(
     recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
-    """Return the caption's place in its run, before or after edits, and the caption to draw there now, or None if that
-    was taken out. Return None alone if no version of the captions has it.
+    """Find a planned caption among the captions of its run, which may have been edited since. Return its index there,
+    and the caption to draw now, which is None if it was taken out. Return None alone if no version has the caption.
     """
     captions_now = recipe.captions(_bare(run))
     now = captions_now.items if captions_now is not None else ()

@@ -1,4 +1,4 @@
-"""Pools that run lots in this process or in others of this machine. `services.batches.cluster` runs them on Ray."""
+"""Pools of workers in this process or in other processes of this machine. `services.batches.cluster` has one on Ray."""
 
 from __future__ import annotations
 
@@ -21,34 +21,36 @@ from services.batches.work import Worker
 from services.batches.worker_process import Answer, MakeRunner, Ready, start_worker, with_helpers
 
 LOTS_AHEAD = 2
-"""Number of lots that a worker has at a time, so that it need not wait for the next one."""
+"""Maximum number of lots that a worker has at a time: one that it works on, and one that waits."""
 ENDS_WITHIN = 5.0
-"""Seconds for a worker without a lot to end."""
+"""Maximum seconds for an idle worker to end by itself. After that it is terminated."""
 LOOK_EVERY = 0.5
 """Seconds between two checks for a stop request."""
 MOST_DEATHS_AT_START = 3
-"""Number of workers per place that may die in a row without a finished lot before the pool gives up."""
+"""Number of deaths in a row, for each worker of a pool, after which it gives up. A finished `Lot` resets the count."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Returned:
-    """A lot that a worker returned."""
+    """A `Lot` that came back from a worker."""
 
     lot: Lot
     done: tuple[Done, ...] = ()
     died: bool = False
-    """True if its worker died with the lot, so its outcome is unknown."""
+    """True if the worker died while it had the lot, so the results are unknown."""
 
 
 @cache
 def workers_here(spare: int = 0) -> int:
-    """Return the number of workers that suits this machine: one with a GPU, else one for each core but `spare`."""
+    """Return the number of workers that suits this machine: 1 with a GPU, else the number of CPU cores less `spare`."""
     return 1 if has_gpu() else max(1, cores_here() - spare)
 
 
 def work_off(pool: Pool, next_lot: Callable[[], Lot | None], is_stopped: Callable[[], bool]) -> Generator[Returned]:
-    """Send lots while the pool has room, and yield the lots that workers return. Closes the pool at the end."""
+    """Send lots while the pool has room, and yield the lots that come back. `next_lot` returns None if there is none
+    now. End when all lots are back or `is_stopped` returns True, and close the pool.
+    """
     try:
         lot = next_lot()
         while (lot is not None or pool.out()) and not is_stopped():
@@ -63,7 +65,7 @@ def work_off(pool: Pool, next_lot: Callable[[], Lot | None], is_stopped: Callabl
 
 
 class HerePool:
-    """Does lots in this process and thread, while the caller waits."""
+    """A pool that does the work in the calling thread, within `wait`."""
 
     def __init__(self, order: Order, make: MakeRunner = Worker) -> None:
         self._runner = make(order)
@@ -90,7 +92,7 @@ class HerePool:
 
 @dataclass(frozen=True)
 class Died:
-    """The unrequested end of a worker."""
+    """Message that a worker ended without being asked to."""
 
     how: str
     """A sentence for the person who runs the batch."""
@@ -98,12 +100,12 @@ class Died:
 
 @dataclass(eq=False)
 class Slot:
-    """A worker's place, with its lots."""
+    """A worker of a pool, with the lots that it has."""
 
     process: int = 0
-    """Id of its process, on its own machine; 0 until it is ready for lots."""
+    """Process id of the worker on its own machine; 0 until it is ready."""
     lots: dict[int, Lot] = field(default_factory=dict)
-    """Lots by number, in sending order."""
+    """Each `Lot` that the worker has, by number, in sending order."""
     sent: int = 0
 
     @property
@@ -116,22 +118,24 @@ S = TypeVar("S", bound=Slot)
 
 
 class WorkerPool(ABC, Generic[S]):
-    """Does lots in several workers, and replaces dead ones. All lots of a dead worker come back as died.
+    """Sends lots to several workers, and replaces workers that die. All lots of a dead worker come back with `died`
+    set.
 
-    A lot of one piece may be one that kills workers. It gets a worker for itself, so that no other lot is blamed.
+    A lot of one piece of work may be one that killed a worker before. It is sent to a worker that has no other lot, so
+    that no other lot comes back as died.
     """
 
     def __init__(self, order: Order, workers: int, make: MakeRunner) -> None:
-        """`make` makes a runner of lots in each worker."""
+        """`make` is called in each worker, and returns the object that does the work."""
         self._order, self._make = order, make
         self._deaths = 0
         self._single_lots: deque[Lot] = deque()
-        """Lots of one piece, waiting for a worker without a lot."""
+        """Lots of one piece of work that wait for an idle worker."""
         self.workers = workers
         self._slots = [self._started() for _ in range(workers)]
 
     def room(self) -> int:
-        """Return the number of lots that may be sent now."""
+        """Return how many more `Lot` objects may be sent now."""
         return 0 if self._single_lots else sum(LOTS_AHEAD - len(slot.lots) for slot in self._open_slots())
 
     def send(self, lot: Lot) -> None:
@@ -142,11 +146,11 @@ class WorkerPool(ABC, Generic[S]):
             self._give(min(self._open_slots(), key=lambda slot: len(slot.lots)), lot)
 
     def out(self) -> int:
-        """Return the number of lots sent but not returned."""
+        """Return the number of `Lot` objects that were sent and have not come back."""
         return sum(len(slot.lots) for slot in self._slots) + len(self._single_lots)
 
     def wait(self, seconds: float) -> Sequence[Returned]:
-        """Return lots that came back; wait up to `seconds` for the first. Raises UserError if no worker can work."""
+        """Return each `Lot` that came back; wait up to `seconds` for one. Raises UserError if no worker can work."""
         returned: list[Returned] = []
         for slot, answer in self._answers([slot for slot in self._slots if slot.is_busy], seconds):
             if slot not in self._slots:  # replaced because of an earlier answer
@@ -164,7 +168,7 @@ class WorkerPool(ABC, Generic[S]):
         return returned
 
     def close(self) -> None:
-        """End the workers. Unfinished lots do not come back."""
+        """End the workers. Unfinished `Lot` objects do not come back."""
         slots, self._slots = self._slots, []
         self._end(slots)
 
@@ -179,11 +183,11 @@ class WorkerPool(ABC, Generic[S]):
 
     @abstractmethod
     def _post(self, slot: S, number: int, lot: Lot) -> None:
-        """Send a lot to a worker."""
+        """Send a `Lot` to a worker."""
 
     @abstractmethod
     def _answers(self, busy: Sequence[S], seconds: float) -> Iterable[tuple[S, Answer | Died]]:
-        """Yield answers of busy workers; wait up to `seconds` for the first."""
+        """Yield messages of busy workers; wait up to `seconds` for the first."""
 
     @abstractmethod
     def _end(self, slots: Sequence[S]) -> None:
@@ -205,7 +209,7 @@ class WorkerPool(ABC, Generic[S]):
         self._post(slot, number, lot)
 
     def _replaced(self, slot: S, died: Died) -> list[Returned]:
-        """Start another worker in the place of a dead one. Return the dead worker's lots."""
+        """Start another worker in the place of a dead one. Return each `Lot` of the dead worker."""
         self._end([slot])
         self._deaths += 1
         if self._deaths >= MOST_DEATHS_AT_START * len(self._slots):
@@ -222,7 +226,7 @@ def _is_single(lot: Lot) -> bool:
 
 
 Pool = HerePool | WorkerPool[Any]
-"""Does lots, in any order."""
+"""A pool of workers. Lots may come back in any order."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -234,7 +238,7 @@ class ProcessSlot(Slot):
 
 
 class ProcessPool(WorkerPool[ProcessSlot]):
-    """Does lots in processes of this machine, each with its own models and one thread, which changes no result."""
+    """Workers in processes of this machine, each with its own models and one thread. Their number changes no result."""
 
     def __init__(self, order: Order, workers: int, make: MakeRunner = Worker) -> None:
         super().__init__(with_helpers(order, workers), workers, make)
@@ -244,7 +248,7 @@ class ProcessPool(WorkerPool[ProcessSlot]):
         return ProcessSlot(worker=worker, connection=connection)
 
     def _post(self, slot: ProcessSlot, number: int, lot: Lot) -> None:
-        with suppress(OSError):  # it has just died: the lot comes back with its others
+        with suppress(OSError):  # the worker has just died: this lot comes back with its other lots
             slot.connection.send((number, lot))
 
     def _answers(self, busy: Sequence[ProcessSlot], seconds: float) -> Iterator[tuple[ProcessSlot, Answer | Died]]:
@@ -260,7 +264,7 @@ class ProcessPool(WorkerPool[ProcessSlot]):
         for slot in slots:
             if slot.lots:
                 slot.worker.terminate()
-            slot.connection.close()  # an idle one ends by itself, and leaves nothing behind
+            slot.connection.close()  # an idle worker then ends by itself, and cleans up
         for slot in slots:
             slot.worker.join(ENDS_WITHIN)
             slot.worker.terminate()
@@ -271,4 +275,4 @@ def _died(worker: SpawnProcess) -> Died:
     worker.join()
     code = worker.exitcode or 0
     how = f"by the signal {signal.Signals(-code).name}" if code < 0 else f"with the code {code}"
-    return Died(f"The last one ended {how}; the terminal says more.")
+    return Died(f"The last worker ended {how}; the terminal says more.")

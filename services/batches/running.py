@@ -35,13 +35,13 @@ from services.work_queue import WorkQueue, WorkView
 from storage.workspace import Workspace
 
 LONGEST_PLAN = 2_000_000
-"""Maximum characters of a plan: room for a list of some ten thousand keys."""
+"""Maximum number of characters of a plan: enough for a list of some ten thousand keys."""
 CLOSING_SECONDS = 20.0
-"""Seconds that the server waits for the batch to stop."""
+"""Maximum seconds that the server waits at its end for the running batch to stop."""
 PLANNING_SECONDS = 1.5
-"""Seconds that a request waits for a plan, which may be short; after that its page asks again."""
+"""Maximum seconds that a request waits while its batch is planned. After that, the page asks again."""
 PLAN = Path("plan.toml")
-"""Name in error messages for plans sent as text."""
+"""File name that error messages give to a plan sent as text."""
 PLANNING = "planning of a batch"
 log = logging.getLogger(__name__)
 
@@ -49,12 +49,12 @@ log = logging.getLogger(__name__)
 class PlanBatch(Command):
     """A plan of a batch."""
 
-    plan: str = Field(max_length=LONGEST_PLAN, description="The text of a plan.toml; its data.root is a whole path")
+    plan: str = Field(max_length=LONGEST_PLAN, description="The text of a plan.toml; its data.root is an absolute path")
 
 
 class PlanByScript(PlanBatch, name="plan-batch", keeps=True):
     """Choose the items of a data set by a plan, and return the batch without beginning it. The data set must be in a
-    folder that the studio was started with for scripts.
+    folder that the studio was started with (`--data-roots`).
     """
 
 
@@ -66,14 +66,14 @@ class BatchCommand(Command, keeps=True):
 
 @dataclass
 class _Run:
-    """A batch that is running here."""
+    """A batch that this process is running."""
 
     number: int
     stop: threading.Event = field(default_factory=threading.Event)
     wish: Wish = "go"
-    """State to record when the batch has stopped."""
+    """A person's wish, which is recorded once the batch has stopped."""
     again: bool = False
-    """True if failed work is to be retried: the batch then starts again after it ends."""
+    """True if failed work is to be retried: the batch begins again after it has ended."""
 
 
 class BatchRuns:
@@ -86,7 +86,9 @@ class BatchRuns:
         data_roots: DataRoots | None = None,
         scenes: DrawnScenes | None = None,
     ) -> None:
-        """Plans by scripts may read in `data_roots`, or nowhere. `scenes` are drawn for plans that name them."""
+        """Plans by scripts may name files only in `data_roots`; None allows no such plan. `scenes` draws the data sets
+        of drawn scenes that plans name.
+        """
         workers = partial(workers_here, spare=1)  # leaves one core to the pages
         self._workspace, self._ledger = workspace, workspace.batches
         self._changes, self._data_roots = changes or Changes(), data_roots or DataRoots()
@@ -99,7 +101,7 @@ class BatchRuns:
         self._thread: threading.Thread | None = None
         self._closing = False
         self.pool: Callable[[Order], Pool] = lambda order: ProcessPool(order, order.plan.run.workers or workers())
-        """Makes the pool that does the lots of a batch."""
+        """Returns a pool of workers for an `Order`."""
         self.planning = WorkQueue(self._changes, name=PLANNING)
         """Queue of plans whose items are being chosen; each result is the number of its batch."""
 
@@ -119,7 +121,7 @@ class BatchRuns:
 
     @does("cancel-batch", BatchCommand)
     def cancel_batch(self, batch: int) -> dict[str, Any]:
-        """Cancel a batch; finished work stays, and it can be begun again. Raises UserError as `cancel`."""
+        """Cancel a batch; finished work stays, and the batch can be begun again. Raises UserError as `cancel`."""
         self.cancel(batch)
         return self._facts(batch)
 
@@ -137,7 +139,7 @@ class BatchRuns:
             str, Field(description="The reason, word for word, as show_batch gives it; empty: all that failed")
         ] = "",
     ) -> dict[str, Any]:
-        """Retry the failed work of a batch, all of it or what failed for one reason. Raises UserError as `retry`."""
+        """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError as `retry`."""
         again = self.retry(batch, reason)
         return {**self._facts(batch), "again": again}
 
@@ -162,10 +164,10 @@ class BatchRuns:
         try:
             return self._service.status(number, place, problem)
         except UserError as error:
-            raise UserError(f"There is no batch {number}: the page Batches lists those that there are.") from error
+            raise UserError(f"There is no batch {number}: the page Batches lists all batches.") from error
 
     def details(self, number: int) -> BatchDetails:
-        """Return everything that is shown of a batch. Raises UserError for an unknown one."""
+        """Return all that pages and scripts show of a batch. Raises UserError for an unknown one."""
         return self._service.details(self.status(number))
 
     def all(self) -> tuple[BatchStatus, ...]:
@@ -176,10 +178,11 @@ class BatchRuns:
 
     @does("plan-any-batch", PlanBatch)
     def plan(self, sent: PlanBatch) -> WorkView:
-        """Choose the items of a data set on this machine by a plan, and record the work on them. Raises UserError for
-        an unusable plan, and for a script's plan that names a forbidden path.
+        """Choose the items of a data set on this machine by a plan, and record them as the sources of a batch. Raises
+        UserError for an unusable plan, and for a script's plan that names a forbidden path.
 
-        `planning` shows progress. An existing plan returns its batch, and one being chosen continues.
+        `planning` shows progress. If a batch of this plan exists, its number is the result. If this plan is being
+        worked on, that work continues.
         """
         if isinstance(sent, PlanByScript):
             self._data_roots.require_text(sent.plan)
@@ -202,7 +205,7 @@ class BatchRuns:
             if self._place(number) in ("waiting", "running"):
                 return
             if self._place(number) == "stopping":
-                raise UserError(f"{title} is about to stop: begin it when it has.")
+                raise UserError(f"{title} is about to stop: begin it once it has stopped.")
             if status.state in ("running", "stopping"):
                 raise UserError(f"Another process works on {title} already: wait until it ends, or pause it first.")
             if status.state == "done":
@@ -214,21 +217,21 @@ class BatchRuns:
             self._line_up(number)
 
     def pause(self, number: int) -> None:
-        """Pause the work on a batch, whichever process does it. Raises UserError if it is not running."""
+        """Pause a batch, whichever process works on it. Raises UserError if no process does."""
         status = self.status(number)
         if not status.at_work:
             raise UserError(f"Nobody works on “{status.batch.name}” now: there is nothing to pause.")
         self._stop(number, "pause")
 
     def cancel(self, number: int) -> None:
-        """End the work on a batch for good. Raises UserError if it is over."""
+        """Stop the work on a batch and mark it as cancelled. Raises UserError if it is done or cancelled already."""
         status = self.status(number)
         if status.state in ("done", "cancelled"):
             raise UserError(f"“{status.batch.name}” is {status.state} already.")
         self._stop(number, "cancel")
 
     def approve(self, number: int) -> None:
-        """Approve the captions, and draw. Raises UserError if there is nothing to approve."""
+        """Approve the captions of a batch, and queue it to draw. Raises UserError if there is nothing to approve."""
         status = self.status(number)
         if status.at_work:
             raise UserError(f"“{status.batch.name}” is at work: its captions are shown when all of them are written.")
@@ -236,7 +239,7 @@ class BatchRuns:
         self.begin(number)
 
     def retry(self, number: int, reason: str = "") -> int:
-        """Retry failed work, all or for one reason, and return how much. Raises UserError without any."""
+        """Plan failed work again, all or for one reason. Return the number of pieces. Raises UserError if it is 0."""
         status = self.status(number)
         if status.at_work and not status.here:
             raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")
@@ -251,7 +254,7 @@ class BatchRuns:
         return again
 
     def close(self, seconds: float = CLOSING_SECONDS) -> None:
-        """Stop the running batch, start no other, and wait at most this many seconds. It can go on later."""
+        """Stop the running batch, which can resume later, and begin no other. Wait at most `seconds` for its end."""
         with self._lock:
             self._closing = True
             self._waiting.clear()
@@ -302,7 +305,7 @@ class BatchRuns:
                 self._run = None
                 if problem:
                     self._problems[run.number] = problem
-                if run.wish != "go":  # its start had set this to go
+                if run.wish != "go":  # when it began, "go" was recorded
                     self._ledger.set_wish(run.number, run.wish)
                 elif run.again and not problem:
                     self._waiting.appendleft(run.number)
@@ -323,18 +326,16 @@ class BatchRuns:
 
 
 def _read(text: str) -> BatchPlan:
-    """Return the plan of a text. Raises UserError; also for a relative path, since a text has no folder."""
+    """Return the plan in a text. Raises UserError, also for a relative path, since a text is in no folder."""
     for name, path in named_paths(text).items():
         if not path:
             raise UserError(
-                f"{name} is empty: write where it lies, as a whole path on the machine of the studio, such as "
-                "“/data/imagenet”.",
+                f"{name} is empty: write an absolute path on the studio's machine, such as “/data/imagenet”.",
                 field="plan",
             )
         if not Path(path).is_absolute():
             raise UserError(
-                f"{name} is {path!r:.200}: write it as a whole path on the machine of the studio, such as "
-                "“/data/imagenet”.",
+                f"{name} is {path!r:.200}: write an absolute path on the studio's machine, such as “/data/imagenet”.",
                 field="plan",
             )
     try:

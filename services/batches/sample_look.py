@@ -1,4 +1,4 @@
-"""Checks some source images of a batch: do the models know such pictures, and can all be read?"""
+"""Checks a sample of a batch's source images: can they be read, and are the models made for such pictures?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.batches.plan_file import BatchPlan
 from storage.workspace import Workspace
 
 IN_DATA_SET, IN_WORKSPACE = 24, 100
-"""Number of source images to check: in a data set, and in the workspace, where that is quick."""
+"""Maximum number of source images to check: in a data set, and in the workspace, where that is quicker."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class SampleLook:
     unknown: frozenset[str] = frozenset()
     """Keys of pictures that the profile's models were not made for."""
     problems: Mapping[str, int] = field(default_factory=dict)
-    """Why images cannot be used, with the number of checked images; the most frequent reason first."""
+    """Reasons why images cannot be used, each with the number of checked images. The most frequent reason is first."""
 
 
 def look_at(workspace: Workspace, batch: Batch, plan: BatchPlan) -> SampleLook:
@@ -38,7 +38,7 @@ def look_at(workspace: Workspace, batch: Batch, plan: BatchPlan) -> SampleLook:
 
 
 def _some_sources(workspace: Workspace, batch: int, total: int, most: int) -> Sequence[BatchSource]:
-    """Return all sources, or `most` of them at even distances."""
+    """Return all sources of a batch, or `most` of them, evenly spaced."""
     if total <= most:
         return workspace.batches.sources(batch, limit=most)
     first = workspace.batches.sources(batch, limit=1)[0].id

@@ -1,7 +1,7 @@
-"""The batches of a workspace for people: plan one, look at it, and see its progress and cost.
+"""Plans batches, and returns their progress, cost and captions as people see them.
 
-Reads only the ledger, so that a batch looks the same whichever process works on it. `services.batches.engine` does the
-work.
+Progress is read from the ledger alone, so that a batch looks the same whichever process works on it.
+`services.batches.engine` does the work.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from services.batches.sample_look import SampleLook, look_at
 from storage.workspace import IMAGES, INVERSIONS, THUMBNAILS, Workspace
 
 AT_ONCE = 8
-"""Number of images drawn together if the settings do not say."""
+"""Number of images that are drawn together if the settings give none."""
 RECENT = 10
 """Minutes over which the speed is measured."""
 LEFT_OUT = 8
-"""Maximum number of listed files that are no items of a data set."""
+"""Maximum number of left-out files or rows of a data set that the notes of a batch list."""
 COUNTED = 200
-"""Number of items between two progress reports of the planning."""
+"""Number of items between two progress reports while a batch is planned."""
 SAMPLED = 12
-"""Number of captions shown for approval."""
+"""Maximum number of captions shown for approval."""
 LATEST = 12
-"""Number of latest images shown of a batch."""
+"""Maximum number of latest images shown of a batch."""
 WEIGHED = 12
-"""Number of files measured for the average size of an image."""
+"""Maximum number of image files measured for the average size of an image."""
 TITLES: Mapping[Pass, str] = {"captions": "Captions", "language": "Edits and new captions", "images": "Images"}
 State = Literal[
     "unplanned", "new", "waiting", "running", "stopping", "approval", "paused", "stopped", "cancelled", "done"
@@ -55,26 +55,26 @@ Place = Literal["", "waiting", "running", "stopping"]
 
 @dataclass(frozen=True)
 class PassStatus:
-    """Progress of a pass."""
+    """Progress of one pass of a batch: captions, language or images."""
 
     stage: Pass
     title: str
     counts: Mapping[WorkState, Counted]
     a_minute: float | None
-    """Recent speed per minute; None if there was no recent work."""
+    """Pieces of work finished per minute in the last `RECENT` minutes; None without any."""
 
     @property
     def total(self) -> int:
-        """Return the number of all planned pieces."""
+        """Return the number of all pieces of work in the pass."""
         return sum(one.number for one in self.counts.values())
 
     def number(self, state: WorkState) -> int:
-        """Return the number of pieces in a state."""
+        """Return the number of pieces of work in a state."""
         return self.counts[state].number if state in self.counts else 0
 
     @property
     def left(self) -> int:
-        """Return the number of pieces left to do."""
+        """Return the number of pieces of work left to do."""
         return self.number("planned") + self.number("leased")
 
     @property
@@ -84,7 +84,7 @@ class PassStatus:
 
     @property
     def seconds_each(self) -> float | None:
-        """Return one worker's seconds per piece, or None if no piece was done."""
+        """Return one worker's mean seconds for a piece of work, or None if none was done."""
         done = self.counts.get("done")
         return done.seconds / done.number if done is not None and done.number else None
 
@@ -97,7 +97,7 @@ class BatchStatus:
     sources: int
     passes: tuple[PassStatus, ...]
     cost: float | None
-    """Cost of the minutes with finished work so far; None if the plan has no price."""
+    """Cost so far: the price of all minutes with finished work. None if the plan has no price."""
     currency: str
     accepted: int
     """Number of images that people accepted."""
@@ -107,17 +107,17 @@ class BatchStatus:
     invalid: int
     place: Place = ""
     problem: str = ""
-    """Why it stopped, in a sentence; "" if nothing went wrong."""
+    """Why the batch stopped, in a sentence; "" if nothing went wrong."""
 
     @property
     def here(self) -> bool:
-        """Return True if this process works on the batch, or is about to."""
+        """Return True if the batch waits, runs or is about to stop in this process."""
         return bool(self.place)
 
     @property
     def state(self) -> State:
-        """Return the batch's state in this process, else the one in the ledger, which alone knows of a stop by another
-        process.
+        """Return the batch's state in this process if it has one here, else the state in the ledger. Only the ledger
+        knows if another process asked a running batch to stop.
         """
         recorded = self._recorded_state()
         return recorded if self.place == "running" and recorded == "stopping" else self.place or recorded
@@ -140,7 +140,7 @@ class BatchStatus:
 
     @property
     def at_work(self) -> bool:
-        """Return True while the batch's figures change without a person's action."""
+        """Return True if the batch waits, runs or is about to stop, so its figures may change at any time."""
         return self.state in ("waiting", "running", "stopping")
 
     @property
@@ -150,12 +150,12 @@ class BatchStatus:
 
     @property
     def images(self) -> PassStatus:
-        """Return the pass that draws."""
+        """Return the pass that draws the images."""
         return self.passes[-1]
 
     @property
     def failed(self) -> int:
-        """Return the number of failed pieces of all passes."""
+        """Return the number of failed pieces of work in all passes."""
         return sum(one.number("failed") for one in self.passes)
 
     @property
@@ -166,8 +166,8 @@ class BatchStatus:
 
     @property
     def cost_of_valid(self) -> float | None:
-        """Return the cost of a valid test case so far: all costs, divided by the accepted images, or by the share of
-        them that studies find valid. None if unknown.
+        """Return all costs so far, divided by the number of valid test cases: the accepted images, times `share_valid`
+        if studies judged some. None if unknown.
         """
         valid = self.accepted * (1.0 if self.share_valid is None else self.share_valid)
         return None if self.cost is None or not valid else self.cost / valid
@@ -179,7 +179,7 @@ class CaptionSample:
 
     key: str
     run: str
-    """Run of its source, where it can be edited."""
+    """Id of the source's run, in which the caption can be edited."""
     caption: str
     edits: str
     new_caption: str
@@ -188,18 +188,18 @@ class CaptionSample:
 
 @dataclass(frozen=True)
 class BatchDetails:
-    """Everything shown of one batch."""
+    """All that pages and scripts show of one batch."""
 
     status: BatchStatus
     hour: tuple[int, ...]
-    """Finished pieces of the current pass in each of the last 60 minutes, the latest last."""
+    """Number of pieces of work finished in each of the last 60 minutes in the current pass, the latest last."""
     failures: tuple[FailedGroup, ...]
     sample: tuple[CaptionSample, ...]
     """Captions that wait for approval; empty at any other time."""
     latest: tuple[tuple[int, str, str], ...]
-    """Test case, image and run of the latest drawings."""
+    """Test case id, SHA-256 and run id of each of the latest images."""
     estimate: Estimate | None
-    """Estimate of the work left. None while it runs, when its own speed tells more, and when it is over."""
+    """Estimate of the work left. None while the batch runs, when its own speed tells more, and when it has ended."""
     look: SampleLook | None = None
     """Check of some source images, before text or images are made; None at any other time."""
 
@@ -208,14 +208,14 @@ class BatchService:
     """The batches of a workspace. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, workers: Callable[[], int] = workers_here) -> None:
-        """`workers` returns the number of processes for a batch whose plan does not say."""
+        """`workers` returns the number of worker processes for a batch whose plan sets none."""
         self._workspace, self._ledger, self._workers = workspace, workspace.batches, workers
         self._looks: dict[tuple[int, State], SampleLook] = {}
 
     def plan(self, plan: BatchPlan, on_count: Callable[[int], None] = lambda done: None) -> int:
-        """Choose the items of a plan and record the work on them. Return the number of the batch. An existing plan
-        stays as it is, and an interrupted one is completed. `on_count` gets the number of items seen; what it raises
-        ends the planning.
+        """Choose the items of a plan, record them as sources of a batch, and return the batch's number. An existing
+        batch of the plan stays as it is; if its planning was interrupted, it is completed. `on_count` gets the number
+        of items seen. An exception that it raises ends the planning.
 
         Raises UserError for an unusable plan: an unknown layout, folder or split.
         """
@@ -245,7 +245,7 @@ class BatchService:
         return number
 
     def order(self, number: int) -> Order:
-        """Return the order for workers of a batch. Raises UserError if its planning was interrupted."""
+        """Return the `Order` for the workers of a batch. Raises UserError if its planning was interrupted."""
         batch = self._ledger.get(number)
         if not batch.planned:
             raise UserError(f"The planning of “{batch.name}” was interrupted: plan it again, then run it.")
@@ -257,9 +257,9 @@ class BatchService:
         return tuple(PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one)) for one in PASSES)
 
     def status(self, number: int, place: Place = "", problem: str = "") -> BatchStatus:
-        """Return the status of a batch, with what this process knows of it. Raises UserError for an unknown batch."""
+        """Return the status of a batch. `place` and `problem` are its state here. Raises UserError if it is unknown."""
         batch = self._ledger.get(number)
-        # A missing profile must not prevent this.
+        # Only the price is read from the plan: a missing profile must not prevent this.
         price = CostPart.model_validate(tomllib.loads(batch.plan).get("cost", {}))
         hours = self._ledger.busy_minutes(number) / 60
         reviewed, studied = self._ledger.reviewed(number), self._ledger.studied(number)
@@ -278,11 +278,11 @@ class BatchService:
         )
 
     def details(self, status: BatchStatus) -> BatchDetails:
-        """Return everything shown of a batch."""
+        """Return all that pages and scripts show of a batch."""
         number = status.batch.id
         left = None
         if not status.at_work and status.state not in ("done", "unplanned"):
-            with suppress(UserError):  # about its profile, which is reported when the batch is begun
+            with suppress(UserError):  # an unusable profile is reported when the batch is begun
                 left = self.estimate(status)
         return BatchDetails(
             status=status,
@@ -309,7 +309,7 @@ class BatchService:
         return self._looks[key]
 
     def estimate(self, status: BatchStatus) -> Estimate:
-        """Estimate the work left, from the same models and settings. Raises UserError if the profile is gone."""
+        """Estimate the work left from batches with equal models and settings. Raises UserError without the profile."""
         plan, measured = plan_of(status.batch), self.measured(status.batch)
         captions, language, images = status.passes
         left: int | None
@@ -325,7 +325,7 @@ class BatchService:
         return Estimate(sources, left, measured, workers, plan.cost.price_an_hour, plan.cost.currency)
 
     def sample(self, number: int, most: int = 12) -> tuple[CaptionSample, ...]:
-        """Return some captions that would be drawn, with people's edits. The random choice is always the same."""
+        """Return some captions that would be drawn, as people edited them: a random sample that is always the same."""
         batch = self._ledger.get(number)
         planned_captions = self._ledger.sample(number, most)
         recipe, runs = recipe_of(batch.recipe), self._ledger.source_runs(list({run for _, run, _ in planned_captions}))
@@ -340,7 +340,7 @@ class BatchService:
         return tuple(shown)
 
     def measured(self, batch: Batch) -> Measured:
-        """Return measurements of batches in this workspace with the same profile, recipe and settings."""
+        """Return the measurements of all batches in this workspace with the same profile, recipe and settings."""
         alike = [one.id for one in self._ledger.all() if _settings_of(one) == _settings_of(batch)]
         counts = [self._ledger.counts(number) for number in alike]
 
@@ -398,7 +398,7 @@ def _settings_of(batch: Batch) -> object:
 
 
 def order_of(plan: BatchPlan, at_once: int, workspace: Path, process: int) -> Order:
-    """Return the order for the workers of a plan, by the folder of the workspace."""
+    """Return the `Order` for the workers of a plan. `workspace` is a folder; `process` as in `Order`."""
     return Order(
         plan=plan,
         profile=load_profile(plan.make.profile),
@@ -437,7 +437,7 @@ def facts_of(status: BatchStatus) -> Mapping[str, Any]:
 
 
 def details_facts(details: BatchDetails) -> Mapping[str, Any]:
-    """Return everything shown of one batch as plain data."""
+    """Return all that is shown of one batch, as plain data."""
     estimate = details.estimate
     return {
         **facts_of(details.status),

@@ -1,8 +1,9 @@
-"""Runs a pass of a batch in shards: its lots are written to files, processes on any machines do a share each, and their
-answers are merged into the ledger later. For clusters that start jobs without Ray, such as arrays of SLURM.
+"""Runs a pass of a batch in shards, for clusters that start jobs without Ray, such as job arrays of SLURM. The work is
+handed out in files, as lots (pieces of work that are done together). Shards are processes on any machines that each do
+a share of the lots. Their results are merged into the ledger later.
 
 A shard uses no database. It reads the lots from the workspace's folder, writes images there under their hashes as every
-worker does, and appends the outcome of each lot to its own file. Only `hand_out` and `merge` open the workspace. Work
+worker does, and appends the results of each lot to its own file. Only `hand_out` and `merge` open the workspace. Work
 done twice, by a restarted or killed shard, counts once.
 """
 
@@ -48,20 +49,20 @@ Outcome = Literal["shards", "approval", "done"]
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of handed-out lots."""
+    """Number of lots (`Lot`) handed out to shards, and of those with results."""
 
     lots: int
     answered: int
 
     @property
     def left(self) -> int:
-        """Return the number of lots without an answer."""
+        """Return the number of lots without results."""
         return self.lots - self.answered
 
 
 @dataclass(frozen=True)
 class _Header:
-    """Everything a shard needs besides the lots."""
+    """First line of the file of lots: all else that a shard needs."""
 
     batch: int
     stage: Pass
@@ -74,13 +75,13 @@ class _Header:
 
 
 def handed_out(workspace: Path, batch: int) -> Path | None:
-    """Return the folder of a batch's handed-out lots, or None."""
+    """Return the folder of the lots that a batch has handed out to shards, or None."""
     folders = [path.parent for path in (workspace / SHARDS / str(batch)).glob(f"*/{LOTS}")]
     return min(folders) if folders else None
 
 
 def progress(workspace: Path, batch: int) -> Progress | None:
-    """Return the progress of a batch's handed-out lots, or None if there are none. Reads all answers."""
+    """Return the progress of the lots that a batch has handed out, or None if there are none. Reads all results."""
     folder = handed_out(workspace, batch)
     if folder is None:
         return None
@@ -89,8 +90,9 @@ def progress(workspace: Path, batch: int) -> Progress | None:
 
 
 def hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
-    """Write the lots of the current pass to files for shards. Lots handed out already stay. "approval" means that
-    captions wait for approval, "done" that nothing is left. Raises UserError while another process works on the batch.
+    """Write the lots of the current pass to files for shards. Lots handed out before stay. Return "shards" if shards
+    have work, "approval" if the captions wait for approval, "done" if nothing is left. Raises UserError while another
+    process works on the batch.
     """
     if handed_out(workspace.folder, batch) is not None:
         return "shards"
@@ -123,7 +125,7 @@ def _hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
 
 
 def take_back(workspace: Workspace, batch: int) -> bool:
-    """Remove a batch's handed-out lots, with all unmerged answers. Return True if there were any."""
+    """Remove the lots that a batch has handed out, with all results not yet merged. Return True if there were any."""
     folder = handed_out(workspace.folder, batch)
     if folder is not None:
         _remove(workspace, folder)
@@ -139,16 +141,16 @@ def work(
     stop: threading.Event | None = None,
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
-    """Make the lots of shard `shard` of `of` (the first is 1), except those that have results. Return the progress,
-    incomplete if `stop` was set. Raises UserError if nothing is handed out, if this shard is already running, or if no
-    worker can work; the results of finished lots are kept.
+    """Do the lots of shard `shard` of `of` shards (the first is 1), except those with results. Return the progress,
+    which is incomplete if `stop` was set. Raises UserError if nothing is handed out, if this shard is already running,
+    or if no worker can work; the results of finished lots are kept.
     """
     folder = _required(workspace, batch)
     header = _header(folder)
     if header.version != version():
         raise UserError(
             f"These lots were handed out by version {header.version} of the studio, and this is {version()}: install "
-            "the same one, or take the lots back and hand them out anew."
+            "that version, or take the lots back and hand them out anew."
         )
     answered = {number for number, _ in _answers(folder)}
     share = [(number, lot) for number, lot in _lots(folder) if number % of == shard - 1]
@@ -170,8 +172,8 @@ def work(
 def _worked_off(
     pool: Pool, lots: Sequence[tuple[int, Lot]], stop: threading.Event
 ) -> Generator[tuple[int, tuple[Done, ...]]]:
-    """Do lots, and yield the number of each with its results, in any order. As in the ledger, a lot whose worker died
-    goes out again piece by piece, and a piece that too many died with is set aside.
+    """Do each `Lot`, and yield its number and results, in any order. If a worker dies, each piece of work that it had
+    is done again alone. A piece of work counts as failed after `MOST_DEATHS` deaths. The ledger has the same rule.
     """
     numbers = {piece.id: number for number, lot in lots for piece in lot.pieces}
     sizes = {number: len(lot.pieces) for number, lot in lots}
@@ -195,9 +197,9 @@ def _worked_off(
 
 
 def merge(workspace: Workspace, batch: int, order: Order) -> Progress:
-    """Record the answers of shards, each once. When all lots are answered, remove the files of the hand-out.
+    """Record the results of shards, each once. When all lots have results, remove the files of the hand-out.
 
-    Raises UserError if nothing is handed out, another process works on the batch, or an answer cannot be read.
+    Raises UserError if nothing is handed out, another process works on the batch, or a file of results cannot be read.
     """
     folder = _required(workspace.folder, batch)
     tries = {number: {piece.id: piece.tries for piece in lot.pieces} for number, lot in _lots(folder)}
@@ -222,13 +224,13 @@ def _required(workspace: Path, batch: int) -> Path:
     folder = handed_out(workspace, batch)
     if folder is None:
         raise UserError(
-            f"No lots of batch {batch} are handed out in {workspace}: python -m pipeline batch hand-out {batch}"
+            f"No work of batch {batch} is handed out in {workspace}: run `python -m pipeline batch hand-out {batch}`."
         )
     return folder
 
 
 def _remove(workspace: Workspace, folder: Path) -> None:
-    """Remove the handed-out files. The lots go first, since without them nothing counts as handed out."""
+    """Remove the files of the hand-out. The file of lots goes first, since without it nothing counts as handed out."""
     writer = -_header(folder).process
     (folder / LOTS).unlink()
     shutil.rmtree(folder)
@@ -252,7 +254,7 @@ def _lots(folder: Path) -> Iterator[tuple[int, Lot]]:
 
 
 def _answers(folder: Path) -> Iterator[tuple[int, tuple[Done, ...]]]:
-    """Yield the numbers of the lots, with their results. An unfinished line of a dying shard is no answer."""
+    """Yield the number and the results of each lot. The unfinished last line of a killed shard is skipped."""
     for path in sorted(folder.glob(ANSWERS)):
         with path.open("rb") as file:
             for line in file:
@@ -262,7 +264,7 @@ def _answers(folder: Path) -> Iterator[tuple[int, tuple[Done, ...]]]:
                     answer = json.loads(line)
                     yield answer["lot"], tuple(map(_done, answer["done"]))
                 except (ValueError, KeyError, TypeError) as error:
-                    raise UserError(f"{path} has a line that is no answer of a shard: remove it.") from error
+                    raise UserError(f"{path} has a line that is no result of a shard: remove that line.") from error
 
 
 def _append(file: BinaryIO, line: str) -> None:
@@ -277,7 +279,7 @@ def _append(file: BinaryIO, line: str) -> None:
 
 @contextmanager
 def _answering(folder: Path, shard: int, of: int) -> Iterator[BinaryIO]:
-    """Open the file of a shard after its last complete line, locked against other processes."""
+    """Open the results file of a shard, locked against other processes, and cut off an unfinished last line."""
     with (folder / f"{shard}-of-{of}.jsonl").open("a+b") as file:
         try:
             take_lock(file, folder)
@@ -297,7 +299,7 @@ def _held(workspace: Workspace, batch: int) -> Iterator[None]:
         workspace.batches.let_go(batch)
 
 
-# Lots and answers as plain data
+# Lots and results as plain data
 
 
 def _line(plain: Any) -> str:

@@ -1,4 +1,4 @@
-"""Plans that come with the studio as a start for editing: complete but for the place of the data."""
+"""Plans that come with the studio, as a start for editing. They are complete except for the path of the data."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from functools import cache
 from formats.layouts import LAYOUTS
 from services.batches.plan_file import PLANS, plan_from_text
 
-ROOT = 'root = "" # where it lies: a whole path'
-"""Line that replaces the example folder of a shipped plan."""
+ROOT = 'root = "" # absolute path of the data set'
+"""Line of TOML that replaces the example path in a shipped plan."""
 _ROOT = re.compile(r"^root = .*$", re.MULTILINE)
 
 
@@ -21,7 +21,7 @@ class ShippedPlan:
 
     name: str
     title: str
-    """Title of its data set."""
+    """Title of the plan's data set."""
     note: str
     """Description of the result, in a sentence."""
     profile: str

@@ -1,8 +1,8 @@
-"""A worker's work on a lot: reads sources and captions them, has the language model write, or draws images.
+"""The work of a batch's worker: reads and captions sources, asks the language model for text, or draws images.
 
 A worker runs in any process on any machine that sees the data set and the image files of the workspace. It uses no
-database: a lot comes in and its results go out, both plain data without pixels. The image files are complete on the
-disk under their hashes before anybody hears of them (`services.batches.io_workers`).
+database: it gets a `Lot` and returns its results, both plain data without pixels. The image files are complete on the
+disk under their hashes before the results are returned (`services.batches.io_workers`).
 """
 
 from __future__ import annotations
@@ -41,30 +41,32 @@ from services.batches.io_workers import (
 
 T = TypeVar("T")
 Awaited = Callable[[], T]
-"""Returns a result, waiting for it while another process makes it."""
+"""Waits for a result that a thread or another process makes, and returns it."""
 Finish = Callable[[], list[Done]]
-"""Returns the results of a lot's pieces, once its files are on the disk."""
+"""Waits until the files of a lot are on the disk, and returns the results of its pieces of work."""
 _Sources = Mapping[int, Callable[[], OpenedSource | UnreadSource]]
-"""Sources by number of the piece."""
+"""For the id of each piece of work, a function that waits for its source image and returns it."""
 
 
 def stages_of(recipe: Recipe, stage: Pass) -> tuple[StageName, ...]:
-    """Return the text stages of a pass: the leading ones that look at the source with a model, then all others."""
+    """Return the text stages of a pass. "captions" has the first stages, which show the source image to a captioner or
+    segmenter, and "language" has all others.
+    """
     names, looking = recipe.names, ("captioner", "segmenter")
     first = next((place for place, one in enumerate(recipe.stages) if one.producer not in looking), len(names))
     return {"captions": names[:first], "language": names[first:], "images": ()}[stage]
 
 
 class Worker:
-    """Does lots of one batch. Loads models at first use, and releases those of another pass.
+    """Does the work of one batch. Loads models at first use, and releases those of another pass.
 
-    Without helpers it does one lot at a time, all in the calling thread. With them, two threads may call `do`: while
-    models work on a lot, always in one thread, the images of the lot before are saved and the sources of the next are
-    read. Both lots are in memory.
+    Without helper processes, it does one `Lot` at a time and runs the models in the calling thread. With helpers, two
+    threads may call `do`: while the models work on one lot, in a thread of their own, the images of the lot before are
+    saved and the sources of the next are read. Both lots are in memory.
     """
 
     def __init__(self, order: Order, models: Models | None = None) -> None:
-        """`models` replace those of the order's profile."""
+        """`models` are used instead of those of the order's profile."""
         self._order = order
         self._models = models or load_models(order.profile)
         self._files = FileWork(order)
@@ -74,10 +76,11 @@ class Worker:
         self._at_models = ThreadPoolExecutor(1, "models") if order.helpers else None
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Return the results of a lot's pieces. Their `seconds` exclude times when another lot could be at the models.
+        """Do a `Lot`, and return the result of each piece of work. Each result's `seconds` are its share of the lot's
+        time. With helpers, only the time with the models counts, since another lot can use the models at other times.
 
-        Raises UserError for what every lot would meet, such as a full disk or a model that cannot be loaded, and
-        HelperDied if one of its helpers died: then this worker can do no more.
+        Raises UserError for a problem that every lot would meet, such as a full disk or a model that cannot be loaded,
+        and HelperDied if one of its helpers died. Then this worker can do no more work.
         """
         began = time.monotonic()
         sources = self._sources(lot)
@@ -90,13 +93,13 @@ class Worker:
         return tuple(replace(one, seconds=seconds / len(lot.pieces)) for one in done)
 
     def close(self) -> None:
-        """End its helpers and threads."""
+        """End the helper processes and threads."""
         self._io.close()
         if self._at_models is not None:
             self._at_models.shutdown()
 
     def _sources(self, lot: Lot) -> _Sources:
-        """Return the source of each piece, by number; one used for several images is loaded once."""
+        """Begin to read the source image of each piece. A source image of several pieces is loaded once."""
         if lot.stage == "captions":
             return {piece.id: self._io.submit(FileWork.read, piece) for piece in lot.pieces}
         runs = {_run(piece).source_sha: _run(piece) for piece in lot.pieces}
@@ -189,7 +192,7 @@ class Worker:
         store, seed = stores[_run(piece).source_sha], next_seed(piece.seed, piece.seeds)
         saved, error = store.saved.get((piece.counterfactual, seed)), store.failed.get((piece.counterfactual, seed))
         if saved is None:
-            # A refusal (UserError) is about the image's pixels, so its seed is spent; anything else is an accident.
+            # A UserError is about the image's pixels, so the next try takes another seed. Other errors are accidents.
             words = one_line(error) if error is not None else "The image was not drawn, and nothing says why."
             return Done(piece.id, failed=words, seed_spent=isinstance(error, UserError))
         case = saved()
@@ -216,10 +219,10 @@ class _SavingStore(MemoryStore):
         super().__init__(source.image, run.values, source.mask)
         self._io = io
         self.saved: dict[tuple[CounterfactualCaption | None, int], Awaited[SavedCase]] = {}
-        """Saved cases by caption and seed."""
+        """For each caption and seed, a function that waits for the saved test case and returns it."""
         self.failed: dict[tuple[CounterfactualCaption | None, int], Exception] = {}
         self._artifacts: dict[int, tuple[Image.Image, Awaited[StoredImage]]] = {}
-        """Hash of each written artifact, by id of its picture. Images of one source share their control image."""
+        """Artifacts being saved, by `id` of the picture: images of one source share their control image."""
 
     def save_case(self, case: TestCase) -> None:
         image = self._io.submit(FileWork.save, case.image, in_galleries=True)

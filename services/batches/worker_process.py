@@ -1,4 +1,4 @@
-"""A worker process: it starts, gets its order, and answers lots until its connection ends."""
+"""A worker process: it starts, receives its `Order`, and does the work that it is sent until its connection ends."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ log = logging.getLogger(__name__)
 
 
 class LotRunner(Protocol):
-    """Does lots. If it has helper processes, two threads may call `do`."""
+    """Does the work of a batch, such as `Worker`. If it has helper processes, two threads may call `do` at a time."""
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do a lot, as `Worker.do`."""
+        """Do a `Lot` and return the result of each piece, as `Worker.do`."""
         ...
 
 
 MakeRunner = Callable[[Order], LotRunner]
-"""Makes a runner in the process that does the lots."""
+"""Returns the object that does the work. It is called in the worker's own process."""
 
 
 @dataclass(frozen=True)
 class Ready:
-    """Answer of a worker that is ready for lots."""
+    """Message of a worker that is ready for work."""
 
     process: int
-    """Id of its process."""
+    """Process id of the worker."""
 
 
 @dataclass(frozen=True)
 class LotDone:
-    """Answer of a worker that has done a lot."""
+    """Message of a worker that has done a `Lot`."""
 
     number: int
     done: tuple[Done, ...]
 
 
 Answer = Ready | LotDone | UserError
-"""A worker's answer: it is ready, a lot is done, or an error that every other lot would meet, which ends the batch."""
+"""Message of a worker: it is ready, it has done a lot, or an error ends the batch, as every lot would meet it."""
 
 
 def with_helpers(order: Order, workers: int) -> Order:
-    """Return the order for each of `workers` on this machine, with its number of helpers."""
+    """Return the order with a number of helpers that suits each of `workers` on this machine, unless it is set."""
     return order if order.helpers is not None else replace(order, helpers=helpers_here(workers))
 
 
 def single_threaded_runner(order: Order, make: MakeRunner) -> LotRunner:
-    """Return a runner for a worker with one core: its language model does not use all cores."""
+    """Return the object that does the work of a worker with one core: its language model uses one thread."""
     language = order.profile.language
     if getattr(language, "threads", None) == -1:
         profile = order.profile.model_copy(update={"language": language.model_copy(update={"threads": 1})})
@@ -72,13 +72,13 @@ def single_threaded_runner(order: Order, make: MakeRunner) -> LotRunner:
 
 
 def start_worker(order: Order, make: MakeRunner) -> tuple[SpawnProcess, Connection]:
-    """Start a process that serves lots in one thread, and that ends when this process does."""
+    """Start a worker process, and return it with the connection to it. It ends when this process does."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs,), daemon=True, name="batch worker")
     with _environment_of_a_worker():
         process.start()
-    theirs.close()  # else the end of the worker would not end the connection
+    theirs.close()  # else the connection would stay open after the worker ends
     with suppress(OSError):  # it has died already: the connection says so
         ours.send((order, make))
     return process, ours
@@ -86,7 +86,7 @@ def start_worker(order: Order, make: MakeRunner) -> tuple[SpawnProcess, Connecti
 
 @contextmanager
 def _environment_of_a_worker() -> Iterator[None]:
-    """Set one thread and no Ctrl-C for processes that start within this context."""
+    """Let processes that start within this context use one thread and ignore Ctrl-C."""
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -101,15 +101,15 @@ def _environment_of_a_worker() -> Iterator[None]:
 
 
 def serve(connection: Connection) -> None:
-    """Take an order, then do lots until the connection ends."""
-    gc.disable()  # it would scan a million objects while models are loaded: a fifth of the time
+    """Receive an `Order`, then do each `Lot` that comes through the connection until it ends."""
+    gc.disable()  # scanning a million objects while models are loaded would take a fifth of the time
     end_with_parent()
-    tqdm.set_lock(threading.RLock())  # its default lock is for processes, and is left behind if this one is killed
+    tqdm.set_lock(threading.RLock())  # the default lock is shared by processes, and stays behind if this one is killed
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
             order, make = connection.recv()
             if order.helpers:
-                # A daemon may start no processes, as they would outlive it if it is killed. Helpers do not.
+                # Python lets a daemon start no processes, which could outlive it. Helpers do not outlive it.
                 multiprocessing.current_process().daemon = False
             runner = single_threaded_runner(order, make)
             connection.send(Ready(os.getpid()))
@@ -125,7 +125,7 @@ def serve(connection: Connection) -> None:
 
 
 def _serve_in_threads(connection: Connection, runner: LotRunner) -> None:
-    """Do each lot in a thread: one is drawn while another is saved. Raises EOFError when the connection ends."""
+    """Do each `Lot` in a thread: one is drawn while another is saved. Raises EOFError when the connection ends."""
     answering = threading.Lock()
 
     def do(number: int, lot: Lot) -> None:
@@ -134,7 +134,7 @@ def _serve_in_threads(connection: Connection, runner: LotRunner) -> None:
             answer = LotDone(number, runner.do(lot))
         except UserError as error:
             answer = UserError(str(error))
-        except BaseException:  # a helper died, or this is a bug: as in one thread, that ends the worker
+        except BaseException:  # a helper died, or this is a bug: both end the worker, as in one thread
             log.exception("A worker of a batch ends")
             os._exit(1)
         with answering, suppress(OSError):

@@ -17,9 +17,9 @@ _limits: list[threadpool_limits] = []
 def without_blas_threads() -> Iterator[None]:
     """Run numpy's linear algebra on one thread within this context.
 
-    A bootstrap multiplies many small matrices, in several threads at once. Between two products the library's threads
-    wait busily and take the cores from ours. The limit holds for the whole process. Several threads may be inside at
-    once.
+    A bootstrap multiplies many small matrices, in several threads at once. Between two products, the threads of the
+    BLAS library wait busily and take CPU cores from the threads that calculate. The limit holds for the whole process.
+    Several threads may be within the context at once.
     """
     with _lock:
         _limits.append(threadpool_limits(1, user_api="blas"))

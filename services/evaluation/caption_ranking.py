@@ -1,5 +1,5 @@
-"""Ranks captions by the chance that their images show a valid fault. It learns from edits and labels alone: how past
-images with the same edits fared. So the most promising captions can be drawn first.
+"""Ranks captions by the chance that their images will show a valid fault, so that the most promising ones can be drawn
+first. It learns from past test cases: their edits, their labels, and whether they showed a valid fault.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RankedCaption:
     """Zero-based position among the counterfactual captions of the run."""
     text: str
     label: str
-    """"" for segmentation."""
+    """Label of the source image; "" for segmentation."""
     edits: str
     chance: float
     """Chance that its image shows a valid fault, 0 to 1."""
@@ -56,7 +56,8 @@ class CaptionRanking:
     learnt: int
     """Number of test cases that the ranking learnt from."""
     orders: tuple[Order, ...]
-    """Our and a random order of the past test cases, predicted from other sources. Empty if there are too few."""
+    """Quality of our order and of a random order on the past test cases. Each test case is ranked by what was learnt
+    from other sources. Empty if there are too few sources."""
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""
 
@@ -85,8 +86,8 @@ def rank_captions(
     unseen = sum(one.alike == 0 for one in captions)
     if unseen:
         notes.append(
-            f"Of {unseen:,} of {len(captions):,} captions no test case has the same edits and label: what is told of "
-            "them was learnt from the kinds of their edits."
+            f"For {unseen:,} of {len(captions):,} captions, no test case has the same edits and label: their chance is "
+            "learnt from test cases with similar edits."
         )
     wrong = "is wrong about" if task == "classification" else "loses a class of"
     notes.append(f"A fault is an image that the model {wrong} and that no study has found invalid.")
@@ -105,14 +106,14 @@ def _counted(kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any) -> Ma
 def _waiting(
     runs: Sequence[Run], task: TaskKind, unmapped: Collection[str]
 ) -> tuple[list[tuple[str, int, CounterfactualCaption, str]], list[str]]:
-    """Return run, place, caption and label of each caption to rank, and notes on those left out."""
+    """Return run, place, caption and label of each caption to rank, and notes on captions that are left out."""
     captions_to_rank: list[tuple[str, int, CounterfactualCaption, str]] = []
     left_out: Counter[str] = Counter()
     for run in runs:
         values = [one.value.value for one in run.values.values()]
         captions = next((one for one in values if isinstance(one, CounterfactualCaptions)), None)
         if run.task.kind != task:
-            left_out[f"run is of a {run.task.kind}: only captions of a {task} are foretold from these test cases"] += 1
+            left_out[f"run is of a {run.task.kind}: these test cases can only rank captions of a {task}"] += 1
             continue
         if captions is None:
             left_out["run has no counterfactual captions yet"] += 1
@@ -131,7 +132,7 @@ def _waiting(
 
 
 def _kind_of(caption: CounterfactualCaption, label: str) -> Kind:
-    """Return the kind of a caption, as `services.evaluation.ranking.kinds_of` does for a test case."""
+    """Return edit types, alternatives and label of a caption, as `kinds_of` in `ranking.py` does for test cases."""
     edits = sorted((edit.edit_type, edit.alternative) for edit in caption.edits)
     return " + ".join(name for name, _ in edits), " + ".join(name for _, name in edits), label
 
@@ -139,7 +140,7 @@ def _kind_of(caption: CounterfactualCaption, label: str) -> Kind:
 def _orders(
     found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any, seed: int
 ) -> tuple[Order, ...]:
-    """Judge the same ranking on past test cases, each predicted from other sources."""
+    """Judge our ranking and a random order on past test cases, each ranked by what was learnt from other sources."""
     images = found.cases.generated
     if len(np.unique(images.source[known])) < FEWEST_SOURCES:
         return ()

@@ -1,4 +1,4 @@
-"""Commands on evaluations for scripts and pages: the subject, the model, and the acts."""
+"""Fields of commands on evaluations, for scripts and pages: the evaluated images, the model, and the retraining."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ LONGEST_MAPPING = 100_000
 MOST_RANKED = 5_000
 MOST_RUNS = 1_000
 STUDY_IMAGES = 300
-"""Number of images that the paper had judged."""
+"""Default number of images that people judge in a study, as in the paper."""
 
 
 def _known_arms(named: Any) -> Any:
     names = parts_of(named)
     for one in names if isinstance(names, list | tuple) else ():
         if one not in ARM_KEYS:
-            raise ValueError(f"There is no arm {one!r:.80}: take some of {', '.join(ARM_KEYS)}.")
+            raise ValueError(f"There is no arm {one!r:.80}: choose among {', '.join(ARM_KEYS)}.")
     return names
 
 
 class OnSubject(Command):
-    """A command that names a subject to evaluate."""
+    """A command that names the images to evaluate."""
 
     version: int | None = Field(
         None, ge=1, le=LARGEST_ID, description="The number of a version of a test set, as list_evaluation_subjects says"
@@ -41,28 +41,28 @@ class OnSubject(Command):
 
     @property
     def subject(self) -> Subject:
-        """Return the subject that version, filter and split name."""
+        """Return the images that version, filter and split name."""
         return Subject(self.version, self.filter, self.split)
 
 
 class OnModel(NamesModel, OnSubject):
-    """A command that names a subject and a model."""
+    """A command that names the images to evaluate and a model."""
 
     source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
         "profile", description="Where the model comes from; profile: the one that the profile names"
     )
-    key: str = Field("", max_length=80, description="In place of these: the “key” of list_models_under_test")
+    key: str = Field("", max_length=80, description="Instead of the model fields: a “key” of list_models_under_test")
     mapping: str = Field(
-        "", max_length=LONGEST_MAPPING, description="A file that maps labels to classes, CSV or TOML; as text"
+        "", max_length=LONGEST_MAPPING, description="The text of a file that maps labels to classes: CSV or TOML"
     )
-    weighing: Weighing = Field("source", description="What weighs the same in figures: each source, or each test case")
+    weighing: Weighing = Field("source", description="Unit of equal weight in figures: each source, or each test case")
     among_labels: bool = Field(
         False, description="Whether a classifier chooses among the classes of these labels only (subset evaluation)"
     )
 
 
 class OnTwoModels(OnModel):
-    """A command that names a subject, a model and a second one."""
+    """A command that names the images to evaluate, a model and a second model."""
 
     beside: str = Field("", max_length=80, description="A second model to compare: a “key” of list_models_under_test")
 
@@ -74,20 +74,20 @@ class BeginRetraining(OnModel):
         "short", description="A short fine-tuning, or the paper's 90 epochs from random weights"
     )
     arms: Annotated[tuple[ArmKey, ...], BeforeValidator(_known_arms)] = Field(
-        ARM_KEYS, description="What is learnt from beside the originals, as a list or with commas between"
+        ARM_KEYS, description="Arms to train besides “original only”, as a list or with commas between"
     )
-    seeds: int = Field(SEEDS, ge=1, le=20, description="Trainings of each arm that differ by chance alone")
-    augmentation: Literal["randaugment", "augmix"] = Field("randaugment", description="Of the arm “augmentation”")
+    seeds: int = Field(SEEDS, ge=1, le=20, description="Number of trainings of each arm: they differ by chance alone")
+    augmentation: Literal["randaugment", "augmix"] = Field("randaugment", description="For the arm “augmentation”")
     unseen: str = Field(
-        "", max_length=40, description="An edit type that no arm learns from; empty: the rarest; none: none"
+        "", max_length=40, description="An edit type that no arm learns from; empty: the rarest; “none”: learn from all"
     )
     split_seed: int = Field(0, ge=0, le=LARGEST_ID, description="Another seed divides the sources differently")
-    updates: int = Field(0, ge=0, le=1_000_000, description="Of the optimiser, for each arm; 0: those of the preset")
-    batch: int = Field(0, ge=0, le=1_024, description="Images per update; 0: those of the preset")
+    updates: int = Field(0, ge=0, le=1_000_000, description="Updates of the optimiser in each arm; 0: as the preset")
+    batch: int = Field(0, ge=0, le=1_024, description="Images per update; 0: as the preset")
     rate: float = Field(0.0, ge=0, le=10, allow_inf_nan=False, description="The learning rate; 0: that of the preset")
     shift: int | None = Field(
         None,
         ge=1,
         le=LARGEST_ID,
-        description="The number of a version of a test set that is also measured on, as a natural shift",
+        description="The number of a version of a test set to measure on as well, as a natural shift",
     )

@@ -1,9 +1,9 @@
-"""The control set of an evaluation: the sources of its test cases drawn again from their own captions, without an edit.
-Profile, method, settings and seed stay those of the test cases, so what exceeds the control set is the effect of the
-edits. `Recipe.control` of the test cases' recipe names the recipe that draws them.
+"""The control set of an evaluation: the sources of its test cases, drawn again from their own captions without an edit.
+Profile, method, settings and seed are those of the test cases, so that any difference from the control set is the
+effect of the edits. `Recipe.control` of the test cases' recipe names the recipe that draws the control set.
 
-Each reconstruction is an image of the run of its source, so source, mask and label are the run's. The queue of runs
-draws them one by one and skips those that exist.
+Each reconstruction (an image of the control set) belongs to the run of its source, and has that run's mask and label.
+The queue of runs draws reconstructions one by one, and skips those that exist.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ FAILURES = 5
 
 @dataclass(frozen=True)
 class ControlsDrawn:
-    """Outcome for the sources without a reconstruction."""
+    """Result of drawing the missing reconstructions."""
 
     drawn: int
     failed: tuple[tuple[str, str], ...]
     """Run and error sentence of each failed reconstruction."""
     not_read: str = ""
-    """Why the model did not read them all, in a sentence or two; "" if it did."""
+    """Why the model did not read all reconstructions, in a sentence or two; "" if it did."""
 
     @property
     def note(self) -> str:
@@ -64,11 +64,11 @@ class ControlSets:
         """`cases` returns the current images of a subject."""
         self._execution, self._cases = execution, cases
         self.work = WorkQueue(changes, name="drawing of a control set")
-        """Queue of drawing work; `of(about)` finds a piece. Each result is a `ControlsDrawn`."""
+        """Queue of work that draws control sets. Each result is a `ControlsDrawn`."""
 
     def make(self, subject: Subject, about: str, read: Callable[[OnCount], Read] | None = None) -> WorkView:
-        """Begin to draw missing reconstructions, then `read` them; work in progress continues. Raises UserError if none
-        can be drawn.
+        """Begin to draw the missing reconstructions of a subject, then call `read` so that a model reads them. Return
+        the work, which may be in progress already. Raises UserError if no reconstruction can be drawn.
         """
         if self.work.going_on(DRAWING, about) is None:
             self._require(self._cases(subject))
@@ -80,14 +80,14 @@ class ControlSets:
             try:
                 return replace(drawn, not_read=read(lambda done, total: on_work(done, total, READING)).note)
             except UserError as error:  # what was drawn stays
-                return replace(drawn, not_read=f"They are drawn, and could not be read: {error}")
+                return replace(drawn, not_read=f"The reconstructions are drawn, but could not be read: {error}")
 
         return self.work.begin(DRAWING, about, work)
 
     # Implementation
 
     def _require(self, cases: Cases) -> None:
-        """Raise UserError if nothing can be drawn, with the reason."""
+        """Raise UserError with the reason if no reconstruction can be drawn."""
         if cases.view.problem:
             raise UserError(cases.view.problem, field="subject")
         if not len(cases.generated):
@@ -127,7 +127,8 @@ class ControlSets:
                 failed.append((run.id, str(error)))
                 in_a_row += 1
                 if in_a_row == FAILURES:
-                    raise UserError(f"{drawn:,} were drawn, then {FAILURES} in a row could not be: {error}") from error
+                    words = f"{drawn:,} reconstructions were drawn, then {FAILURES} in a row failed: {error}"
+                    raise UserError(words) from error
             on_count(done + 1, len(waiting))
         if failed and not drawn:
             raise UserError(failed[0][1])
@@ -145,7 +146,7 @@ class ControlSets:
             return False
         text = recipe_of(lineage.recipe).source_caption({name: saved.value.value for name, saved in run.values.items()})
         if not text:
-            raise UserError("Its run has no caption: run the first stage there, or write one.")
+            raise UserError("The run of a source has no caption: run its first stage, or write one.")
         image = PlannedImage(CounterfactualCaption(text, ()), lineage.seed)
         job = self._execution.start_images(run_id, (image,), control.name, self._settings(run, lineage, control))
         try:
@@ -157,7 +158,7 @@ class ControlSets:
         if finished is not None and finished.state == "failed":
             raise UserError(finished.message)
         if finished is not None and finished.state == "cancelled":
-            raise UserError("It was taken out of the queue.")
+            raise UserError("The drawing was taken out of the queue.")
         return True
 
     def _until_over(self, job: int, tell: Callable[[], None]) -> JobView | None:
@@ -169,17 +170,17 @@ class ControlSets:
         return view
 
     def _settings(self, run: Run, lineage: Lineage, control: Recipe) -> Settings:
-        """Return the settings of a test case. Raises UserError if they are unknown, or if the model differs now."""
+        """Return the settings of a test case. Raises UserError if they are unknown, or if another model draws now."""
         method, driver = method_of(lineage.method), self._execution.driver
         if isinstance(lineage.settings, UnreadSettings):
-            raise UserError("The settings of its test cases are not known to this version of the studio.")
+            raise UserError("The settings of the test cases are not known to this version of the studio.")
         settings = self._execution.runs.settings(run, control.name).model_copy(
             update={name: getattr(lineage.settings, name) for name in method.sections}
         )
         model = method.model_name(driver.models, method.settings_of(settings))
         if model and model != lineage.model:
             raise UserError(
-                f"Its test cases were drawn by {lineage.model}, and the profile “{driver.profile.name}” draws by "
+                f"The test cases were drawn by {lineage.model}, and the profile “{driver.profile.name}” draws by "
                 f"{model}: start the studio with the profile “{run.profile}”."
             )
         return settings

@@ -32,11 +32,11 @@ COLUMNS: dict[str, Kind] = {
     **dict.fromkeys(("images", "sources"), "whole"),
     "why": "text",
 }
-"""Columns of the table of all figures: the fields of `Row`."""
+"""Columns of the table of all figures: the fields of `evaluation.report.Row`."""
 
 
 def rows_of(found: Evaluated) -> Iterator[report.Row]:
-    """Yield all figures, one per row."""
+    """Yield all figures of an evaluation, one per row."""
     if found.effectiveness is not None:
         yield from report.rows(found.effectiveness, found.validity, found.sensitivity)
     if found.segmentation is not None and found.losses is not None:
@@ -44,7 +44,7 @@ def rows_of(found: Evaluated) -> Iterator[report.Row]:
 
 
 def likeness_rows(likeness: LikenessFigures) -> Iterator[report.Row]:
-    """Yield all figures of a likeness, one per row."""
+    """Yield all likeness figures, one per row."""
     figures = [("likeness", f"captions, by {likeness.language or 'no model'}", "perplexity ratio", likeness.perplexity)]
     for name, one in likeness.fidelity.items():
         figures += [("likeness", f"{name}, by {one.extractor}", *of) for of in (("KID", one.kid), ("FID", one.fid))]
@@ -56,14 +56,14 @@ def likeness_rows(likeness: LikenessFigures) -> Iterator[report.Row]:
 
 
 def likeness_facts(likeness: LikenessFigures) -> dict[str, Any]:
-    """Return a likeness, JSON-ready."""
+    """Return likeness figures, JSON-ready."""
     groups = [facts(one, "label edits entries") | facts(one.cluster, "p_value p_adjusted") for one in likeness.groups]
     rows = list(_finite_rows(likeness_rows(likeness)))
     return {**facts(likeness, "missing notes"), "figures": rows, "groups": groups}
 
 
 def focus_rows(focus: FocusFigures) -> Iterator[report.Row]:
-    """Yield all figures of where models look, and the numbers of images without AIC or SIC, one per row."""
+    """Yield all figures on where models look, and the numbers of images without AIC or SIC, one per row."""
     names = [*focus.models, f"{focus.models[-1]} less {focus.models[0]}"]
     for row in focus.rows:
         for name, of in zip(names, row.figures, strict=False):
@@ -75,12 +75,12 @@ def focus_rows(focus: FocusFigures) -> Iterator[report.Row]:
 
 
 def focus_facts(focus: FocusFigures) -> dict[str, Any]:
-    """Return where models look, JSON-ready."""
+    """Return the figures on where models look, JSON-ready."""
     return {**facts(focus, "models layers images missing notes"), "figures": list(_finite_rows(focus_rows(focus)))}
 
 
 def facts_of(found: Evaluated, comparison: ModelComparison | None = None) -> dict[str, Any]:
-    """Return everything shown, JSON-ready; `comparison` compares with a second model on the same test cases."""
+    """Return all that is shown of an evaluation, JSON-ready, with a `comparison` with a second model if given."""
     shown, identity, effect = found.subject, found.identity, found.effectiveness or found.segmentation
     return {
         **facts(found, "model kind answer notes"),
@@ -104,7 +104,7 @@ def facts_of(found: Evaluated, comparison: ModelComparison | None = None) -> dic
 
 
 def image_counts(shown: SubjectView) -> dict[str, Any]:
-    """Return the number of images of each kind of a subject, and its title, JSON-ready."""
+    """Return the title and the numbers of sources, test cases and reconstructions of a subject, JSON-ready."""
     return facts(shown, "title sources", test_cases=shown.cases, reconstructions=shown.controls)
 
 
@@ -116,7 +116,7 @@ def assumption_facts(identity: ModelIdentity) -> list[dict[str, str]]:
 def file_of(
     found: Evaluated, kind: FileKind, likeness: LikenessFigures | None = None, focus: FocusFigures | None = None
 ) -> bytes:
-    """Return a file of an evaluation, with its likeness and where models look if given."""
+    """Return the content of a file of an evaluation, with its likeness and focus figures if given."""
     if kind == "markdown":
         notes = [f"- {' '.join(note.split())}" for note in found.notes]
         title = "Likeness to the originals, and groups of edits"

@@ -1,8 +1,9 @@
-"""Where a model under test looks: maps and figures of `evaluation.focus` for the images of a subject. Two models can be
-side by side, such as before and after a retraining.
+"""Where a model under test looks: Grad-CAM maps and figures of `evaluation.focus` for the images of an evaluation. Two
+models can be compared, such as before and after a retraining.
 
-The mask of an image's subject is that of its test case, else the subject marked in its run, else its mask's class that
-is called as its label, or the only one beside the background. Looks are kept in memory.
+Figures need a mask of an image's main object. It is the first of these that exists: the mask that its test case stores,
+the object marked in its run, the class of its mask with the name of its label, the only class of its mask besides the
+background. Maps are kept in memory.
 """
 
 from __future__ import annotations
@@ -35,20 +36,21 @@ from services.work_queue import OnWork, WorkQueue, WorkView
 from storage.workspace import Workspace
 
 MOST_IMAGES = 1_000
-"""Maximum number of images that a model looks at, of sources chosen by chance."""
+"""Maximum number of images that a model looks at. Their sources are chosen at random."""
 MOST_INFORMATION = 100
-"""Maximum number of originals, test cases and reconstructions, each, with AIC and SIC, which take seconds an image."""
+"""Maximum number of originals, of test cases and of reconstructions with AIC and SIC, which take seconds an image."""
 AT_ONCE = 16
 """Number of images after which other work may use the model."""
 KEPT = 20_000
 """Maximum number of Grad-CAM maps in memory."""
 PICTURES = 3
-"""Number of shown originals, test cases and reconstructions, each."""
+"""Maximum number of originals, of test cases and of reconstructions that are shown with their maps."""
 SUBJECT, SUBJECT_MASK = "subject", "subject mask"
-"""Stage that marks the subject of a source, and artifact with the subject of a test case."""
+"""Stage that marks the main object of a source, and artifact of a test case with the mask of that object."""
 GROUPS = ("originals", "test cases", "reconstructions")
 _Mask = tuple[str, str]
-"""The region of a mask and "", or the class numbers and SHA-256 of a mask ("" as numbers means white pixels)."""
+"""The mask of a main object: the text of a `Region` and "", or class numbers in JSON and the SHA-256 of a mask image.
+If there are no numbers but "", the object is the white pixels of that image."""
 
 
 class _Seen(NamedTuple):
@@ -71,52 +73,52 @@ class Focus:
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="where a model looks")
-        """Queue of this work; `of(about(asked))` finds that of a question."""
+        """Queue of this work. `work.of(about(question))` finds the work on a question."""
         self._looks, self._count = Latest[Look](KEPT), 0
         """Grad-CAM maps by `_Key`, and the number of maps made so far."""
         self._chosen, self._found = Latest[tuple[Cases, list[_Seen]]](4), Latest[FocusFigures](4)
 
     @does("show-focus", acts.OnTwoModels, looks=True)
     def show_focus(self, sent: acts.OnTwoModels) -> dict[str, Any]:
-        """Show where a classifier looks (Grad-CAM): the share of its maps on the subject, insertion, deletion, AIC, SIC
-        and purity, of the images that it has looked at; with a second model, also the differences.
+        """Show where a classifier looks (Grad-CAM): the share of its maps on the main object, insertion, deletion, AIC,
+        SIC and purity, for the images with a map so far; with a second model, also the differences.
         """
         return focus_facts(self.figures(*self.asked(sent)))
 
     @does("begin-focus", acts.OnTwoModels)
     def begin_focus(self, sent: acts.OnTwoModels) -> dict[str, Any]:
-        """Have a classifier look at the images of a test set that show_focus lacks, at most 1,000."""
+        """Compute the Grad-CAM maps of a classifier that show_focus lacks, for at most 1,000 images of a test set."""
         return work_facts(self.begin(*self.asked(sent)))
 
     @does("cancel-focus")
     def cancel_focus(
         self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_focus gives it")]
     ) -> dict[str, Any]:
-        """Stop looking at images; finished maps stay until the studio ends."""
+        """Stop computing maps; finished maps stay until the studio ends."""
         return cancelled(self.work, work)
 
     def asked(self, sent: acts.OnTwoModels) -> tuple[EvaluationQuestion, ...]:
-        """Return the question of a command to each of its models, one or two."""
+        """Return the question of a command for each of its one or two models."""
         keys = (sent.key, sent.beside) if sent.beside else (sent.key,)
         return tuple(self._evaluations.asked(sent.model_copy(update={"key": key})) for key in keys)
 
     def begin(self, *questions: EvaluationQuestion) -> WorkView:
-        """Begin to look at the images, or return the work in progress. Raises UserError if nothing can look into a
-        model.
+        """Begin to compute the missing maps, or return the work in progress. Raises UserError for a segmentation, and
+        for a model whose layers cannot be accessed.
         """
         self._require(questions)
         return self.work.begin("looking at images", about(questions[0]), partial(self.look, questions))
 
     def figures(self, *questions: EvaluationQuestion) -> FocusFigures:
-        """Return the figures of what the models have looked at. Raises UserError as `begin`, and for a model that was
-        never loaded.
+        """Return the figures of the maps computed so far. Raises UserError as `begin`, and for a model that was never
+        loaded.
         """
         self._require(questions)
         key = (repr(questions), self._workspace.saved(), self._count)
         return self._found.once(key, lambda: self._made(questions))
 
     def look(self, questions: Sequence[EvaluationQuestion], on_work: OnWork) -> None:
-        """Have each model look at the images that it lacks, and compute AIC and SIC of some."""
+        """Compute the maps that each model lacks, and AIC and SIC of some images."""
         for one in questions:
             self._evaluations.predicting.identify(one.model, partial(on_work, 0, 0))
         chosen = [self._chosen_of(one) for one in questions]
@@ -213,7 +215,7 @@ class Focus:
         return [None if key is None else self._looks.get(key) for key in keys]
 
     def _waiting(self, images: Sequence[_Seen], keys: Sequence[_Key | None]) -> tuple[list[int], list[int]]:
-        """Return the positions of images without a map, and of those that still lack AIC and SIC."""
+        """Return the positions of images without a map, and of images that still lack AIC and SIC."""
         counted = Counter[str]()
         maps, curves = list[int](), list[int]()
         for place, (key, look) in enumerate(zip(keys, self._looked(keys), strict=True)):
@@ -273,9 +275,9 @@ class Focus:
 
 def _notes(images: Sequence[_Seen], missing: int, pictures: int) -> Iterator[str]:
     if len({seen.sha for seen in images}) < pictures:
-        yield f"The models look at {len(images):,} of {pictures:,} images, of sources chosen by chance."
+        yield f"The models look at {len(images):,} of {pictures:,} images. Their sources are chosen by chance."
     masked = sum(seen.mask is not None for seen in images)
     if masked < len(images):
         yield f"{masked:,} of {len(images):,} images have a mask of their subject."
     if missing:
-        yield f"Not looked at yet: {missing:,} maps and curves. The figures leave them out."
+        yield f"{missing:,} maps and curves are not computed yet. The figures leave them out."

@@ -1,7 +1,8 @@
-"""Likeness of test cases to their originals, groups of edits with one meaning, and how usual the changed captions are.
+"""Likeness of test cases to their originals, groups of edits with the same meaning, and the perplexity of changed
+captions.
 
-The figures come from vectors of the profile's embedder and probabilities of its language model. Missing ones are
-computed on request. Vectors are stored in the workspace, scores of captions only in memory.
+The figures come from vectors of the profile's embedder and probabilities of its language model. If some are missing,
+they are computed on request. Vectors are stored in the workspace, scores of captions only in memory.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from services.work_queue import OnWork, WorkQueue, WorkView
 from storage.workspace import Workspace
 
 MOST_SOURCES = 1_000
-"""Maximum number of sources in the figures; of more, a random sample."""
+"""Maximum number of sources in the figures. If there are more, a random sample is used."""
 CAPTIONS = 100
-"""Number of sources whose captions the language model reads, each with the caption of one of its test cases."""
+"""Maximum number of sources whose captions the language model reads, each with the caption of a test case."""
 AT_ONCE = 16
 """Number of images or texts between two checks for cancellation."""
 NAMED_EDITS, PICTURES = 3, 4
-"""Number of most frequent edits that name a group, and of its images that are shown."""
+"""Maximum number of edits that name a group, the most frequent first, and of images shown of a group."""
 
 
 class _Needs:
@@ -65,7 +66,7 @@ class _Needs:
         self.edits = list(
             zip(case[rows].tolist(), table.edits.keywords.of(rows), table.edits.alternatives.of(rows), strict=True)
         )
-        """Each edit as (place of the test case, old words, new words)."""
+        """Each edit as (position of the test case, old words, new words)."""
         self.words = list(dict.fromkeys(word for _, *pair in self.edits for word in pair))
         self.captions = list[tuple[str, str]]()
         """Pairs of a source's caption and the caption of one of its test cases."""
@@ -93,22 +94,22 @@ class Likeness:
     ) -> None:
         self._workspace, self._evaluations, self._meaning, self._models = workspace, evaluations, meaning, models
         self.work = WorkQueue(changes, name="likeness of a test set")
-        """Queue of this work; `of(about(asked))` finds that of a question."""
+        """Queue of this work. `work.of(about(question))` finds the work on a question."""
         self._scores, self._language, self._no_score = dict[str, float](), "", ""
         self._found = Latest[LikenessFigures](4)
 
     @does("show-likeness", acts.OnModel, looks=True)
     def show_likeness(self, sent: acts.OnModel) -> dict[str, Any]:
-        """Show how similar the images of a test set are to the originals (KID, FID), which groups of edits with one
-        meaning hurt the model, and how much more perplexing the changed captions are; for what the models have read so
-        far.
+        """Show how similar the images of a test set are to the originals (KID, FID), which groups of edits with the
+        same meaning hurt the model, and how much more perplexing the changed captions are. The figures use the images
+        and texts that the models have read so far.
         """
         return likeness_facts(self.figures(self._evaluations.asked(sent)))
 
     @does("begin-likeness", acts.OnModel)
     def begin_likeness(self, sent: acts.OnModel) -> dict[str, Any]:
-        """Have the embedder read images and edited words that show_likeness lacks, and the language model the
-        captions.
+        """Have the embedder read the images and edited words that show_likeness lacks, and have the language model read
+        the missing captions.
         """
         return work_facts(self.begin(self._evaluations.asked(sent)))
 
@@ -120,7 +121,7 @@ class Likeness:
         return cancelled(self.work, work)
 
     def begin(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to compute what is missing, or return the work in progress. Raises UserError as `evaluate`."""
+        """Begin to compute missing vectors and scores, or return this work if it has begun. Raises as `evaluate`."""
         needs = _Needs(self._evaluations.result(question), self._workspace)
         return self.work.begin("working out vectors", about(question), partial(self._work_out, needs))
 
@@ -173,7 +174,7 @@ class Likeness:
             perplexity = Figure(None, why=why)
         left, notes = sum(map(len, missing)), list[str]()
         if sources > MOST_SOURCES:
-            notes.append(f"The figures are of {MOST_SOURCES:,} of {sources:,} sources, by chance.")
+            notes.append(f"The figures use {MOST_SOURCES:,} of {sources:,} sources, chosen by chance.")
         if left:
             notes.append(f"Not read yet: {left:,} of the images, words and captions. The figures leave them out.")
         changed = OF_TRUE_CLASS if found.cases.task == "classification" else OF_PIXELS

@@ -1,4 +1,4 @@
-"""Names a model under test in any command, and turns that into its settings."""
+"""The fields by which commands name a model under test, and the settings that they stand for."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from services.commands import Command, refused
 from services.edit_conflicts import StateEdit
 
 LONGEST_NAME = 120
-"""Maximum length of a model's name, as in its settings."""
+"""Maximum number of characters in a model's name, as in its settings."""
 LONGEST_PATH = 1000
-"""Maximum length of a checkpoint's path, as in its settings."""
+"""Maximum number of characters in a checkpoint's path, as in its settings."""
 LONGEST_CLASSES = 20_000
-"""Maximum length of the names of a file's classes; 1,000 classes take about 12,000 characters."""
+"""Maximum number of characters in the names of a file's classes; 1,000 classes take about 12,000."""
 
 
 class NamesModel(Command):
@@ -30,8 +30,8 @@ class NamesModel(Command):
     model: str = Field(
         "",
         max_length=LONGEST_NAME,
-        description="Its name, such as resnet50 or owner/name; of a file: its architecture, unless the file says it, "
-        "with timm: or torchvision: before it where both have it; of http: the address, which the profile has to name",
+        description="The model's name, such as resnet50 or owner/name. For a file: its architecture if the file lacks "
+        "it, after timm: or torchvision: if both have it. For http: the address, which the profile has to name",
     )
     file: str = Field(
         "",
@@ -42,11 +42,11 @@ class NamesModel(Command):
     classes: str = Field(
         "", max_length=LONGEST_CLASSES, description="The names of a file's classes in order, with commas between"
     )
-    size: str = Field("", max_length=20, description="Size that a file wants images scaled to: 224, or width x height")
-    mean: str = Field("", max_length=100, description="Mean of each channel (0 to 1) that a file wants taken off")
-    std: str = Field("", max_length=100, description="What each channel is then divided by")
+    size: str = Field("", max_length=20, description="Size to scale images to for a file: 224, or width x height")
+    mean: str = Field("", max_length=100, description="Mean of each channel (0 to 1) to subtract for a file")
+    std: str = Field("", max_length=100, description="Standard deviation by which each channel is then divided")
     layout: Literal["channels first", "channels last"] = Field(
-        "channels first", description="How an ONNX file wants its pixels: (3, height, width) or (height, width, 3)"
+        "channels first", description="Shape of an ONNX file's input: (3, height, width) or (height, width, 3)"
     )
 
 
@@ -55,7 +55,7 @@ class ChooseModelUnderTest(NamesModel, StateEdit):
 
 
 def chosen_model(command: NamesModel) -> UnderTestSettings:
-    """Return the settings of a command. Raises UserError with the field, also for one that its source ignores."""
+    """Return the settings that a command names. Raises UserError with the field that is wrong or unused."""
     source, name, file = command.source, command.model.strip(), command.file.strip()
     values = {"source": source, "file": file, "classes": command.classes, "layout": command.layout}
     values |= {"address" if source == "http" else "name": name}

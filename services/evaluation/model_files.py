@@ -1,4 +1,4 @@
-"""Model files in a workspace, uploaded or left by a retraining, in one folder each, addressed by content."""
+"""Model files in a workspace, uploaded or left by a retraining. Each is in a folder named after the file's SHA-256."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCES: Mapping[str, str] = {
     ".onnx": "onnx",
     ".zip": "transformers",
 }
-"""Source of a model by the suffix of its file, as in `UnderTestSettings.source`."""
+"""Value of `UnderTestSettings.source` for each suffix of a model file."""
 MOST_UNPACKED = 8_000_000_000
 """Maximum total size of the files in an archive, in bytes."""
 _OF_TRANSFORMERS = (".json", ".safetensors", ".txt")
@@ -29,8 +29,8 @@ _OF_TRANSFORMERS = (".json", ".safetensors", ".txt")
 
 
 def keep_upload(workspace: Workspace, file: Path, name: str) -> dict[str, str]:
-    """Keep an uploaded file called `name`; a zip holds a folder that `save_pretrained` of transformers wrote. Return
-    source and file of the model, as commands name them. Raises UserError for a file that is no model.
+    """Store an uploaded file called `name`; a zip must have the folder that `save_pretrained` of transformers wrote.
+    Return source and file of the model, as commands name them. Raises UserError for a file that is no model.
     """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", PurePosixPath(name.replace("\\", "/")).name).strip("-.")[-80:]
     stem, suffix = os.path.splitext(plain)
@@ -48,14 +48,14 @@ def keep_upload(workspace: Workspace, file: Path, name: str) -> dict[str, str]:
 
 
 def found_here(workspace: Workspace, settings: UnderTestSettings) -> UnderTestSettings:
-    """Return the settings with the current path of a model file of this workspace that was moved."""
+    """Return the settings of a model, with the new path of its file if this workspace was moved."""
     file = workspace.model_file(settings.file)
     return settings if file == settings.file else settings.model_copy(update={"file": file})
 
 
 def keep_weights(workspace: Workspace, weights: Path, name: str, model_folder: Path | None) -> Path:
-    """Keep weights trained here as a file called `name`, or for transformers in a folder of that name with copies of
-    the JSON files of `model_folder`. Takes no space where the disk can link files.
+    """Store trained weights as a file called `name`. For transformers, store them in a folder of that name, with copies
+    of the JSON files of `model_folder`. Takes no space if the disk can link files.
     """
     digest = file_hash(weights)
     if model_folder is None:
@@ -71,7 +71,7 @@ def keep_weights(workspace: Workspace, weights: Path, name: str, model_folder: P
 
 
 def _kept(workspace: Workspace, digest: str, name: str, fill: Callable[[Path], object]) -> Path:
-    """Return the path of the file or folder `name` of a content, filled once."""
+    """Return the path of the file or folder `name` with this digest. If it does not exist, `fill` makes it."""
     place = workspace.model_files / digest[:24]
     if (place / name).exists():
         return place / name
@@ -84,7 +84,7 @@ def _kept(workspace: Workspace, digest: str, name: str, fill: Callable[[Path], o
         finally:
             shutil.rmtree(half, ignore_errors=True)
     except OSError as error:
-        raise UserError(f"The file cannot be kept. {disk_reason(error)}.", field="file") from error
+        raise UserError(f"The file cannot be saved. {disk_reason(error)}.", field="file") from error
     return place / name
 
 
@@ -104,8 +104,7 @@ def _unpack(file: Path, to: Path) -> None:
             if len(folders) != 1:
                 number = "no config.json" if not folders else f"{len(folders)} files config.json"
                 raise UserError(
-                    f"There is {number} in the zip: pack the folder of one model that save_pretrained of transformers "
-                    "wrote.",
+                    f"The zip has {number}: pack the folder of one model that save_pretrained of transformers wrote.",
                     field="file",
                 )
             members_to_unpack = [
@@ -114,7 +113,7 @@ def _unpack(file: Path, to: Path) -> None:
                 if path.parent == folders[0] and path.suffix in _OF_TRANSFORMERS and not path.name.startswith(".")
             ]
             if sum(one.file_size for one in members_to_unpack) > MOST_UNPACKED:
-                raise UserError("What is in the zip is too large: give the path of its folder instead.", field="file")
+                raise UserError("The zip holds too much data: give the path of its folder instead.", field="file")
             for one in members_to_unpack:
                 with archive.open(one) as packed, (to / PurePosixPath(one.filename).name).open("wb") as written:
                     shutil.copyfileobj(packed, written)

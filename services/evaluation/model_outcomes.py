@@ -1,7 +1,8 @@
-"""Outcomes of a model under test: right or wrong on a test case, stored in the catalogue where class maps are needed.
+"""Outcomes of a model under test: whether it is right about a test case.
 
-A classification is right or wrong by its label, which the catalogue follows by itself. A segmentation needs the class
-maps of source and image and the mask of its run: they are compared here, once, after the model has read them.
+The catalogue itself knows the outcome of a classification, by comparing prediction and label. For a segmentation, the
+class maps of source and image and the mask of the run are compared here, once, after the model has read both images.
+The catalogue stores the result.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from evaluation.outcomes import is_right
 from storage.workspace import Workspace
 
 MASKS = 64
-"""Number of masks cached in memory: many test cases of one run are measured in a row."""
+"""Maximum number of masks cached in memory: many test cases of one run are measured in a row."""
 AT_ONCE = 100
 """Number of test cases measured before the results are saved."""
 
 
 class RunMasks:
-    """The masks of the runs of a workspace, with a cache of those used last. Thread-safe."""
+    """The masks of the runs of a workspace, with a cache of the masks used last. Thread-safe."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -52,10 +53,10 @@ def measure(
     sha: str = "",
     enough: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Compare the class maps that wait for it and store the results. Return True if all were measured.
+    """Compare the class maps of a model that are not compared yet, and store the results. Return True if none is left.
 
-    `sha` limits this to test cases with this image or source. `enough` is called before each test case; if True, the
-    rest waits. A test case with a missing or damaged file stays undecided.
+    `sha` limits this to test cases with this image or source. `enough` is called before each test case; if it returns
+    True, the work ends. A test case with a missing or damaged file stays undecided.
     """
     while waiting := workspace.catalogue.not_measured(model, AT_ONCE, sha):
         by_case = {one.test_case: one for one in waiting}
@@ -81,8 +82,8 @@ def verdict_of(
 
     A classifier is right if its top class is one that the label is mapped to. If the model has none of those `classes`,
     the outcome is unknown. A segmenter is right about a source if it finds every measurable protected class there. It
-    is right about a generated image if none of those classes dropped, measured against the mask if there is one, else
-    against the source's class map (`evaluation.metrics`).
+    is right about a generated image if it loses none of the classes found on the source, measured against the mask if
+    there is one, else against the source's class map (`evaluation.metrics`).
     """
     source, image = candidate.predictions.get(model, (None, None))
     if kind_of(candidate) == "classification":
@@ -107,7 +108,7 @@ def kind_of(candidate: Candidate) -> TaskKind:
 def verdict_with_masks(
     candidate: Candidate, model: str, masks: RunMasks, classes: tuple[str, ...] = ()
 ) -> tuple[bool | None, bool | None]:
-    """Return `verdict_of` with the mask looked up if needed."""
+    """Return `verdict_of` a test case, with the mask of its run if it is a segmentation."""
     needs = kind_of(candidate) == "segmentation" and model in candidate.predictions
     return verdict_of(candidate, model, masks.of(candidate.run_id) if needs else None, classes)
 

@@ -1,6 +1,6 @@
 """Has a model under test read all images of a subject, as a piece of work with progress and cancel. It can be resumed.
 
-Predictions are saved batch by batch under the model's identity, so nothing is computed twice and a stopped work resumes
+Predictions are saved batch by batch under the model's identity, so nothing is computed twice, and stopped work resumes
 where it was. An unreadable image is skipped and reported. A failure of the model ends the work with one sentence;
 earlier predictions stay.
 """
@@ -36,7 +36,7 @@ SAVED_AT_ONCE = 128
 """Number of images whose predictions are saved in one transaction, or more if a batch is larger."""
 COUNTED_AT_ONCE = 256
 PATIENCE = 20.0
-"""Seconds to wait for another model's work before the picture of a model's input is given up."""
+"""Maximum seconds to wait for another model's work before the picture of a model's input is given up."""
 Save = Callable[[Sequence[NewPrediction]], object]
 OnWait = Callable[[], object]
 
@@ -46,7 +46,7 @@ class Read:
     """Outcome of reading the images of a subject."""
 
     read: int
-    """Number of images read now."""
+    """Number of images that the model read in this piece of work."""
     broken: tuple[tuple[str, str], ...]
     """SHA-256 and error sentence of each unreadable image."""
 
@@ -68,10 +68,10 @@ class Read:
 
 
 class Predicting:
-    """Loads models under test and has them read images. Holds one model; work comes from one thread at a time."""
+    """Loads models under test and has them read images. Keeps one model loaded, which one thread at a time may use."""
 
     def __init__(self, workspace: Workspace, require_known: Callable[[UnderTestSettings], None]) -> None:
-        """`require_known` raises for servers that must not get images."""
+        """`require_known` raises UserError for a server that must not get images."""
         self._workspace, self._require_known = workspace, require_known
         self.load: Load = load_model
         self._loading = ModelLoading[Predictor]()
@@ -86,12 +86,12 @@ class Predicting:
         return None if stored_model is None else self._with_assumptions(stored_model)
 
     def _with_assumptions(self, stored: StoredModel) -> StoredModel:
-        """Return the model with its assumptions, also if version 0.1 stored it without them."""
+        """Return the stored model with the assumptions known since it was loaded: version 0.1 stored none."""
         return replace(stored, identity=self._loaded_since.get(stored.identity.digest, stored.identity))
 
     def identify(self, settings: UnderTestSettings, on_wait: OnWait = list) -> StoredModel:
-        """Load the model of these settings, record and return it. Raises UserError if that fails, and what `on_wait`
-        raises, which is called repeatedly while it waits.
+        """Load the model of these settings, record it in the workspace, and return it. `on_wait` is called repeatedly
+        during the wait; an exception that it raises ends the wait. Raises UserError if the model cannot be loaded.
         """
         self._require_known(settings)
         with self._lock:
@@ -109,8 +109,8 @@ class Predicting:
 
     @contextmanager
     def grad_cam(self, settings: UnderTestSettings, on_wait: OnWait = list) -> Iterator[GradCam]:
-        """Lend the Grad-CAM of a model; nothing else uses a model meanwhile. Raises UserError as `identify`, and for a
-        model without access to its layers.
+        """Yield the Grad-CAM of a model. Nothing else uses a model within this context. Raises UserError as `identify`,
+        and for a model without access to its layers.
         """
         self._require_known(settings)
         with self._lock:
@@ -123,8 +123,8 @@ class Predicting:
     def read(self, settings: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
         """Have the model read all unread images of a subject, and count the pixels of masks.
 
-        `on_count` gets the number done and the total. What it raises stops the work; finished work stays. Raises
-        UserError for what the model cannot do.
+        `on_count` gets the number done and the total. An exception that it raises stops the work; finished work stays.
+        Raises UserError if the model fails.
         """
         self._require_known(settings)
         pictures = cases.pictures
@@ -145,8 +145,9 @@ class Predicting:
         return Read(read, tuple(self.broken(pictures).items()))
 
     def check_masks(self, checker: UnderTestSettings, cases: Cases, on_count: OnCount) -> None:
-        """Have the checks' segmenter read all images of a subject with a mask that Explore has not, and count their
-        pixels. It is not recorded as a model under test. `on_count` and errors as in `read`.
+        """Have the segmenter of the checks read all images of a subject that have a mask, unless Explore had it read
+        them, and count their pixels. The segmenter is not recorded as a model under test. `on_count` and errors are
+        those of `read`.
         """
         self._require_known(checker)
         key = self._workspace.models_under_test.key_of(model_key(checker))
@@ -164,7 +165,7 @@ class Predicting:
         self.count_pixels(key, cases, on_count)
 
     def count_pixels(self, key: str, cases: Cases, on_count: OnCount) -> None:
-        """Count the predicted classes of each mask's pixels for the model of a key, where not done yet."""
+        """Count how many pixels of each mask class the model of a `key` predicts as each class, unless known."""
         models = self._workspace.models_under_test
         known, counted = models.latest(key), models.counted(key)
         pairs_to_count = {
@@ -193,7 +194,7 @@ class Predicting:
     def _read(
         self, model: Predictor, key: str, save: Save, shas: Sequence[str], on_count: Callable[[int], None]
     ) -> int:
-        """Have a model read images and save its predictions under `key`. Return the number read."""
+        """Have a model read images and save its predictions under `key`. Return the number of images read."""
         saver, begun, read = _Saver(save), 0, 0
         try:
             while begun < len(shas):
@@ -261,7 +262,7 @@ class _Saver:
             self._flush()
 
     def close(self) -> None:
-        """Save the rest, and wait for it."""
+        """Save all queued predictions, and wait until that is done."""
         try:
             self._flush()
             if self._running is not None:

@@ -1,5 +1,5 @@
-"""Ranks the test cases of a subject by the chance that each shows a valid fault that none before it has shown. Nothing
-is learnt from the image itself or its source: all chances are cross-fitted over sources.
+"""Ranks the test cases of a subject by the chance that each shows a valid fault that none before it has shown. The
+chances of a test case are learnt from other sources alone (cross-fitted over sources).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FOLDS = 5
 DOUBTS = 20
 """Maximum number of equal groups into which images are split by the model's uncertainty."""
 IN_A_GROUP = 20
-"""Minimum images in a group: the share wrong among fewer would be chance."""
+"""Minimum number of images in a group: among fewer, the share of wrong answers would be chance."""
 OURS, RANDOM, ENTROPY, GINI = "ours", "random", "entropy", "DeepGini"
 ValidFrom = Literal["votes", "checks", "nothing"]
 
@@ -41,37 +41,38 @@ class RankedCase:
     entry: int
     """Number of the test case in the catalogue."""
     image: str
-    """SHA-256."""
+    """SHA-256 of the image."""
     label: str
-    """"" for segmentation."""
+    """Label of the test case; "" for segmentation."""
     said: str
     """The model's answer, or the class that a segmenter loses most of; "" for none or unknown."""
     edits: str
     wrong: float
     """Chance that the model is wrong, 0 to 1."""
     valid: float
-    """Chance that people find it valid, 0 to 1."""
+    """Chance that people find the image valid, 0 to 1."""
     right: bool | None = None
     """True if the model is right, or as a segmenter loses no class; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """A ranking of all test cases of a subject, and its quality beside others."""
+    """A ranking of all test cases of a subject, and its quality compared with other rankings."""
 
     first: tuple[RankedCase, ...]
-    """The first ones, as many as requested."""
+    """The first test cases of the ranking, as many as requested."""
     cases: int
     known: int
-    """Number of cases that judge the orders: their truth is known, and nobody judged them invalid."""
+    """Number of test cases that the orders are judged by: the model's outcome is known, and people did not judge them
+    invalid."""
     orders: tuple[Order, ...]
-    """Quality of our order and of the random, entropy and DeepGini ones (if possible). Empty if no truth is known."""
+    """Quality of our order, a random one, and those by entropy and DeepGini if possible. Empty if `known` is 0."""
     valid_from: ValidFrom
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""
     kind: TaskKind = "classification"
     known_first: bool = True
-    """True if the truth is known for all test cases within the largest budget."""
+    """True if all test cases within the largest budget are among the `known` ones."""
 
 
 def rank(
@@ -84,9 +85,10 @@ def rank(
     most: int,
     seed: int = 0,
 ) -> Ranking:
-    """Rank the test cases. `entropy` and `gini` give the model's uncertainty of each test case: NaN if unknown, None
-    for a segmenter that never tells. `score` is how likely people find images valid, or why that is unknown. `passed`
-    is the share of checks that each test case passed, NaN for none. `votes` are the outcomes of studies.
+    """Rank the test cases. `entropy` and `gini` are the model's uncertainty about each test case: NaN if unknown, None
+    for a segmenter that gives none. `score` is the chance that people find images valid, or a sentence on why it is
+    unknown. `passed` is the share of checks that each test case passed, NaN for none. `votes` are the outcomes of
+    studies.
     """
     cases, images = found.cases, found.cases.generated
     kinds, kind, edit_of = kinds_of(cases)
@@ -104,7 +106,7 @@ def rank(
     cells = list(zip(images.label.tolist(), edit_of.tolist(), found.predicted.tolist(), strict=True))
     order = by_new_faults(wrong, valid, cells)
     order = np.concatenate([order[~invalid[order]], order[invalid[order]]])
-    # Invalid images judge no order: ours would win by votes, which the others do not know.
+    # Orders are judged without invalid images: only ours knows the votes, and would win by them.
     known = (found.right != UNKNOWN) & found.compared[images.source] & ~invalid
     faults: list[Hashable | None] = [
         cell if is_one else None for cell, is_one in zip(cells, (known & (found.right == WRONG)).tolist(), strict=True)
@@ -112,7 +114,7 @@ def rank(
     shuffled = np.random.default_rng(seed).permutation(len(images))
     others = {RANDOM: shuffled}
     for name, doubt in ((ENTROPY, entropy), (GINI, gini)):
-        if doubt is not None:  # unknown ones come last
+        if doubt is not None:  # images of unknown uncertainty come last
             others[name] = by_score(np.where(np.isfinite(doubt), doubt, -math.inf))
     orders = tuple(
         judge(name, one[known[one]], faults) for name, one in ({OURS: order} | others).items() if known.any()
@@ -147,7 +149,7 @@ def rank(
 
 
 def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
-    """Return the figures restricted to some test cases, so that nothing is learnt from the others."""
+    """Return the evaluation with only the test cases at some positions, so that nothing is learnt from the others."""
     generated = found.cases.generated
     images = Images(
         *(generated.row[places], generated.source[places], generated.label[places], generated.number[places]),
@@ -160,7 +162,7 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
 
 
 def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
-    """Return kinds of test cases, general to particular; the kind of each case; and a number for its edits."""
+    """Return kinds (edit types, alternatives, label), the index of each case's kind, and a number for its edits."""
     case_edits = cases.table.edits
     place = np.full(len(cases.table), -1)
     place[cases.generated.row] = np.arange(len(cases.generated))
@@ -189,7 +191,7 @@ def _chance_wrong(
     read: Flags,
     seed: int,
 ) -> Floats:
-    """Return the chance that the model is wrong per test case, from the same edits on other sources and its doubt."""
+    """Return each test case's chance of a wrong answer, by equal edits on other sources and the model's uncertainty."""
     source = found.cases.generated.source
     known, wrong = found.right != UNKNOWN, found.right == WRONG
     fold = (np.random.default_rng(seed).permutation(len(found.cases.originals)) % FOLDS)[source]
@@ -222,7 +224,7 @@ def _chance_wrong(
 
 
 def _chance_valid(cases: Cases, score: Scored | str, passed: Floats) -> tuple[Floats, ValidFrom]:
-    """Return how likely people find each test case valid, and the origin of that."""
+    """Return the chance that people find each test case valid, and the origin of these chances."""
     if not isinstance(score, str):
         return score.chance[cases.generated.row], "votes"
     has_checks = np.isfinite(passed)

@@ -1,5 +1,5 @@
-"""Calculates all figures shown from the images of a subject and a model's answers. Saves nothing: columns come in, and
-an `Evaluated` goes out.
+"""Calculates all figures of an evaluation from the images of a subject and a model's answers. Saves nothing: columns
+come in, and an `Evaluated` goes out.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from storage.curation.case_columns import ACCEPTED, Outcome
 from storage.evaluation.models_under_test import StoredModel
 
 MOST_ROWS = 200
-"""Maximum rows of a table of edits that also lists those without a figure."""
+"""Maximum number of rows of a table of edits that also lists edits with too few test cases for a figure."""
 BESIDE = 2
-"""Number of threads that calculate figures beside the calling one."""
+"""Number of threads that calculate figures besides the calling one."""
 NO_EDIT, SEVERAL_TYPES = "no edit", "several edit types"
 STANDING: Mapping[TaskKind, tuple[str, str]] = {
     "classification": ("right", "wrong"),
     "segmentation": ("loses no class", "loses a class"),
 }
-"""Words for the outcome of a model on an image."""
+"""Words for a right and for a wrong outcome of a model on an image, by task."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,7 +62,7 @@ class Standing:
     """`RIGHT`, `WRONG` or `UNKNOWN` for each test case. A segmenter is wrong if it loses a protected class that it
     finds on the original, right if it loses none, and unknown if it finds none there."""
     predicted: Numbers
-    """Number of the answer among the possible ones; for a segmenter the class it loses most of. -1 for none."""
+    """Index of the answer in `EvaluationResult.names`; for a segmenter, of the class it loses most of. -1 for none."""
     before: NDArray[np.int8]
     """Like `right`, for the original of each source: a segmenter is right if it finds all protected classes."""
     predicted_before: Numbers
@@ -74,7 +74,7 @@ class Standing:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EvaluationResult(Standing):
-    """The figures, and the columns behind them that link figures to their images."""
+    """The figures of an evaluation, and the columns that link each figure to its images."""
 
     evaluated: Evaluated
     cases: Cases
@@ -83,7 +83,7 @@ class EvaluationResult(Standing):
     change: Floats
     """Figure of each test case minus that of the reconstruction or original it is compared with; NaN if unknown."""
     pixels: PixelCells | None = None
-    """Images behind the pixel figures of a segmenter."""
+    """Flags of the images that each pixel figure of a segmenter counts; None for a classifier."""
 
 
 _HasWay = TypeVar("_HasWay", Answers, Losses, Pixels)
@@ -115,7 +115,7 @@ class Evaluation:
     studies: Sequence[StudyVotes]
     """Studies with their single votes."""
     score: Callable[[], Scored | str]
-    """Returns how likely people find images valid, or why that is unknown. Runs in another thread."""
+    """Returns the chances that people find images valid, or why they are unknown. Runs in another thread."""
     masks: MaskValidity
     weighing: Weighing = "source"
     """Unit that has the same weight everywhere in the figures: a source or a test case."""
@@ -133,8 +133,8 @@ class Evaluation:
             self._notes.append(self.model.identity.note)
         unmapped = few_names([f"“{one.label}”" for one in self.mapping.unmapped])
         if unmapped:
-            counts = "its pixels count" if self.cases.view.kind == "segmentation" else "what shows it counts"
-            self._notes.append(f"No class of the model is taken for {unmapped}: {counts} in no figure.")
+            counts = "its pixels count" if self.cases.view.kind == "segmentation" else "images with this label count"
+            self._notes.append(f"No class of the model is mapped to {unmapped}: {counts} in no figure.")
         if not len(self.cases.controls):
             none = "These sources have no reconstructions: the effect of drawing alone is not known."
             self._notes.append(none if (self.cases.way >= 0).any() else self.cases.without_control)
@@ -209,7 +209,7 @@ class Evaluation:
             generated = self._with_way(lost.generated, cased.place)
             return loss_effect(lost.originals, generated, controls, lost.names, cases.split, self.weighing)
 
-        # Each waits only for work submitted before it.
+        # Each call waits only for calls submitted before it.
         standing = self._beside.submit(stand)
         judged = self._beside.submit(lambda: self._validity(standing.result()[1]))
         losing = self._beside.submit(lose)
@@ -260,7 +260,7 @@ class Evaluation:
         labels: tuple[str, ...],
         **of_its_kind: Any,
     ) -> Evaluated:
-        """Return everything shown; `of_its_kind` are the fields that only a classifier, or only a segmenter, has."""
+        """Return all that is shown; `of_its_kind` has the fields that only a classifier, or only a segmenter, has."""
         score, table = self._scored.result(), self.cases.table
         self._notes += worth_words(validity)
         worst = sorted({entry for rows in tables.values() for row in rows for entry in row.worst})
@@ -293,7 +293,7 @@ class Evaluation:
 
     def _of_control(self, values: Floats, place: Numbers) -> Floats:
         """Return for each test case the mean over the reconstructions of its source in its own control set; NaN for
-        none. `values` belong to the reconstructions in these places.
+        none. `values` belong to the reconstructions at the positions `place`.
         """
         cases, ways = self.cases, int(self.cases.way.max(initial=0)) + 1
         source = cases.controls.source[place] * ways + cases.control_way[place]
@@ -370,7 +370,7 @@ class Evaluation:
         study_names = few_names([f"“{one.title}”" for one in votes.studies])
         notes = [
             f"Images were judged in the {'studies' if len(votes.studies) > 1 else 'study'} {study_names}.",
-            "What validity does is right where the judged images are a random sample within each stratum "
+            "The figures on validity are right if the judged images are a random sample within each stratum "
             f"({' or '.join(STANDING[cases.view.kind or 'classification'])}, by edit type).",
         ]
         chance, score = None, self._scored.result()
@@ -402,7 +402,7 @@ class Evaluation:
 
 
 def edits_of(cases: Cases, table: EditTable) -> _Edits:
-    """Return the edits of the test cases of a subject."""
+    """Return the values that a table lists (edit types, keywords, alternatives or classes) for all test cases."""
     generated = cases.generated
     if table == "class":
         case = np.flatnonzero(generated.label >= 0)
@@ -450,14 +450,14 @@ def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> Standing:
 
 
 def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
-    """Return the mean by source of known values; NaN for none."""
+    """Return the mean of the known values of each source; NaN for none."""
     known = np.isfinite(values)
     number = np.bincount(source[known], minlength=sources)
     return ratio(np.bincount(source[known], weights=values[known], minlength=sources), number)
 
 
 def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
-    """Return sorted catalogue entries behind a number. For originals: the test cases made of them."""
+    """Return the sorted catalogue entries that a number counts. For originals, these are their test cases."""
     cases, table = found.cases, found.cases.table
     images: Images = cases.controls if cell.kind == "controls" else cases.generated
     selected = _wanted(found, cell) if len(images) else np.zeros(0, bool)
@@ -512,7 +512,7 @@ def _wanted(found: EvaluationResult, cell: Cell) -> Flags:
 
 
 def compared(first: EvaluationResult, second: EvaluationResult, weighing: Weighing) -> ModelComparison | None:
-    """Return two models side by side on the test cases of both results; None for models of different tasks."""
+    """Compare two models on the test cases of both results. Return None for models of different tasks."""
     if first.evaluated.kind != second.evaluated.kind:
         return None
     one, two = (found.cases.table.entry[found.cases.generated.row] for found in (first, second))

@@ -1,8 +1,8 @@
-"""Predicts from checks how likely people find each image valid, learning from the votes of studies, and measures
-agreement with votes of studies that it has not learnt from. Scores of the whole workspace are stored, for a filter.
+"""Predicts from an image's checks how likely people find it valid. The score is learnt from the votes of studies, and
+compared with votes that it has not learnt from. Scores of the whole workspace are stored, so that filters can use them.
 
-A score belongs to one task, classification or segmentation, and predicts no images of the other: there, checks mean
-something else, and people are asked something else.
+A score is for one task, classification or segmentation, and predicts no images of the other task. There, checks mean
+something else, and people answer other questions.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from storage.workspace import Workspace
 
 TASKS: tuple[TaskKind, ...] = get_args(TaskKind)
 OUTCOMES = {"valid": True, "invalid": False}
-"""Outcomes of a study that the score learns from; others teach nothing."""
+"""Outcomes of a study that the score learns from; others are ignored."""
 FEWEST_SHOWN = 10
 """Minimum number of judged images of a study to show its agreement."""
 LEAST_WORTH = 0.05
-"""Minimum relative gain in the width of an interval. With less, a note says that the score does not help."""
+"""Minimum share by which the score has to narrow an interval. If it does less, a note says that it does not help."""
 NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
 
 
@@ -48,14 +48,14 @@ class Scored:
     """The chance that people find each image of one task valid."""
 
     chance: Floats
-    """For each row of the table, 0 to 1; NaN for other tasks. For a judged image it comes from the votes on other
+    """For each row of the table, 0 to 1; NaN for other tasks. For a judged image it is learnt from votes on other
     sources."""
     checked: Flags
     """True for each row of the task with a figure of a check. Without one, the chance is only the base rate. False for
     other tasks."""
     learnt: ValidityScore
     studies: Mapping[str, str]
-    """Names of the studies it was learnt from, by id."""
+    """Names of the studies that the score was learnt from, by id."""
     view: ScoreView
 
 
@@ -87,8 +87,8 @@ def score_images(
     judged, studies = _votes(table, of_task, outcomes)
     if min(int(judged.valid.sum()), int((~judged.valid).sum())) < FEWEST:
         return (
-            f"No score of validity is learnt for a {task}: that takes {FEWEST} images of one that people found valid "
-            f"and {FEWEST} that they found not to be, and there are {int(judged.valid.sum()):,} and "
+            f"No score of validity is learnt for a {task}: that takes {FEWEST} images that people found valid and "
+            f"{FEWEST} that they found invalid, and there are {int(judged.valid.sum()):,} and "
             f"{int((~judged.valid).sum()):,}."
         )
     figures = np.full((len(table), len(names)), np.nan)
@@ -99,8 +99,8 @@ def score_images(
         fitted = cross_fitted(names, figures[last.row], last.valid, last.source)
     except ValueError:
         return (
-            f"No score of validity is learnt for a {task}: the judged images come from too few sources to hold it "
-            "against votes that it has not seen."
+            f"No score of validity is learnt for a {task}: the judged images come from too few sources to "
+            "compare it with votes that it has not learnt from."
         )
     learnt = learn(names, figures[last.row], last.valid, task)
     chance = np.full(len(table), np.nan)
@@ -130,14 +130,14 @@ class ScoringResult:
     """Outcome of scoring all images."""
 
     runs: tuple[ScoreRun, ...]
-    """One for each task with enough votes."""
+    """The stored scores of each task with enough votes."""
     notes: tuple[str, ...]
     """Why images of another task have no new score, a sentence each."""
 
 
 def score_workspace(workspace: Workspace) -> ScoringResult:
-    """Learn from all votes of each task, and score its images with checks. Earlier scores of a task with too few votes
-    stay. Raises UserError if no task has enough votes.
+    """Learn a score from all votes of each task, and score the task's images that have checks. Earlier scores of a task
+    with too few votes stay. Raises UserError if no task has enough votes.
     """
     columns = workspace.case_columns
     votes = columns.outcomes()
@@ -168,7 +168,7 @@ def scoring_facts(found: ScoringResult) -> dict[str, Any]:
 
 
 def score_facts(run: ScoreRun) -> dict[str, Any]:
-    """Return the origin of the scores of a task, JSON-ready."""
+    """Return the scores of a task by number, agreement with people, and studies they were learnt from, JSON-ready."""
     measured = run.agreement
     return {
         **facts(run, "task images checks created", run=run.id),
@@ -213,7 +213,7 @@ def _last(votes: _Votes) -> _Votes:
 
 
 def _shown(names: Sequence[str], figures: Floats, votes: _Votes, study: int, title: str) -> StudyShown | None:
-    """Return how scores learnt from other studies and other sources agree with this study's votes; None if too few."""
+    """Return how scores learnt from other studies and sources agree with this study's votes; None if votes are few."""
     judged = votes.where(votes.study == study)
     others = votes.where((votes.study != study) & ~np.isin(votes.source, judged.source))
     both = judged.valid.any() and not judged.valid.all()
@@ -235,8 +235,8 @@ def worth_words(found: ValidityEffect | None) -> list[str]:
     if plain is None or helped is None or helped < (1 - LEAST_WORTH) * plain:
         return []
     return [
-        f"The score of validity makes nothing surer here: an interval of {100 * helped:.1f} points with it, and of "
-        f"{100 * plain:.1f} without it."
+        f"The score of validity does not narrow the interval here: {100 * helped:.1f} points with the score, and "
+        f"{100 * plain:.1f} without."
     ]
 
 
@@ -244,7 +244,7 @@ def agreement_words(found: Agreement) -> str:
     """Describe how well a score agrees with people, in a sentence."""
     auc = found.auc
     if auc.value is None:
-        return f"How far it agrees with people cannot be told: {auc.why}."
+        return f"Its agreement with people is not known: {auc.why}."
     ends = f" ({auc.low:.2f} to {auc.high:.2f})" if auc.low is not None and auc.high is not None else f" ({auc.why})"
     return (
         f"Of two images, one valid and one not, it gives the valid one the higher score in {auc.value:.2f}{ends} of "

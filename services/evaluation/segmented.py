@@ -1,7 +1,7 @@
 """Protected classes that a segmenter loses, the images behind pixel figures, and the test cases whose masks hold.
 
-A mask holds if the image still shows the masked things in place. The segmenter of the checks decides that, which is
-never the evaluated model, or checks imported with a file.
+A mask holds (still fits its image) if the image still shows the masked things in place. The segmenter of the checks
+decides that, or checks that were imported with a file. The evaluated model never decides it.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class PixelCells:
     names: tuple[str, ...]
     """Names of the groups of classes, which are the rows and columns."""
     counts: Flags
-    """True for each test case whose pixels count, and whose original's pixels count."""
+    """True for each test case that counts: its pixels and those of its original were counted."""
     kept: Flags
     """True for each test case whose mask holds."""
     there: Flags
-    """(test cases, groups): True if its mask has the class."""
+    """(test cases, groups): True if the test case's mask has a class of the group."""
     protected: tuple[str, ...]
     """Names of the protected classes, each once."""
     lost: Flags
@@ -68,7 +68,7 @@ class PixelCells:
     """Like `said`, for the original of each source."""
 
     def where(self, cell: Cell, source: Numbers) -> Flags:
-        """Return the test cases behind a number. `source` has the source index of each test case."""
+        """Return the test cases that a number counts. `source` has the source index of each test case."""
         if cell.kind == "kept":
             return self.counts & self.kept
         lost = cell.kind == "class" and cell.only_wrong
@@ -104,7 +104,7 @@ class SegmentedLosses:
 def losses_of(
     cases: Cases, mapping: ClassMap, first: SegmenterCounts, cased: SegmenterCounts, control: SegmenterCounts
 ) -> SegmentedLosses:
-    """Return the protected classes of each image's task, as missed on originals and as lost on other images."""
+    """Find the protected classes of each image's task that are missed on originals and lost on the other images."""
     ways = [
         ways_of(cases, images, counts.place) for images, counts in ((cases.generated, cased), (cases.controls, control))
     ]
@@ -128,8 +128,8 @@ def losses_of(
 
 
 def ways_of(cases: Cases, images: Images, place: Numbers) -> tuple[list[tuple[str, str]], Numbers]:
-    """Return the distinct ways in which these images are protected, in order of appearance, and the index of each
-    image's way. A way is, in JSON, the task's classes and the names of the mask's class numbers.
+    """Return the distinct pairs of protected classes and names of mask class numbers (both in JSON) of these images, in
+    order of appearance, and the index of each image's pair.
     """
     protected, names = cases.table.protected, images.masks.of(place).names
     texts = Texts(protected.values, protected.numbers[images.row[place]])
@@ -161,8 +161,8 @@ def cells_of(
     mask_holds: Flags,
     shares: tuple[Floats, Floats],
 ) -> PixelCells:
-    """Return the images behind the figures. `mask_holds` marks test cases whose masks hold. `shares` are the two
-    confusion matrices shown, of originals and of generated images.
+    """Return which images each pixel figure counts. `mask_holds` marks test cases whose masks hold. `shares` are the
+    two confusion matrices shown, of originals and of generated images.
     """
     size, sources = len(cases.generated), len(cases.originals)
     protected = tuple(dict.fromkeys(lost.names))
@@ -210,7 +210,7 @@ class MaskValidity:
 
 
 class MaskChecks:
-    """Checks the masks of one workspace by the segmenter of the checks. Thread-safe."""
+    """Checks the masks of one workspace with the segmenter of the checks. Thread-safe."""
 
     def __init__(self, workspace: Workspace, answers: ModelAnswers, checks: CheckSettings) -> None:
         self._workspace, self._answers, self._checks = workspace, answers, checks
@@ -218,8 +218,8 @@ class MaskChecks:
         self._key, self._warm = "", False
         self._ways: dict[tuple[str, str], int] = {}
         self._known = np.zeros((0, 3), np.int64)
-        """For each row of predictions: the original's row and way that it was last compared with, and the outcome. So
-        each mask is checked once for all evaluations."""
+        """For each row of predictions: the row of the original and the number of the `ways_of` pair that it was last
+        checked with, and the outcome. So each mask is checked once for all evaluations."""
 
     @property
     def checker(self) -> UnderTestSettings | None:
@@ -227,13 +227,13 @@ class MaskChecks:
         return self._checks.own_segmenter()
 
     def warm(self, cases: Cases) -> None:
-        """Read the predictions so far, so that the first figures need not wait for it."""
+        """Check masks with the predictions stored so far, so that the first evaluation need not wait for it."""
         if not self._warm and self.checker is not None:
             self._warm = True
             self.of(cases)
 
     def of(self, cases: Cases, model: StoredModel | None = None, broken: Container[str] = ()) -> MaskValidity:
-        """Return which masks hold, for an evaluation of `model`. `broken` images, by SHA-256, are not awaited."""
+        """Return which masks hold, for an evaluation of `model`. `broken` images do not count as unchecked."""
         images, columns = cases.generated, self._workspace.case_columns
         passed = columns.entries(ImageFilter(checks={MASK_KEPT: ("passed",)}))
         holds = np.isin(cases.table.entry[images.row], passed)
@@ -262,9 +262,9 @@ class MaskChecks:
         number: Numbers,
     ) -> Flags:
         """Return for each of these rows of `pairs` whether its mask holds, compared with the original's row in
-        `before`. `number` is the index of each row's way in `ways`.
+        `before`. `number` is the index of each row's pair in `ways`.
         """
-        if key != self._key:  # the settings name another model now
+        if key != self._key:  # the checks have another segmenter now
             self._key, self._known = key, self._known[:0]
         more = max(0, pairs.shape[0] - len(self._known))  # another thread may have added rows
         self._known = np.concatenate([self._known, np.full((more, 3), -1)])

@@ -65,7 +65,7 @@ from storage.workspace import Workspace, kept_model
 READING = "reading images"
 LOOKING = "looking at the model"
 HELD = 8
-"""Number of evaluations, and subjects, that are cached until something is saved."""
+"""Maximum number of evaluations, and of subjects, that are cached until something is saved."""
 NO_MODEL = "There is no such model any more: take one from the list."
 NOT_LOADED = "This model is not loaded. Press Begin to load it and list its classes."
 
@@ -88,9 +88,9 @@ class EvaluationService:
         self._masks = MaskChecks(workspace, self._answers, profile.checks)
         self._study_votes = StudyVotesReader(workspace)
         self.work = WorkQueue(changes, name="work with a model under test")
-        """Queue of models that read images; `of(about(asked))` finds that of a question."""
+        """Queue of models that read images. `work.of(about(question))` finds the work on a question."""
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
-        """Draws control sets; `controls.work.of(about_control(subject))` finds that of a subject."""
+        """Draws control sets; `controls.work.of(about_control(subject))` finds the work on a subject."""
         self._cases, self._found = Latest[Cases](HELD), Latest[EvaluationResult](HELD)
         self._inputs = Latest[bytes](HELD)
         self._score: dict[TaskKind, tuple[Texts, list[Outcome], Scored | str]] = {}
@@ -100,7 +100,7 @@ class EvaluationService:
 
     @does("list-evaluation-subjects", Query)
     def list_subjects(self) -> dict[str, Any]:
-        """List the versions of test sets, with their numbers of sources and test cases, and why one cannot be
+        """List the versions of test sets, with their numbers of sources and test cases, and the reason if one cannot be
         evaluated.
         """
         return {"subjects": [_subject_facts(one) for one in self.subjects()]}
@@ -160,12 +160,13 @@ class EvaluationService:
     def draft_evaluation_study(
         self,
         sent: acts.OnModel,
-        judged: Annotated[int, Field(ge=10, le=5_000, description="So many images are to be judged, at most")] = (
+        judged: Annotated[int, Field(ge=10, le=5_000, description="Maximum number of images to judge")] = (
             acts.STUDY_IMAGES
         ),
     ) -> dict[str, str]:
-        """Draft a validity study of images that a model gets right or wrong, or loses a class of or not, sampled to
-        estimate how many of the faults are valid. Returns the study, which nobody sees before its start.
+        """Draft a validity study that estimates how many of a model's faults are valid. It samples images that the
+        model gets right or wrong (for a segmenter: loses no class, or loses one). Returns the study, which workers
+        cannot see before its start.
         """
         return {"study": self.draft_study(self.asked(sent), judged)}
 
@@ -173,12 +174,10 @@ class EvaluationService:
     def rank_test_cases(
         self,
         sent: acts.OnModel,
-        most: Annotated[
-            int, Field(ge=1, le=acts.MOST_RANKED, description="So many of them are told, the first ones")
-        ] = (100),
+        most: Annotated[int, Field(ge=1, le=acts.MOST_RANKED, description="Maximum test cases to return")] = 100,
     ) -> dict[str, Any]:
         """Rank the test cases of a test set, so that the first ones show as many different valid faults of the model as
-        possible; compare the ranking with random, entropy and DeepGini.
+        possible; compare the ranking with random order, entropy and DeepGini.
         """
         return ranking_facts(self.rank(self.asked(sent), most))
 
@@ -216,7 +215,7 @@ class EvaluationService:
         return {"subject": _subject_facts(self.view(sent.subject)), "models": models}
 
     def close(self) -> None:
-        """Stop reading and drawing; both resume there when begun again."""
+        """Stop reading and drawing. Finished work stays; if begun again, only the rest is done."""
         self.work.close()
         if self.controls is not None:
             self.controls.work.close()
@@ -247,7 +246,7 @@ class EvaluationService:
         return tuple(choices.values())
 
     def title(self, settings: UnderTestSettings) -> str:
-        """Return the name of a model for pages and reports. Settings follow if other models have the same name."""
+        """Return the name of a model for pages and reports, with settings in brackets if others have the same name."""
         title, stored = title_of(settings), self.predicting.stored(settings)
         others = [
             UnderTestSettings.model_validate(known.settings)
@@ -258,14 +257,14 @@ class EvaluationService:
         return f"{title} ({differing})" if differing else title
 
     def choice(self, key: str, subject: Subject | None = None) -> ModelChoice:
-        """Return the model with this key, even if `models` lists it under other settings. Raises UserError."""
+        """Return the model with this key, even if `models` lists it by other settings. Raises UserError if unknown."""
         for _, choice in self._choices(subject):
             if choice.key == key:
                 return choice
         raise UserError(NO_MODEL, field="key")
 
     def cases(self, subject: Subject) -> Cases:
-        """Return the images of a subject, as columns. Raises UserError."""
+        """Return the images of a subject, as columns. Raises UserError if the version is gone."""
         with self._lock:
             key = (repr(subject), self._workspace.saved())
             return self._cases.once(key, lambda: read_cases(self._workspace, subject))
@@ -285,7 +284,7 @@ class EvaluationService:
         cases = self.cases(question.subject)
         mapping, problem = self.class_map(question, cases, stored), self.misfit(cases, stored)
         if not problem and not any(one.classes for one in mapping.labels):
-            problem = "None of the labels is a class of the model: map them by a file of your own."
+            problem = "None of the labels is a class of the model: map them with a file of your own."
         return ClassMapping(stored.identity, report_of(mapping), problem, next(iter(cases.pictures), ""))
 
     def input_picture(self, question: EvaluationQuestion) -> bytes:
@@ -300,7 +299,7 @@ class EvaluationService:
         return keep_upload(self._workspace, file, name)
 
     def look(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to load the model. `mapping` needs it loaded once."""
+        """Begin to load the model, since `mapping` needs it loaded once. Return the work."""
 
         def work(on_count: OnCount) -> str:
             on_count(0, 0)
@@ -309,7 +308,7 @@ class EvaluationService:
         return self.work.begin(LOOKING, about(question), work)
 
     def begin(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to read, or return the reading in progress. The result is a `Read`. Raises UserError if it cannot."""
+        """Begin to read the images, and return this work. Its result is a `Read`. Raises UserError if not possible."""
         self._require(self.cases(question.subject))
 
         def work(on_count: OnCount) -> Any:
@@ -349,8 +348,8 @@ class EvaluationService:
     # The control set
 
     def make_control(self, subject: Subject, key: str = "") -> WorkView:
-        """Begin to draw missing reconstructions, then have the model of a `ModelChoice.key` read them; "" for none. The
-        result is a `ControlsDrawn`. Raises UserError if it cannot.
+        """Begin to draw missing reconstructions, then have the model of a `ModelChoice.key` read them; "" for no model.
+        The result is a `ControlsDrawn`. Raises UserError if none can be drawn.
         """
         model = self.choice(key, subject).settings if key else None
 
@@ -369,7 +368,7 @@ class EvaluationService:
     # Figures
 
     def evaluate(self, question: EvaluationQuestion) -> Evaluated:
-        """Return all figures on the images that the model has read. Raises UserError if subject or model give none."""
+        """Return all figures on the images that the model has read. Raises UserError if none can be calculated."""
         return self.result(question).evaluated
 
     def compare(self, first: EvaluationQuestion, second: EvaluationQuestion) -> ModelComparison | None:
@@ -379,7 +378,7 @@ class EvaluationService:
         return compared(self.result(first), self.result(second), first.weighing)
 
     def entries(self, question: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
-        """Return the sorted catalogue entries behind a number of `evaluate`."""
+        """Return the sorted catalogue entries that a number of `evaluate` counts."""
         return entries_of(self.result(question), cell)
 
     def rank(self, question: EvaluationQuestion, most: int = 100) -> Ranking:
@@ -421,13 +420,13 @@ class EvaluationService:
     # A study of validity
 
     def study_plan(self, question: EvaluationQuestion, judged: int = acts.STUDY_IMAGES) -> StudyPlan:
-        """Plan a study of this many images. Raises UserError if none can be drafted."""
+        """Plan a study that judges at most `judged` images. Raises UserError if none can be drafted."""
         return plan_study(self.result(question), judged)
 
     def draft_study(
         self, question: EvaluationQuestion, judged: int = acts.STUDY_IMAGES, create: Create | None = None
     ) -> str:
-        """Draft a study with the sample of `study_plan`, save it by `create`, and return its id. Raises UserError."""
+        """Draft the study of `study_plan`, save it by `create`, and return its id. Raises UserError without a plan."""
         result = self.result(question)
         return draft_study(
             self._workspace, result, plan_study(result, judged), self._stored(question.model).key, create
@@ -468,7 +467,7 @@ class EvaluationService:
         table, task = cases.table, cases.task
         with self._lock:
             cached = self._score.get(task)
-        # Unchanging image data is one object until images are added.
+        # `table.sources` is the same object until images are added.
         if cached is None or cached[0] is not table.sources or cached[1] != votes:
             cached = table.sources, votes, score_images(table, self._workspace.case_columns.checks(), votes, task)
             with self._lock:
@@ -549,7 +548,7 @@ class EvaluationService:
 
 
 def cancelled(queue: WorkQueue, number: int) -> dict[str, Any]:
-    """Ask a piece of work to stop. Return it, JSON-ready."""
+    """Ask a piece of work to stop. Return its state, JSON-ready."""
     queue.cancel(number)
     return work_facts(queue.view(number))
 
@@ -560,7 +559,7 @@ def about(question: EvaluationQuestion) -> str:
 
 
 def about_control(subject: Subject) -> str:
-    """Return the key that finds the drawing of a control set."""
+    """Return the key that finds the work on a control set."""
     return hashlib.sha256(repr(subject).encode()).hexdigest()[:24]
 
 
@@ -573,7 +572,7 @@ def model_choice_key(settings: UnderTestSettings) -> str:
 
 
 def title_of(settings: UnderTestSettings) -> str:
-    """Return the name of a model for pages and reports: of a file its bare name, in any folder."""
+    """Return the name of a model for pages and reports: for a file, its name without the folder."""
     if settings.source in ("file", "onnx") or (settings.source == "transformers" and not settings.name):
         return f"{settings.name} {Path(settings.file).name}".strip()
     return settings.title
@@ -588,14 +587,14 @@ def settings_words(settings: UnderTestSettings, others: Sequence[UnderTestSettin
             words.append(f"{name} {few_names(value.split(', ')) or 'of the file'}")
     folder, *folders = (
         Path(one.file).parent.name for one in (settings, *others)
-    )  # of an upload: the hash of its bytes
+    )  # for an upload, the hash of its bytes
     if any(one != folder for one in folders):
         words.append(f"file in {folder[:12]}")
     return ", ".join(words)
 
 
 def work_facts(view: WorkView) -> dict[str, Any]:
-    """Return a piece of work, JSON-ready."""
+    """Return the state of a piece of work, JSON-ready."""
     state = "stopping" if view.stopping and view.active else view.state
     note = getattr(view.result, "note", "")
     return facts(view, "done total doing seconds_left error", work=view.id, state=state, note=note)

@@ -33,7 +33,7 @@ NONE: Numbers = np.zeros(0, np.int64)
 K = TypeVar("K")
 T = TypeVar("T")
 MODELS_HELD = 2
-"""Number of models of a kind whose answers are cached in memory: 250 MB each for 125,000 images and 1,000 classes."""
+"""Maximum number of models of a task with cached answers: 250 MB each for 125,000 images and 1,000 classes."""
 
 LOOKED_AT_ONCE = 4096
 """Number of images whose probabilities are processed at a time."""
@@ -54,7 +54,7 @@ class ClassifierAnswers:
 
 @dataclass(frozen=True)
 class SegmenterCounts:
-    """Pixel counts for one of the three kinds of images of a subject."""
+    """Pixel counts for the originals, the test cases or the reconstructions of a subject."""
 
     place: Numbers
     """Position of each counted image. The other images were not read, or have no mask."""
@@ -62,7 +62,7 @@ class SegmenterCounts:
 
 
 class _ReadImages:
-    """Images that a model has read, each with the number of its last row, and the same for the rows of a table."""
+    """Images that a model has read, each with the number of its last row. Finds the rows of a table's images."""
 
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
@@ -70,7 +70,7 @@ class _ReadImages:
         self._columns: tuple[Texts, Numbers, Numbers] | None = None
 
     def add(self, images: Collection[str]) -> None:
-        """Assign consecutive numbers to further rows, one for each image."""
+        """Give consecutive numbers to further rows, one for each image."""
         self.number.update(zip(images, range(self._rows, self._rows + len(images)), strict=True))
         self._rows += len(images)
         self._columns = None
@@ -78,7 +78,7 @@ class _ReadImages:
     def of(self, cases: Cases, images: Images) -> Numbers:
         """Return the number of each image; -1 for one that the model has not read."""
         table = cases.table
-        # Unchanging image data is one object until images are added.
+        # `table.images` is the same object until images are added.
         if self._columns is None or self._columns[0] is not table.images:
             of_images, of_sources = (
                 np.array([self.number.get(sha, -1) for sha in column.values], np.int64)
@@ -93,7 +93,7 @@ class _Probabilities:
     """The stored answers of one classifier."""
 
     last: int = 0
-    """Id of the last row read from the workspace, also in `_PixelCounts` and `_Doubts`."""
+    """Id of the last row read from the workspace. `_PixelCounts` and `_Doubts` have the same attribute."""
     images: _ReadImages = field(default_factory=_ReadImages)
     likeliest: NDArray[Any] = field(default_factory=lambda: np.zeros(0, np.uint16))
     numbers: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
@@ -113,16 +113,16 @@ class _PixelCounts:
     last: int = 0
     images: _ReadImages = field(default_factory=_ReadImages)
     mask: dict[str, int] = field(default_factory=dict)
-    """Number of each mask."""
+    """Number of each mask, by SHA-256."""
     both: Numbers = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     """Numbers of image and mask for each row of `pairs`."""
     pairs: sparse.csr_array = field(default_factory=lambda: pairs_of_images(NONE, NONE, NONE, []))
     order: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     """Rows sorted by image and mask, in order of arrival within a pair."""
     keys: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Ascending number of image and mask for each row in `order`."""
+    """For each row in `order`, a number for its image and mask, ascending."""
     _numbers: tuple[list[str], Numbers] | None = None
-    """Masks of the last subject, and their numbers in `mask`."""
+    """Masks of the images looked up last, and their numbers in `mask`."""
 
     def add(self, new: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
         from scipy import sparse
@@ -139,7 +139,7 @@ class _PixelCounts:
         self.keys, self._numbers = keys[self.order], None
 
     def rows_of(self, cases: Cases, images: Images) -> Numbers:
-        """Return the latest row of each image with its mask; -1 without one."""
+        """Return for each image the latest row that counts it with its mask; -1 if there is none."""
         image, mask = self.images.of(cases, images), self._masks_of(images)
         keys = self._keys(image, mask)
         at = np.searchsorted(self.keys, keys, side="right") - 1
@@ -237,14 +237,14 @@ class ModelAnswers:
         return SegmenterCounts(place, Pixels(images.source[place], counts))
 
     def pairs(self, key: str, cases: Cases, images: Images) -> tuple[sparse.csr_array, Numbers]:
-        """Return all pixel pairs of the segmenter of a key, and the row of each image with its mask; -1 if none."""
+        """Return all pixel pairs of the segmenter of a key, and the row of each image with its mask; -1 for none."""
         with self._lock:
             stored = self._counts(key)
             return stored.pairs, stored.rows_of(cases, images)
 
     def read_of(self, model: StoredModel, cases: Cases) -> int:
-        """Return how many pictures of a subject the model has read. Those with a mask need a segmenter's pixel counts,
-        too.
+        """Return how many pictures of a subject the model has read. A picture with a mask counts only if its pixels are
+        counted, too.
         """
         if model.identity.kind != cases.view.kind:
             known = self._workspace.models_under_test.latest(model.key)
@@ -262,7 +262,7 @@ class ModelAnswers:
         return len(cases.pictures) - len(missing)
 
     def _probabilities_of(self, model: StoredModel, cases: Cases) -> _Probabilities:
-        """Return the stored answers of a classifier, with new ones."""
+        """Return the stored answers of a classifier, after adding those saved since the last call."""
         with _latest(self._probabilities, model.id, _Probabilities) as stored:
             rows, stored.last = self._workspace.models_under_test.probabilities(model, stored.last)
             if len(rows.images):
@@ -282,7 +282,7 @@ class ModelAnswers:
         for image, top in self._workspace.models_under_test.guesses(predictions):
             guesses = [(place[one["label"]], one["probability"]) for one in top if one["label"] in place]
             if not guesses or len(guesses) < len(top):
-                continue  # of an earlier model under this key
+                continue  # a prediction of an earlier model under this key
             row = np.zeros(len(model.identity.classes), np.float16)
             for number, probability in guesses:
                 row[number] = probability
@@ -293,8 +293,8 @@ class ModelAnswers:
             stored.add(ProbabilityRows(images, np.array(likeliest, np.uint16), np.stack(numbers)), exact=False)
 
     def _counts(self, key: str) -> _PixelCounts:
-        """Return the stored counts of a segmenter, with new ones."""
-        with _latest(self._pixels, key, _PixelCounts, MODELS_HELD + 1) as stored:  # also that of the checks
+        """Return the stored counts of a segmenter, after adding those saved since the last call."""
+        with _latest(self._pixels, key, _PixelCounts, MODELS_HELD + 1) as stored:  # and the checks' segmenter
             new, stored.last = self._workspace.models_under_test.pixel_counts(key, stored.last)
             if new:
                 stored.add(new)
@@ -303,7 +303,7 @@ class ModelAnswers:
 
 @contextmanager
 def _latest(cache: dict[K, T], key: K, make: Callable[[], T], most: int = MODELS_HELD) -> Iterator[T]:
-    """Remove a value from a cache and add it again as the latest, unless its update fails."""
+    """Yield the value of a key, and put it back into the cache as the latest, unless an error is raised."""
     value = cache.pop(key, None) or make()
     yield value
     cache[key] = value

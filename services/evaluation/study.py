@@ -34,7 +34,7 @@ from storage.workspace import Workspace
 LIKELY_VALID = 0.8
 """Assumed share of valid images for the expected width: the paper found 82.7 % of 300."""
 TEMPLATE: Mapping[TaskKind, str] = {"classification": "classification", "segmentation": "preservation"}
-"""Template of the questions for all images of the study: does it still show its class, or are road, vehicles and
+"""Template of the questions for all images of the study: does the image still show its class, or are road, vehicles and
 pedestrians still in their places?"""
 SEED_DIGITS = 10**6
 Create = Callable[[str, Rules], str]
@@ -43,7 +43,7 @@ Create = Callable[[str, Rules], str]
 
 @dataclass(frozen=True)
 class SampleRow:
-    """Sample of one stratum."""
+    """Number of images to judge in one stratum."""
 
     stratum: str
     """Right or wrong, in words of `services.evaluation.results.STANDING`, and the edit type."""
@@ -53,7 +53,7 @@ class SampleRow:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """A sample, and its expected precision."""
+    """A sample of images to judge, and its expected precision."""
 
     rows: tuple[SampleRow, ...]
     width: float
@@ -100,8 +100,8 @@ def draft_study(
 ) -> str:
     """Draft a study of this sample, drawn at random within each stratum, with control and quiz items. Return its id.
 
-    All images get the same questions, where they apply. `model` is the key of its stored predictions. `create` saves
-    the draft before its items. Raises UserError as `plan_study`.
+    All images get the same questions, except questions that do not apply. `model` is the key of the model's stored
+    predictions. `create` saves the draft before its items. Raises UserError as `plan_study`.
     """
     places, number, names, _ = _judgeable(found)
     seed = secrets.randbelow(SEED_DIGITS)

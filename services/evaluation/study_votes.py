@@ -35,7 +35,7 @@ class StudyVotes:
     study: str
     title: str
     chosen: tuple[str, ...]
-    """Ways in which the study's images were chosen, in words, without random draws from all."""
+    """In words, how the study's images were chosen. Random draws from all images are left out."""
     cases: Numbers
     """Test case of each single vote; -1 for a control item. All columns have equal length."""
     worker: Numbers
@@ -43,7 +43,7 @@ class StudyVotes:
     known: Numbers
     """1 for a valid control item, 0 for an invalid one; -1 for a test case."""
     adjudicated: frozenset[int]
-    """Test cases that the study lead has decided."""
+    """Test cases on which the study lead has decided."""
 
 
 class StudyVotesReader:
@@ -73,7 +73,7 @@ class StudyVotesReader:
 
 
 def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the ways in which a study's images were chosen, in words, without random draws from all."""
+    """Return in words how a study's images were chosen. Random draws from all images are left out."""
     ways = list[str]()
     drawn = [detail for event, detail in log if event == DRAWN]
     if not drawn:
@@ -90,8 +90,8 @@ def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def chosen_words(studies: Sequence[StudyVotes], subject_filter: str) -> str:
-    """Return how judged images were chosen, such as “Birds”: review: accepted; "" if all are random draws. Filter parts
-    shared by the whole subject are left out.
+    """Return how judged images were chosen, such as “Birds”: review: accepted; "" if all were random draws. Parts of
+    the filter that the whole subject shares are left out.
     """
     common = set(subject_filter.split("; "))
     parts = list[str]()
@@ -158,7 +158,7 @@ class VotesOnCases:
 
 
 def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]) -> VotesOnCases:
-    """Return the votes on these test cases. Of several studies of one, the last consensus counts, else the last."""
+    """Return the votes on these test cases. Of several studies, the last with a consensus counts, else the last."""
     place = {case: at for at, case in enumerate(test_cases.tolist()) if case >= 0}
     number = {one.study: at for at, one in enumerate(studies)}
     study, undecided = np.full(len(test_cases), -1), np.zeros(len(test_cases), bool)

@@ -1,7 +1,7 @@
-"""The images of a subject as columns: originals, test cases and reconstructions, with label, source, split and mask.
-Test cases and reconstructions are never mixed: in any filter or test set, an image of a recipe that is the control of
-another (`Recipe.control`) is a control. All reconstructions of the same sources count, anywhere in the workspace, each
-for the test cases of the recipes whose control it is.
+"""The images of a subject (an evaluation's images) as columns: originals, test cases and reconstructions, with label,
+source, split and mask. Test cases and reconstructions are never mixed: in any filter or test set, an image of a recipe
+that is the control of another (`Recipe.control`) is a control. All reconstructions of the same sources count, anywhere
+in the workspace, for test cases of each recipe that they are the control of.
 
 A rejected image counts in no figure, in any subject: a fault on it is not the model's. That holds for a released
 version too, which keeps the image. Its figures then exclude it, and a note says how many are excluded.
@@ -31,7 +31,7 @@ MaskOf = tuple[str, str]
 """SHA-256 of a mask, and the names of its class numbers in JSON; ("", "{}") for none."""
 NO_MASK: MaskOf = ("", "{}")
 LONGEST_WORDS = 120
-"""Maximum characters of a filter in a title."""
+"""Maximum number of characters of a filter in a title."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Masks:
 
     @property
     def there(self) -> Flags:
-        """Flag the images that have a mask."""
+        """Return True for each image that has a mask."""
         return self.numbers >= 0
 
     @property
@@ -90,7 +90,7 @@ class Images:
     label: Numbers
     """Number of its label among `Cases.labels`; -1 for none."""
     number: Numbers
-    """Index among the images of the table; for an original, among the sources."""
+    """Index of the image in the values of `CaseTable.images`, or of an original in those of `CaseTable.sources`."""
     shas: list[str]
     masks: Masks
     """Empty for a classification."""
@@ -106,21 +106,21 @@ class Cases:
     view: SubjectView
     table: CaseTable
     originals: Images
-    """One for each source, in the order of their numbers."""
+    """One original for each source, in the order of their numbers."""
     generated: Images
     controls: Images
     labels: tuple[str, ...]
-    """Sorted labels of a classification; for a segmentation, the classes of its masks by number."""
+    """Sorted labels of a classification; for a segmentation, the classes of its masks in the order of their numbers."""
     split: tuple[str, ...]
     """Split of each source; "" for none."""
     left_out: tuple[str, ...]
     """Sentences on images that are not counted."""
     lacking: Numbers
-    """Position of one test case for each source and control set without a reconstruction, to draw it from."""
+    """Positions of test cases to draw reconstructions for: one for each source and control set that lacks one."""
     way: Numbers
-    """Recipe number of each test case's control set; -1 if its recipe has none."""
+    """Number of the recipe that draws each test case's control set; -1 if its recipe has none."""
     control_way: Numbers
-    """Recipe number of each reconstruction. Test cases are compared with those of the same `way`."""
+    """Number of each reconstruction's recipe. Test cases are compared with reconstructions of the same number."""
     without_control: str
     """A sentence on test cases whose recipes have no control set; "" for none."""
 
@@ -186,7 +186,7 @@ def read_cases(workspace: Workspace, subject: Subject) -> Cases:
 
 
 class _Reading:
-    """Reads one subject."""
+    """Makes the `Cases` of one subject."""
 
     def __init__(
         self,
@@ -204,7 +204,8 @@ class _Reading:
         ways = np.array([-1 if recipe is None else names.index(recipe.name) for recipe in controls])
         self._is_control = own[table.recipes.numbers] >= 0
         self._way = np.where(self._is_control, own[table.recipes.numbers], ways[table.recipes.numbers])
-        """Recipe number of each image's controls, or of a control's own recipe; -1 if there is none."""
+        """For each row of the table: the number of the recipe that draws its control set; for a reconstruction, of its
+        own recipe. -1 for none."""
         self._control_methods = [recipe.method for recipe in control_recipes()]
         self._left_out: list[str] = []
         self._labels, self._splits = table.labels, table.splits
@@ -332,9 +333,7 @@ class _Reading:
         return reconstructions[alike]
 
     def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """Return the first test case of each source and control set without a reconstruction; rejected ones count as
-        one.
-        """
+        """Return the first test case of each source and control set without a reconstruction, rejected or not."""
         table, ways = self._table, len(self._control_methods)
         number = {name: place for place, name in enumerate(table.methods.values)}
         drawing = np.array([*(number.get(name, -2) for name in self._control_methods), -2])
@@ -348,8 +347,8 @@ class _Reading:
         return lacking
 
     def _reconstructed(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """Return all reconstructions of the sources of these rows by the recipes of their control sets, with any method
-        and any verdict.
+        """Return all reconstructions of the sources of these test cases, drawn by the recipes of their control sets
+        with any method. Rejected ones are included.
         """
         table = self._table
         fits = self._is_control & table.there & (table.segmentation == segments)
@@ -408,7 +407,7 @@ def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:
 
 
 def _mask_names(classes: Texts) -> tuple[str, ...]:
-    """Return the classes of masks, by number; a name with two numbers once."""
+    """Return the class names of masks, in the order of their numbers. A name with two numbers occurs once."""
     number_of: dict[str, int] = {}
     for text in sorted(classes.values[number] for number in np.unique(classes.numbers).tolist()):
         for number, name in json.loads(text).items():

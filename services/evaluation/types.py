@@ -42,7 +42,7 @@ class Subject:
     """Images that a model is evaluated on: those of a filter, in the catalogue or in a version of a test set."""
 
     version: int | None = None
-    """`core.test_sets.SetVersion.number`; None for the catalogue."""
+    """Number of a version of a test set, as in `core.test_sets.SetVersion`; None for the catalogue."""
     filter: ImageFilter = field(default_factory=ImageFilter)
     """Filter of the images. Reconstructions among them count as controls, never as test cases."""
     split: str = ""
@@ -51,7 +51,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class SubjectView:
-    """A subject as shown before a model is chosen."""
+    """The images to evaluate, as shown before a model is chosen."""
 
     subject: Subject
     title: str
@@ -63,16 +63,16 @@ class SubjectView:
     controls: int
     """Number of reconstructions of the same sources, anywhere in the workspace."""
     splits: tuple[str, ...]
-    """Splits of its sources, also `WITHOUT_SPLIT`; with several, one has to be chosen."""
+    """Splits of the sources, including `WITHOUT_SPLIT`. If there are several, one must be chosen."""
     problem: str
-    """Why it cannot be evaluated, in one sentence; "" if it can."""
+    """Why the images cannot be evaluated, in one sentence; "" if they can."""
     can_make_control: bool = False
     """True if `make-control-set` can add reconstructions: some source has none, and its file is in the workspace."""
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model that can be chosen for a subject."""
+    """A model that can be chosen to be evaluated."""
 
     key: str
     """Stable key for URLs: letters, digits and hyphens."""
@@ -87,7 +87,7 @@ class ModelChoice:
 
 @dataclass(frozen=True)
 class EvaluationQuestion:
-    """One question: how does this model do on this subject?"""
+    """One question: how does this model do on these images?"""
 
     subject: Subject
     model: UnderTestSettings
@@ -106,9 +106,9 @@ class Pending:
     images: int
     """Number of originals, cases and controls, each picture once."""
     read: int
-    """Number of images with a stored prediction, and if they need a mask, counted pixels."""
+    """Number of images read: their prediction is stored, and if they have a mask, its pixels are counted."""
     unreadable: int = 0
-    """Number of images that could not be read the last time: they are left out."""
+    """Number of images that the last attempt could not read: they are left out."""
 
     @property
     def left(self) -> int:
@@ -117,11 +117,11 @@ class Pending:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number that opens images: `EvaluationService.entries` returns their catalogue entries."""
+    """A number with a link to its images: `EvaluationService.entries` returns their catalogue entries."""
 
     kind: CellKind
     name: str = ""
-    """Row name: the class (also in both confusions), edit type, keyword or alternative; "" for all."""
+    """Name of the row: a class (also for both kinds of confusion), edit type, keyword or alternative; "" for all."""
     said: str = ""
     """Predicted label. For "confusion" it is that of the image, for "confusion before" that of its original; "" for
     none of the labels. For a segmenter it is a label predicted for pixels: it selects images where the share of the
@@ -153,12 +153,12 @@ class ClassMapping:
     problem: str = ""
     """Why nothing can be compared, in one sentence; "" if something can."""
     sample: str = ""
-    """SHA-256 of an image of the subject that shows how the model gets it; "" without one."""
+    """SHA-256 of an image that shows what input the model gets; "" without one."""
 
 
 @dataclass(frozen=True)
 class StudyShown:
-    """Agreement of a validity score, learnt from other studies, with the votes of one study."""
+    """Agreement of a validity score with the votes of one study, if the score is learnt from other studies."""
 
     study: str
     agreement: Agreement
@@ -210,7 +210,7 @@ class LikenessFigures:
     changed: str
     """The figure that edits change: the probability of the true class, or the share of right pixels."""
     groups: tuple[EditGroup, ...]
-    """The most harmful group first."""
+    """Groups of edits with the same meaning, the most harmful first."""
     fidelity: Mapping[str, Fidelity]
     """Fidelity of test cases and of reconstructions, against the originals."""
     perplexity: Figure
@@ -225,22 +225,22 @@ class FocusRow:
     """One figure of where models look."""
 
     images: str
-    """"originals", "test cases" or "reconstructions"."""
+    """Kind of images: "originals", "test cases" or "reconstructions"."""
     name: str
-    """A name of `evaluation.focus.FIGURES`."""
+    """Name of the figure, one of `evaluation.focus.FIGURES`."""
     figures: tuple[Figure, ...]
-    """Figures of each model; of two also the second minus the first. Only images that all models have count."""
+    """Figure of each model; for two, also the second minus the first. Only images with maps of all models count."""
 
 
 @dataclass(frozen=True)
 class FocusFigures:
-    """Where one or two models look, for the images that they have looked at."""
+    """Where one or two models look, for the images with maps so far."""
 
     models: tuple[str, ...]
     layers: tuple[str, ...]
-    """Name of the layer of each model's maps; "" before its first look."""
+    """For each model, the name of the layer that its maps show; "" before its first map."""
     images: int
-    """Number of images that all models have looked at."""
+    """Number of images with maps of all models."""
     missing: int
     """Number of maps and curves still to be computed."""
     rows: tuple[FocusRow, ...]
@@ -249,14 +249,14 @@ class FocusFigures:
     pictures: tuple[tuple[str, str, tuple[bytes, ...]], ...]
     """Some images: `FocusRow.images`, label, and a WebP with the map of each model."""
     maps: tuple[tuple[tuple[float, float, int], ...], ...]
-    """For each model the position of each image, 0 to 1, by its features, and the number of its label."""
+    """For each model and image: position (x, y) in a plane of the model's features, 0 to 1, and label's number."""
     labels: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Everything on the page and in a report. Every part may be None; `notes` says why."""
+    """All figures of an evaluation, for the page and reports. `notes` says why a figure is None."""
 
     subject: SubjectView
     model: str
@@ -265,9 +265,10 @@ class Evaluated:
     """The stored identity, or None for predictions without one."""
     mapping: results.MappingReport
     pending: Pending
-    """Images not read yet. The figures cover only images that were read."""
+    """Numbers of images that were read or not. The figures cover only images that were read."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
-    """Tables by the change of the true class's probability or of the right pixels, the most harmful edits first."""
+    """Tables of edits: how they change the probability of the true class or the share of right pixels, the most harmful
+    first."""
     against_control: bool
     """True if `edits` compares with reconstructions of the same sources, False with the originals."""
     validity: ValidityEffect | None
@@ -276,11 +277,11 @@ class Evaluated:
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""
     effectiveness: results.Effectiveness | None = None
-    """For a classifier."""
+    """Figures of a classifier; None for a segmenter."""
     segmentation: results.SegmentationEffect | None = None
-    """For a segmenter."""
+    """Figures of a segmenter; None for a classifier."""
     losses: results.LossEffect | None = None
-    """For a segmenter: how often it loses a class, which counts as wrong."""
+    """How often a segmenter loses a class, which counts as wrong; None for a classifier."""
     labels: tuple[str, ...] = ()
     """Labels in the order of tables and confusion matrices; for a segmenter the groups that it tells apart."""
     thumbnails: Mapping[int, str] = field(default_factory=dict)
@@ -302,8 +303,8 @@ class Evaluated:
         else:
             return ""
         return (
-            f"The model {result}, before any edit. Check how it is asked (size, mean, std, order of classes) and what "
-            "the labels are for it."
+            f"The model {result}, before any edit. Check its input (size, mean, std), the order of its classes, and "
+            "the classes that labels are mapped to."
         )
 
     @property
@@ -313,6 +314,6 @@ class Evaluated:
 
     @property
     def validity_figures(self) -> list[tuple[str, Figure]]:
-        """The figures on validity with their words; none without votes."""
+        """Return the figures on validity, each with its words. Empty without votes."""
         wrong = "wrong" if self.kind == "classification" else LOSES
         return validity_figures(self.validity, wrong) if self.validity is not None else []

@@ -177,5 +177,5 @@ def test_what_cannot_be_trained_is_told_in_a_sentence(page: Page, server: Server
     page.locator("#f-shift").select_option(f"{shift.number}")
     ask(page)
     part = page.locator("#part-retraining")
-    expect(part.locator(".problem")).to_contain_text("None of its 4 sources is left to tune with")
+    expect(part.locator(".problem")).to_contain_text("None of the 4 sources is left to tune with")
     expect(part.locator("#retraining-form")).to_be_visible()

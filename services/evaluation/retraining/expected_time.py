@@ -1,4 +1,4 @@
-"""Estimates how long a retraining takes, from the speed of earlier trainings of the same model here alone."""
+"""Estimates how long a retraining takes, from the speed of the same model's earlier trainings in the workspace."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TrainingPace:
     an_image: float
     """Seconds to learn from one image in one update."""
     other: float | None
-    """Seconds beside the updates of a training: to load the model, tune and measure. None if unknown."""
+    """Seconds of a training besides its updates: to load the model, tune and measure. None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def pace_of(trainings: Iterable[KeptState]) -> TrainingPace | None:
 
 
 def expected_time(trainings: int, recipe: TrainingRecipe, pace: TrainingPace | None, measured: str) -> ExpectedTime:
-    """Estimate the time of this many trainings, at a pace measured at a moment."""
+    """Estimate the time of `trainings` trainings. `measured` is when the pace was measured: ISO 8601, UTC."""
     if pace is None:
         return ExpectedTime(trainings, recipe, None)
     each = recipe.updates * recipe.batch * pace.an_image + (pace.other or 0.0)

@@ -1,6 +1,6 @@
-"""Retrains a model under test with images of a subject, arm by arm and seed by seed, as a piece of work with progress
-and cancel. Trainings stay in a folder of the workspace: a stopped one resumes, and nothing is trained twice. Results
-are stored in the database.
+"""Retrains a model under test with images of a subject, as a piece of work with progress and cancel. Each arm (a set of
+images to learn from) is trained once with each seed. Trainings stay in a folder of the workspace: a stopped one
+resumes, and nothing is trained twice. Results are stored in the database.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ from storage.evaluation.models_under_test import StoredModel
 from storage.workspace import Workspace
 
 TRAINING = "training"
-"""Prefix of the names of steps that make updates."""
+"""First word in the names of progress steps that train."""
 RETRAINING, NO_RESULT = "retraining", "There is no such result any more."
 READING, LOOKING, MASKS = "reading images", "looking for images that are alike", "preparing masks"
 Groups = tuple[tuple[int, ...], ...]
 MaskNumbers = Callable[[Mapping[int, str]], NDArray[np.uint8]]
-"""Maps the numbers of a mask to groups, (256,), given the names of the numbers."""
+"""Given the names of a mask's class numbers, returns the class group of each number from 0 to 255, (256,)."""
 OnStep = Callable[[str, int, int], None]
-"""Called with the step, the amount done and the total; in training, updates of all trainings together. An error that it
-raises stops the work, which resumes there when begun again."""
+"""Called with the step, the amount done and the total. In training, both count the updates of all trainings. An error
+that it raises stops the work, which resumes there when begun again."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class KeptResult:
     found: RetrainingResult
     created: str
     asked: str
-    """`RetrainingQuestion.digest`."""
+    """`RetrainingQuestion.digest` of the question."""
     note: str = ""
     """Note for the user, in a sentence; "" for none."""
     number: int = 0
-    """`StoredRetraining.id`."""
+    """`StoredRetraining.id` of the result."""
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,12 @@ class Retrainings:
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="retraining")
-        """Queue of trainings; `of(about(asked))` finds one. The result is a `RetrainingResult`."""
+        """Queue of trainings; `of(about(question))` finds those of a question. Each result is a `RetrainingResult`."""
 
     @does("begin-retraining", BeginRetraining)
     def begin_retraining(self, sent: BeginRetraining) -> dict[str, Any]:
-        """Train a model further with images of a test set, arm by arm at equal updates, and measure the gain on sources
-        that it has not learnt from. Finished trainings are not repeated.
+        """Train a model further with images of a test set, and measure the gain on sources that it has not learnt from.
+        Each arm (a set of images to learn from) gets equal updates. Finished trainings are not repeated.
         """
         return work_facts(self.begin(retraining_question(self._evaluations.asked(sent), sent)))
 
@@ -128,15 +128,15 @@ class Retrainings:
     def cancel_retraining(
         self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_retraining gives it")]
     ) -> dict[str, Any]:
-        """Stop a retraining; it resumes there when begun again."""
+        """Stop a retraining; if begun again, it resumes where it stopped."""
         return cancelled(self.work, work)
 
     def close(self) -> None:
-        """Stop the training; it resumes there when begun again."""
+        """Stop the training; if begun again, it resumes where it stopped."""
         self.work.close()
 
     def begin(self, question: RetrainingQuestion) -> WorkView:
-        """Begin to train, or return the work in progress. Raises UserError for what cannot be trained."""
+        """Begin to train, or return the work in progress. Raises UserError if the model or images cannot be used."""
         self._require(question)
 
         def work(on_work: OnWork) -> RetrainingResult:
@@ -192,16 +192,16 @@ class Retrainings:
         return matching
 
     def opens(self, question: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
-        """Return the catalogue entries behind a number of the table, of a set or of an arm on it. Raises UserError if
-        none are stored.
+        """Return the catalogue entries that a number of the table counts: the images of the set `on`, or those that
+        `arm` is worst at. Raises UserError if none are stored.
         """
         opened = self.result(question, number).opens(on, arm)
         if opened is None:
-            raise UserError("No images are kept behind this number: begin again, and it opens them.")
+            raise UserError("No images are stored for this number: begin again, and it opens them.")
         return opened.entries
 
     def weights(self, result: KeptResult) -> tuple[weight_files.ArmWeights, ...]:
-        """Return the weights of the best training of each arm of a result that still exist."""
+        """Return the weights of the best training of each arm of a result, if they still exist."""
         return weight_files.best_weights(self._workspace, result.found)
 
     def weights_file(self, question: EvaluationQuestion, number: int, arm: str) -> tuple[str, Path]:
@@ -239,7 +239,7 @@ class Retrainings:
         return weight_files.disk_of(self._workspace)
 
     def retrain(self, question: RetrainingQuestion, on_step: OnStep) -> RetrainingResult:
-        """Train all arms with all seeds, measure them, and store the result. Raises UserError if it cannot train."""
+        """Train all arms with all seeds, measure them, and store the result. Raises UserError if it is not possible."""
         cases = self._require(question)
         stored = self._evaluations.predicting.identify(question.asked.model, lambda: on_step(LOOKING, 0, 0))
         misfit = self._evaluations.misfit(cases, stored)
@@ -286,14 +286,14 @@ class Retrainings:
     # Implementation
 
     def _require(self, sent: RetrainingQuestion) -> Cases:
-        """Raise UserError if nothing can be trained."""
+        """Return the images to learn from. Raises UserError if nothing can be trained."""
         question, cases = sent.asked, self._evaluations.cases(sent.asked.subject)
         if cases.view.problem:
             raise UserError(cases.view.problem, field="subject")
         if question.model.source in NOT_TRAINED:
             raise UserError(NOT_TRAINED[question.model.source], field="source")
         if sent.batch == 1:
-            raise UserError("An update learns from 2 images at least.", field="batch")
+            raise UserError("An update needs at least 2 images: set a larger batch.", field="batch")
         require_unseen(cases, sent.unseen)
         if sent.shift is not None:
             self._workspace.test_sets.version(sent.shift)  # raises now if it is gone
@@ -320,7 +320,7 @@ class Retrainings:
         return np.array([place[one] for one in order], np.int64)
 
     def _examples(self, mapping: ClassMap, numbers: MaskNumbers, on_step: OnStep) -> Examples:
-        """Return examples whose masks have the numbers of groups, in files made once."""
+        """Return examples whose masks hold the numbers of class groups, in files that are written once."""
         folder, images = self._workspace.trainings / "masks", self._workspace.images
 
         @cache

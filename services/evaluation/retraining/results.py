@@ -31,9 +31,9 @@ from services.evaluation.subjects import Cases
 from storage.evaluation.models_under_test import StoredModel
 
 MOST_OPENED = 1000
-"""Maximum entries behind a number: nobody looks at more, and each result stores them."""
+"""Maximum number of catalogue entries stored for a number of a table: nobody looks at more."""
 LOWEST = 10
-"""A segmenter lists one image in this many: those with the smallest share of correct pixels."""
+"""For a segmenter, 1 in this number of images is listed: those with the smallest share of correct pixels."""
 HOW_PARTED = (
     f"{100 * SHARES['train']:.0f} % of the sources are for training, {100 * SHARES['tune']:.0f} % for tuning and "
     f"{100 * SHARES['test']:.0f} % for measuring. Images made from a source are on its side. Sources that look alike "
@@ -45,7 +45,7 @@ HOW_PARTED = (
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """Training data of an arm."""
+    """An arm, with the images that it learns from."""
 
     name: str
     images: int
@@ -54,7 +54,7 @@ class ArmSummary:
 
 @dataclass(frozen=True)
 class SetSummary:
-    """A set that the arms are measured on."""
+    """A set of images that the trained models are measured on."""
 
     name: str
     images: int
@@ -63,7 +63,7 @@ class SetSummary:
 
 @dataclass(frozen=True)
 class GainOverControl:
-    """Accuracy of an arm on one set beyond that of a control."""
+    """Difference between the accuracies of an arm and of a control arm, on one set."""
 
     arm: str
     control: str
@@ -83,24 +83,24 @@ class MiouRow:
 
 @dataclass(frozen=True)
 class ArmTraining:
-    """One training of an arm."""
+    """One training of an arm, with one seed."""
 
     arm: str
     seed: int
     """Zero-based seed of the training."""
     folder: str
-    """Name of its folder in the workspace."""
+    """Name of the training's folder in the workspace."""
     score: float | None
-    """Share of the tuning images, or of their pixels, that its best state gets right; None if unknown."""
+    """Share of the tuning images, or of their pixels, that the best state gets right; None if unknown."""
 
 
 @dataclass(frozen=True)
 class OpenedImages:
-    """The images behind a number of the table, for the gallery."""
+    """The images that a number of a table counts, for the gallery."""
 
     set: str
     arm: str
-    """The arm that is still wrong about these images; "" for all images of the set."""
+    """The arm that is wrong (for a segmenter: worst) about these images; "" for all images of the set."""
     images: int
     """Total number of images."""
     shown: int
@@ -111,8 +111,8 @@ class OpenedImages:
 
 @dataclass(frozen=True)
 class RetrainingResult:
-    """Everything in a report. Accuracies are shares of images, for a segmenter of pixels; each source has the same
-    weight.
+    """Everything in a report on a retraining. Accuracies are shares of images, for a segmenter of pixels; each source
+    has the same weight.
     """
 
     kind: TaskKind
@@ -140,7 +140,7 @@ class RetrainingResult:
     won_back: tuple[WonBack, ...]
     beside: tuple[GainOverControl, ...]
     miou: tuple[MiouRow, ...]
-    """Empty for a classifier."""
+    """Mean intersection over union of each arm on each set; empty for a classifier."""
     left_out: tuple[NotMeasured, ...]
     notes: tuple[str, ...]
     opened: tuple[OpenedImages, ...]
@@ -151,7 +151,7 @@ class RetrainingResult:
     """Speed of the training; None in results of version 0.1.0."""
 
     def opens(self, on: str, arm: str = "") -> OpenedImages | None:
-        """Return the images that the number of a set, or of an arm on it, opens. None without any."""
+        """Return the images that a table's number for a set, or for an arm on that set, counts. None without any."""
         return next((one for one in self.opened if (one.set, one.arm) == (on, arm) and one.entries), None)
 
     def row(self, arm: str, on: str) -> ArmRow | None:
@@ -160,8 +160,8 @@ class RetrainingResult:
 
     @property
     def main(self) -> str:
-        """Return the arm that the answer reports: the one with generated images, else the first other one, controls
-        last.
+        """Return the arm that the answer reports: that with generated images, else the first arm that is no control,
+        else the first control.
         """
         names = [one.name for one in self.arms if one.name != ORIGINAL]
         rest = [name for name in names if name not in CONTROLS] or names
@@ -245,9 +245,9 @@ def result_of(
 def opened(
     behind: Mapping[str, SetEntries], measured: Mapping[str, Mapping[str, Measured]], kind: TaskKind
 ) -> Iterator[OpenedImages]:
-    """Yield the images that the gallery shows for each set, and for each arm on it. For a classifier, those of an arm
-    are wrong in most seeds, the most often wrong first. A segmenter is never right about all pixels: those of an arm
-    are then one in `LOWEST` images, with the smallest share of right pixels.
+    """Yield the images that the gallery shows for each set, and for each arm on that set. For an arm of a classifier,
+    these are wrong with more than half of the seeds, the most often wrong first. An arm of a segmenter is never right
+    about all pixels: it shows 1 in `LOWEST` images, those with the smallest share of right pixels.
     """
     for name, set_entries in behind.items():
         for arm in ("", *measured):
@@ -263,7 +263,7 @@ def opened(
 
 
 def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any]:
-    """Return the whole result, JSON-ready; without `entries`, images that open are only counted."""
+    """Return the whole result, JSON-ready; without `entries`, the images of `opened` are only counted."""
     facts: dict[str, Any] = to_plain(found) | {"answer": found.answer}
     if not entries:
         facts["opened"] = [{name: value for name, value in one.items() if name != "entries"} for one in facts["opened"]]

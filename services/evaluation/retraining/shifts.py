@@ -19,13 +19,13 @@ from services.evaluation.subjects import Cases, Images, Masks, masks_of
 from storage.curation.case_columns import REJECTED, CaseTable, SetRow
 
 MOST_NAMED = 8
-"""Maximum classes of the shift's masks that a note names. Further ones are only counted."""
+"""Maximum number of classes of the shift's masks that a note names. Further ones are only counted."""
 _OF = "Of the natural shift"
 
 
 def groups_of_shift(learnt: ClassMap, own: ClassMap) -> dict[str, int]:
-    """Return the group of `learnt` with which each class of the shift's masks is measured. `own` maps these classes to
-    the model's. The group has the same name, or holds all model classes that are right for the class. A class without a
+    """Map each class of the shift's masks to the index of the group of `learnt` that it is measured as: the group with
+    a label of the same name, else the group with all model classes that `own` maps the class to. A class without a
     group is absent: its pixels do not count.
     """
     named = {learnt.labels[one].label: at for at, group in enumerate(learnt.groups) for one in group}
@@ -60,8 +60,8 @@ def with_shift(
     twins: Collection[str] = (),
 ) -> RetrainingPlan:
     """Return the plan with a further set to measure on: images of a version of a test set, originals or not. The set
-    has images with a label, or with a class in their mask, that is learnt. It leaves out rejected images, and those
-    that look like one to learn from or to tune with.
+    has images with a label, or with a class in their mask, that is learnt. It leaves out rejected images, and images
+    that look like those to learn from or to tune with.
 
     `table` has all entries of `rows`; `made` maps their labels and knows their masks; `passed_over` are classes of
     their masks that do not count. `twins` are copies (mirrored, cropped or the like) of a source to learn from or tune

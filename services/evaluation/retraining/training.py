@@ -88,7 +88,7 @@ class RetrainingQuestion:
         return _lasting({"about": kept_under(self.asked), "mapping": self.asked.mapping} | changed)
 
     def recipe(self, images: int, kind: TaskKind) -> TrainingRecipe:
-        """Return the training recipe for this number of originals on the training side."""
+        """Return the training recipe for this number of originals to learn from."""
         if kind == "segmentation":
             recipe = paper_deeplab(images) if self.preset == "paper" else short(batch=SEGMENTED_AT_ONCE)
         else:
@@ -98,7 +98,7 @@ class RetrainingQuestion:
 
 
 def kept_under(question: EvaluationQuestion) -> str:
-    """Return the key of all retrainings of a model with a subject's images. Later versions must keep it the same."""
+    """Return the key under which retrainings of a model with the same images are stored. It must never change."""
     evaluated = question.subject
     named = {"version": evaluated.version, "filter": evaluated.filter.address, "split": evaluated.split}
     return _lasting({**named, "model": model_key(question.model)})
@@ -132,7 +132,7 @@ class SetEntries:
     """Catalogue entries that show the images of a set in the gallery."""
 
     image: Numbers
-    """Place of an image in the set, ascending; once for each of its entries."""
+    """Index of an image in the set, ascending. It occurs once for each of the image's entries."""
     entry: Numbers
 
     def entries(self, places: Numbers, most: int) -> tuple[tuple[int, ...], int]:
@@ -155,7 +155,7 @@ class RetrainingPlan:
     """Training arms, and the sets to measure them on."""
 
     arms: tuple[Arm, ...]
-    """Training arms. The first is `ORIGINAL`."""
+    """Arms, each with the images that it learns from. The first is `ORIGINAL`."""
     tune: tuple[Example, ...]
     sets: Mapping[str, tuple[Example, ...]]
     set_sources: Mapping[str, Numbers]
@@ -184,7 +184,7 @@ class DataSplit:
     """Flags of usable images among originals, test cases and reconstructions."""
     unseen: str
     of_unseen: Flags
-    """True for each test case with an edit of the unseen type."""
+    """True for each test case with an edit of the type `unseen`."""
     notes: tuple[str, ...]
     left_out: tuple[NotMeasured, ...]
     twins_together: bool = False
@@ -207,14 +207,14 @@ def part(
 ) -> DataSplit:
     """Split the sources into train, tune and test, keeping similar ones together. `looks` has each picture's perceptual
     hash. `twins` has pairs of sources that show one picture but for a flip, a crop or the like; None if they were not
-    searched. A training image that looks like a measured one is left out. Raises UserError for a subject that nothing
-    can be learnt from, such as one with one source or one label.
+    searched. A training image that looks like a measured one is left out. Raises UserError if nothing can be learnt
+    from the images, such as those of one source or one label.
     """
     shas, notes = cases.originals.shas, list[str]()
     if len(shas) < len(SIDES):
         raise UserError(
-            f"It has {count_of(len(shas), 'source')}: to learn, to tune and to measure takes a source for each "
-            "at least."
+            f"The images have {count_of(len(shas), 'source')}, and need at least one each to learn from, to tune with "
+            "and to measure with."
         )
     usable, lacking = _usable(cases, mapping), "a mask" if cases.view.kind == "segmentation" else "a label"
     without = sum(int((~one).sum()) for one in usable)
@@ -227,7 +227,7 @@ def part(
         if one not in side:
             words = {"train": "to learn from", "tune": "to tune with", "test": "to measure with"}[one]
             raise UserError(
-                f"None of its {len(shas):,} sources is left {words}: add sources, or take another seed.",
+                f"None of the {len(shas):,} sources is left {words}: add sources, or take another seed.",
                 field="split_seed",
             )
     alike = _too_alike(cases, side, looks)
@@ -238,9 +238,8 @@ def part(
         )
     if alike:
         notes.append(
-            f"{count_of(len(alike), 'image', 'is')} left out: each looks like an image of another side that is "
-            "measured or "
-            "tuned with."
+            f"{count_of(len(alike), 'image', 'is')} left out: each looks like another source's image, to "
+            "measure or to tune with."
         )
     parted = DataSplit(
         side, (usable[0], usable[1], usable[2]), "", np.zeros(len(cases.generated), bool), tuple(notes), ()
@@ -257,7 +256,7 @@ def plan(
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
 ) -> RetrainingPlan:
-    """Plan arms and sets. `ranked` returns test cases, the best first. Raises UserError with too few images."""
+    """Plan arms and sets. `ranked` sorts test cases, the best first. Raises UserError if there are too few images."""
     generated, notes, left_out = cases.generated, list(parted.notes), list(parted.left_out)
     # An image that people found invalid would count as a fault of the model.
     invalid = valid.judged == 0
@@ -303,8 +302,8 @@ def plan(
         arms.append(Arm(ARM_NAMES[key], (*originals, *arm_examples), augmentation))
     if valid.foretold is not None and "valid" in question.arms:
         notes.append(
-            f"“{BY_VOTES}” holds what votes find valid, and of what nobody judged what the score finds valid that "
-            "was learnt from votes."
+            f"“{BY_VOTES}” has the test cases that votes find valid. Of those that nobody judged, it has those that a "
+            "score finds valid, which was learnt from votes."
         )
     sides = "".join(f"{one}\0{sha}\n" for one, sha in sorted(zip(parted.side, cases.originals.shas, strict=True)))
     return RetrainingPlan(
@@ -332,7 +331,7 @@ def require_unseen(cases: Cases, name: str) -> None:
 
 @dataclass(frozen=True)
 class Examples:
-    """Makes examples of images, in an order that depends on the images alone."""
+    """Makes training examples of images, in an order that depends on the images alone."""
 
     mapping: ClassMap
     path: Callable[[str], Path]
@@ -340,8 +339,8 @@ class Examples:
     """Returns the path of a mask with the numbers of the map's groups; None if it has none of them."""
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
-        """Return examples of the images in these places, with the place of each. Images that cannot be learnt from are
-        left out.
+        """Return examples of the images at these positions, and the position of each. Images that cannot be learnt from
+        are left out.
         """
         examples = []
         for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
@@ -370,7 +369,7 @@ def _arm(
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
 ) -> tuple[Example, ...] | str:
-    """Return the examples of an arm beside the originals, or a sentence on why it cannot be made."""
+    """Return the examples of an arm besides the originals, or a sentence on why it cannot be made."""
     if key == "augmentation":
         return ()
     if key == "reconstructions":
@@ -393,7 +392,7 @@ def _arm(
 
 
 def _tune(cases: Cases, parted: DataSplit, made: Examples, invalid: Flags) -> tuple[Example, ...]:
-    """Return the originals of the tuning split and at most as many of its test cases, so that both kinds decide."""
+    """Return the originals of the tuning split, and at most the same number of its test cases, so that both count."""
     originals = made.of(cases.originals, parted.rows(0, cases.originals, "tune"))[0]
     originals = originals[:: max(1, -(-len(originals) // MOST_TUNE))]
     usable = ~parted.of_unseen & ~invalid
@@ -449,7 +448,8 @@ def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
 
 
 def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> set[tuple[Side, str]]:
-    """Return pictures that look like one of an earlier split, mirrored or not. The measured split is complete.
+    """Return pictures that look like one of another split, mirrored or not: tune pictures like test pictures, and train
+    pictures like test or tune pictures.
 
     Sources were compared pixel by pixel before (`core.twins`). That takes quadratic time, so generated images are
     compared by hash.
@@ -482,7 +482,7 @@ def _with_unseen(parted: DataSplit, cases: Cases, unseen: str) -> DataSplit:
     rarest = sorted(of_type, key=lambda name: (int(of_type[name].sum()), name))
     unseen_type = unseen or next((name for name in rarest if enough(of_type[name])), "")
     if not unseen_type:
-        why = "No edit type can be kept from the arms: its test cases are of too few."
+        why = "No edit type can be kept from the arms: each has test cases of too few sources."
         return replace(parted, left_out=(NotMeasured(ON_UNSEEN, why),))
     return replace(parted, unseen=unseen_type, of_unseen=of_type[unseen_type])
 

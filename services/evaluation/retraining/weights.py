@@ -1,4 +1,4 @@
-"""Trainings stored in a workspace: what they belong to, their disk use, weights to download, and removal. Their results
+"""Trainings stored in a workspace: their models and images, disk use, weights to download, and removal. Their results
 stay in the database.
 """
 
@@ -31,7 +31,7 @@ class Marked:
     """The model, images, arm and seed of a training."""
 
     about: str
-    """`services.evaluation.retraining.training.kept_under`."""
+    """Key of the model with the images: `services.evaluation.retraining.training.kept_under`."""
     model: str
     title: str
     """Title of the images."""
@@ -48,7 +48,7 @@ class ArmWeights:
     seed: int
     """Zero-based seed of the training."""
     score: float
-    """On the tuning images, 0 to 1."""
+    """Score on the tuning images, 0 to 1."""
     size: int
     """Size in bytes."""
     file: Path
@@ -60,26 +60,26 @@ class KeptTraining:
 
     folder: str
     model: str
-    """"" if unknown, as for `title`."""
+    """Name of the model; "" if unknown."""
     title: str
     split: str
     arm: str
     seed: int
     done: bool
     used: str
-    """Time of its last training or use: ISO 8601, UTC."""
+    """Time at which it was last trained or used: ISO 8601, UTC."""
     size: int
     """Size in bytes."""
     retraining: str
     """End time of the latest retraining that uses this training; "" for none."""
     latest: bool
-    """True if that is the latest retraining of its model with its images."""
+    """True if `retraining` is the latest one of this model with these images."""
     why_kept: str
-    """Why it is not removed, in a few words; "" if `remove_old` removes it."""
+    """Why the training is not removed, in a few words; "" if `remove_old` removes it."""
 
 
 def mark(folder: Path, marked: Marked) -> None:
-    """Write the mark of a training. This also records that the training is in use now."""
+    """Write into a training's folder which model, images, arm and seed it is for. This also records the time of use."""
     folder.mkdir(parents=True, exist_ok=True)
     half = folder / f".{MARK}-{os.getpid()}"
     half.write_text(json.dumps(asdict(marked)), encoding="utf-8")
@@ -123,8 +123,8 @@ def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def stopped_trainings(workspace: Workspace, about: str) -> tuple[tuple[stored.KeptState, str], ...]:
-    """Return the trainings of a model with some images that have no result yet, each with its last use. `about` is that
-    of `Marked`.
+    """Return the state and the last use of each training of a model with some images, finished or not. `about` as in
+    `Marked`.
     """
     marks = workspace.trainings.glob(f"*/{MARK}") if workspace.trainings.is_dir() else ()
     folders = [file.parent for file in marks if (mark := _marked(file.parent)) is not None and mark.about == about]
@@ -133,7 +133,7 @@ def stopped_trainings(workspace: Workspace, about: str) -> tuple[tuple[stored.Ke
 
 
 def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
-    """Remove and return trainings of no latest retraining that were used before it. Trainings in progress stay."""
+    """Remove all trainings whose `why_kept` is empty, and return them. Trainings in progress stay."""
     removed = []
     for one in trainings_of(workspace):
         folder = workspace.trainings / one.folder
@@ -150,8 +150,8 @@ def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str, str]]:
-    """Return two maps. The first, by folder: the retraining that a training belongs to, and when the latest one
-    finished. The second, by `kept_under`: when the latest retraining finished. A latest retraining takes precedence.
+    """Return two maps. The first maps a training's folder to its mark, and to the end time of a retraining that uses
+    it, a latest one if possible. The second maps `Marked.about` to the end time of the latest retraining.
     """
     uses: dict[str, tuple[Marked, str]] = {}
     latest: dict[str, str] = {}
@@ -175,7 +175,7 @@ def _kept_training(folder: Path, use: tuple[Marked, str] | None, latest: Mapping
     if is_latest:
         why_kept = "of the latest retraining"
     elif marked is None:
-        why_kept = "it does not say for what it was made"
+        why_kept = "its model and images are not recorded"
     elif marked.about not in latest:
         why_kept = "its retraining is not done"
     elif used >= latest[marked.about]:

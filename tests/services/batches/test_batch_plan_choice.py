@@ -134,7 +134,7 @@ def test_it_is_told_that_nothing_fits_and_why() -> None:
     assert last == "No item is taken: of 83 items in the data set none fits the plan."
     unlabelled = [Item("1"), Item("2")]
     first, last = report_of("a_class = 1", unlabelled)
-    assert first == "Left out, since choose.a_class asks for classes and they have none: 2 items."
+    assert first == "Left out, since choose.a_class needs a class and they have no label: 2 items."
     assert last == "No item is taken: of 2 items in the data set none fits the plan."
 
 
@@ -338,7 +338,7 @@ def test_a_limit_that_too_few_words_can_keep_says_which_one_they_could() -> None
     tight = select_captions(sources.items(), plan_of("[edits]\nmost_share_of_a_word = 0.2"))
     assert tight.report.captions == 4 and set(dict(tight.report.words).values()) == {1}
     assert tight.report.left_out["a word too often"] == 96
-    assert "edits.most_share_of_a_word would have to be 0.25 at least" in tight.report.sentences()[-1]
+    assert "set edits.most_share_of_a_word to at least 0.25" in tight.report.sentences()[-1]
     assert select_captions(sources.items(), plan_of("[edits]\nmost_share_of_a_word = 0.25")).report.captions == 100
 
 

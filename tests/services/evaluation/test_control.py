@@ -125,7 +125,7 @@ def test_a_model_that_cannot_read_keeps_what_was_drawn(studio: Studio) -> None:
     studio.evaluations.predicting.load = load
     done = ended(studio, studio.evaluations.make_control(ALL, model.key))
     assert done.state == "done" and done.result.drawn == 1
-    assert done.result.note == "They are drawn, and could not be read: The weights are gone."
+    assert done.result.note == "The reconstructions are drawn, but could not be read: The weights are gone."
     with pytest.raises(UserError, match="There is no such model any more"):
         studio.evaluations.make_control(ALL, "none")
 

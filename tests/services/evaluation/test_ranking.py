@@ -86,7 +86,7 @@ def test_what_the_model_has_not_read_is_ranked_by_its_kin(service: EvaluationSer
     doubt = np.where(unread, np.nan, unsure)
     ranking = rank(half, doubt, doubt, NOT_JUDGED, none, (), 1000)
     assert (ranking.cases, ranking.known) == (10 * READ_OBJECTS, 5 * READ_OBJECTS)
-    assert ranking.notes[0].startswith(f"Of {5 * READ_OBJECTS} test cases it is not known what the model says")
+    assert ranking.notes[0].startswith(f"For {5 * READ_OBJECTS} test cases the model's answer is not known")
     chance = {one.entry: one.wrong for one in ranking.first}
     entries = found.cases.table.entry[found.cases.generated.row]
     of_unread = np.array([chance[int(entry)] for entry in entries[unread]])
@@ -108,7 +108,7 @@ def test_what_the_model_cannot_say_comes_last(service: EvaluationService) -> Non
     assert 0 < lost.sum() < len(lost) and ranking.known == (~lost).sum()
     label = found.cases.labels[found.cases.generated.label[0]]
     assert {one.label for one in ranking.first[ranking.known :]} == {label}
-    assert ranking.notes[0] == f"Of {lost.sum()} test cases the model cannot say the label: they come last."
+    assert ranking.notes[0] == f"{lost.sum()} test cases come last: the model has no class for the label."
 
 
 def test_no_image_is_foretold_from_itself_or_its_kin(service: EvaluationService) -> None:
@@ -229,7 +229,7 @@ def test_of_a_segmenter_a_fault_is_the_class_that_is_lost_and_the_edit(service: 
     # What has nothing to lose comes last.
     last = [one.entry for one in ranking.first[known:]]
     assert all(found.right[place[entry]] == UNKNOWN for entry in last)
-    said = [note for note in ranking.notes if "finds no protected class on the original: they come last" in note]
+    said = [note for note in ranking.notes if "last: the model finds no protected class on the original" in note]
     assert bool(said) == bool(last)
 
 

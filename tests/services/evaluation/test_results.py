@@ -434,7 +434,7 @@ def test_what_is_unmapped_is_told_before_and_a_file_has_the_last_word(whole: Eva
     assert told is not None and [row.label for row in told.report.unmapped] == [label]
     found = whole.evaluate(without).effectiveness
     assert found is not None and found.left_out > 0
-    said = f"No class of the model is taken for “{label}”: what shows it counts in no figure."
+    said = f"No class of the model is mapped to “{label}”: images with this label count in no figure."
     assert said in whole.evaluate(without).notes and said not in whole.evaluate(BIRDS).notes
     assert set(whole.entries(without, Cell("left out"))) == set(whole.entries(BIRDS, Cell("class", label)))
     toml = EvaluationQuestion(OBJECTS, CLASSIFIER, f'[labels]\n"{label}" = []\n')
@@ -456,7 +456,7 @@ def test_a_model_that_does_badly_on_most_originals_is_told_to_be_checked(
     moved = zip([label for label, _ in taken], [*(one for _, one in taken[1:]), taken[0][1]], strict=True)
     lines = [f"{label},{one}" for label, one in moved]
     wrong = service.evaluate(replace(asked, mapping="\n".join(["label,model class", *lines])))
-    assert wrong.doubt.startswith(f"The model {does}") and "Check how it is asked (size" in wrong.doubt
+    assert wrong.doubt.startswith(f"The model {does}") and "Check its input (size" in wrong.doubt
     assert str(result_part(wrong, Links())).count("Check how it is asked") == 1
     assert wrong.doubt in file_of(wrong, "markdown").decode()
 

@@ -378,7 +378,7 @@ def test_the_command_trains_goes_on_where_it_was_stopped_and_says_what_it_gains(
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (["--arms", "generated,nonsense"], "There is no arm 'nonsense': take some of augmentation, reconstructions"),
+        (["--arms", "generated,nonsense"], "There is no arm 'nonsense': choose among augmentation, reconstructions"),
         (["--seeds", "0"], "seeds"),
         (["--seeds", "many"], "seeds"),
         (["--rate", "nan"], "rate"),

@@ -108,7 +108,7 @@ def test_the_score_narrows_what_is_wrong_and_valid_and_is_among_the_facts(
     assert helped.high - helped.low < plain.high - plain.low, "the images that nobody judged say something too"
     truth = valid.mean()  # the model knows none of these pictures: what is valid is wrong and valid
     assert helped.low <= truth <= helped.high
-    assert not any("makes nothing surer" in note for note in evaluated.notes)
+    assert not any("does not narrow the interval" in note for note in evaluated.notes)
     facts = json_text(facts_of(evaluated))
     assert '"validity_score"' in facts and "NaN" not in facts
 
@@ -147,6 +147,6 @@ def test_a_score_that_makes_nothing_surer_is_said_to(workspace: Workspace, servi
     validity = evaluated.validity
     assert validity is not None and validity.by_strata.width is not None and validity.with_score.width is not None
     assert (
-        f"The score of validity makes nothing surer here: an interval of {100 * validity.with_score.width:.1f} points "
-        f"with it, and of {100 * validity.by_strata.width:.1f} without it."
+        f"The score of validity does not narrow the interval here: {100 * validity.with_score.width:.1f} points with "
+        f"the score, and {100 * validity.by_strata.width:.1f} without."
     ) in evaluated.notes

@@ -302,7 +302,7 @@ def test_a_batch_whose_profile_is_gone_is_shown_and_says_so_when_it_begins(
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("root = ", 'root = "birds" # ', "data.root is 'birds': write it as a whole path"),
+        ("root = ", 'root = "birds" # ', "data.root is 'birds': write an absolute path"),
         ('profile = "demo"', 'profile = "my.toml"', "make.profile is 'my.toml'"),
         ('layout = "imagefolder"', 'layout = "imagefolders"', "There is no layout"),
         ("[task]", "[taks]", "unknown key: taks"),
