@@ -1,4 +1,4 @@
-"""Tests for the benchmark of the time that a batch takes outside its models: each part runs and starts where it should."""
+"""Tests for the benchmark of the time that a batch takes outside its models: each part runs and starts on time."""
 
 from __future__ import annotations
 

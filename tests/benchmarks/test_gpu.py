@@ -1,4 +1,4 @@
-"""Tests for `python -m benchmarks.gpu`: its counts and its report at tiny size, and the published sizes of its models."""
+"""Tests for `python -m benchmarks.gpu`: its counts and report at tiny size, and the published sizes of its models."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ PAPER = 703, 1037
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Workspace with classification and segmentation scenes. The model of the demo reads the objects in the first test."""
+    """Server on classification and segmentation scenes. The model of the demo reads the objects in the first test."""
     with serving_here(tmp_path_factory.mktemp("evaluate") / "workspace", ScriptedModels()) as (url, studio):
         fill(studio.workspace, SCENES)
         fill(studio.workspace, ROADS, road=True)

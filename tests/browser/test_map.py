@@ -1,4 +1,4 @@
-"""The map in Chromium: points with WebGL and without, colours and the legend, the lasso, keys, and an image's details."""
+"""The map in Chromium: points with WebGL and without, colours, the legend, the lasso, keys, and an image's details."""
 
 from __future__ import annotations
 
