@@ -54,7 +54,7 @@ if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Import modules without Gradio's type stubs while pytest collects tests, as the studio does."""
+    """Keep Gradio from writing type stubs while pytest imports the tests. The studio starts like this too."""
     with no_stubs():
         return (yield)
 

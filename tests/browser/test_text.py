@@ -370,7 +370,7 @@ def test_an_edit_is_undone_by_key_and_by_button_and_history_says_who(studio: Stu
     rows.nth(8).locator("button").click()  # back to the version with both keywords off
     expect(keyword_chip(page, "sunny").locator(".toggle")).to_have_attribute("aria-pressed", "false")
 
-    # In a field that is being typed in, Ctrl+Z belongs to the field. In a field with the focus alone, it does nothing.
+    # Ctrl+Z undoes a change to the run, also in a focused field. In a field that was typed in, it edits the text.
     page.click("#task-label")
     page.keyboard.press("Control+z")
     expect(keyword_chip(page, "sunny").locator(".toggle")).to_have_attribute("aria-pressed", "true")

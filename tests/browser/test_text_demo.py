@@ -322,7 +322,9 @@ def test_counterfactual_captions_show_edits_differences_and_checks(desk: Desk) -
     settled(page, DEMO_SECONDS)
 
     choices.locator("button", has_text="all").click()
-    expect(page.locator("#state-counterfactuals")).to_have_text("edited by you")  # settings outdate no value by a person
+    expect(page.locator("#state-counterfactuals")).to_have_text(
+        "edited by you"
+    )  # settings outdate no value by a person
     page.click("#run-counterfactuals")
     page.click("#force-counterfactuals")  # confirms that the person's captions may be replaced
     settled(page, DEMO_SECONDS)
