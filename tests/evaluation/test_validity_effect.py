@@ -304,7 +304,7 @@ def test_workers_who_always_say_yes_are_seen_by_control_items() -> None:
     assert ((found > 0.5) == truth).mean() > 0.95 and (states == HARD).mean() < 0.1
     again = drawn_states(ballots, np.arange(60), np.zeros(60, int), np.full(60, -1))
     assert (states == again).all(), "the same votes say the same"
-    # The bounds come from the same estimate, so the measured value lies between them. Without split votes all are equal.
+    # The bounds come from the same estimate, so the measured value lies between them. Without split votes all agree.
     votes_for, ones = votes.astype(int), np.ones(60, bool)
     split = (votes_for > 1) & (votes_for < 4)
     held = Judged(

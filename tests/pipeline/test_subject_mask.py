@@ -1,4 +1,4 @@
-"""The subject among the things that a segmenter found, its tidied mask, and the words about every choice."""
+"""The choice of the subject among a segmenter's finds, the cleaning of its mask, and the messages about both."""
 
 from __future__ import annotations
 
