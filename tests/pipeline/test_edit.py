@@ -1,4 +1,4 @@
-"""The method `edit` on the embedded models: what it keeps and records, the search for a strength, batches, and its refusals."""
+"""The method `edit` on the embedded models: results, records, search for a strength, batches, refusals."""
 
 from __future__ import annotations
 
