@@ -1,4 +1,4 @@
-"""A process that is killed loses nothing that it was told is saved, and leaves nothing half done."""
+"""A killed process loses nothing that it reported as saved, and leaves nothing unfinished."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def started(folder: Path, how: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def assert_whole(folder: Path, run_id: str, saved: list[tuple[int, int]]) -> None:
-    """Everything acknowledged is there, every image is whole, nothing half done is left, the job is interrupted."""
+    """Check that acknowledged values exist, images are complete, no leftovers exist, and the job is marked
+    interrupted.
+    """
     with Workspace(folder) as workspace:
         run = workspace.runs.get(run_id)
         cases = {stored.id: stored for stored in run.test_cases}

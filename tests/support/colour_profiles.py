@@ -42,7 +42,7 @@ SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
 def in_colours_of(profile: bytes, image: Image.Image) -> Image.Image:
-    """Return an image whose numbers mean, by the profile, the colours that `image` has in sRGB."""
+    """Return an image whose pixels, in this profile, have the colours that `image` has in sRGB."""
     target = ImageCms.ImageCmsProfile(io.BytesIO(profile))
     converted = ImageCms.profileToProfile(image, ImageCms.createProfile("sRGB"), target, outputMode="RGB")
     assert converted is not None

@@ -1,7 +1,7 @@
-"""A workspace whose test cases are drawn scenes and their ideal counterfactuals: for the pages that show many images.
+"""A workspace of drawn scenes and their ideal counterfactuals, for pages that show many images.
 
-`python -m tests.support.drawn FOLDER --scenes 200` fills one to look at. No model is asked: what checks and models
-under test say is drawn by chance.
+`python -m tests.support.drawn FOLDER --scenes 200` fills a folder to look at. No model is asked: the results of checks
+and of models under test are random.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ PIXELS = 160
 
 
 def fill(workspace: Workspace, scenes: int, variants: int = 6, seed: int = 1, pixels: int = PIXELS) -> None:
-    """Add a run for each scene, with so many test cases; a good half are reviewed. The same seed, the same images."""
+    """Add a run with `variants` test cases for each scene. More than half of them are reviewed. A seed repeats its
+    images.
+    """
     fate = random.Random(seed)
     for number in range(scenes):
         scene = random_scene(seed * 100_000 + number, "object" if number % 3 else "road")
@@ -83,7 +85,7 @@ def _cases(fate: random.Random, scene: Scene, task: Task, variants: int, pixels:
 
 
 def _changed(fate: random.Random, scene: Scene) -> tuple[Scene, tuple[Edit, ...]]:
-    """The scene with one or two things of its look changed, and what was changed."""
+    """Return the scene with one or two changes of its look, and the edits."""
     look, edits, changes = scene.look, [], dict[str, object]()
     for kind in fate.sample(("weather", "time of day", "attribute"), fate.choice((1, 1, 2))):
         if kind == "weather":

@@ -1,6 +1,6 @@
 """Drawn scenes whose edited image was shifted or zoomed as a whole, with the true masks of both.
 
-`python -m tests.support.drifted --scenes 100` prints what is found of planted drifts, by drift and number of edits.
+`python -m tests.support.drifted --scenes 100` prints the measured drifts by planted drift and number of edits.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pipeline.checks.drift import IN_PLACE, Drift, can_move_back, drift_of
 
 SHIFTS, ZOOMS = (0.01, 0.02, 0.05, 0.1, 0.2), (0.9, 0.95, 1.05, 1.1)
 _BEYOND = 1.6
-"""The scene is drawn larger than its picture by this factor, so that a shifted picture shows what is beside it."""
+"""Factor by which the scene is larger than its picture, so that a shifted picture shows more of the scene."""
 _WORDS = {"weather": WEATHERS, "time": TIMES, "ground": GROUNDS, "trees": TREES, "colours": COLOURS}
 _FROM_IMAGE = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP
 
 
 @dataclass(frozen=True)
 class Drifted:
-    """A source, its ideal edit after a drift, and the masks of both."""
+    """A source, its ideal edit with a drift, and the masks of both."""
 
     source: Image.Image
     image: Image.Image
@@ -37,7 +37,9 @@ class Drifted:
     planted: Drift
 
     def overlap(self, found: Drift) -> float:
-        """Mean IoU over the classes of both masks once `found` is undone, where the image shows the source's frame."""
+        """Return the mean IoU of both masks after undoing `found`, within the part of the source that the image
+        shows.
+        """
         size = self.source.size
         back = cv2.warpAffine(self.mask, found.matrix(size), size, flags=_FROM_IMAGE, borderValue=254)
         lost = cv2.warpAffine(
@@ -51,7 +53,7 @@ class Drifted:
 
 
 def edited(scene: Scene, edits: int, fate: random.Random) -> Scene:
-    """The scene with another weather, time, ground, trees or colours: as many of them as there are edits."""
+    """Return the scene with `edits` changes of its weather, time, ground, trees or colours."""
     changes: dict[str, object] = {}
     for name in fate.sample(sorted(_WORDS), edits):
         held = getattr(scene.look, name)
@@ -63,9 +65,9 @@ def edited(scene: Scene, edits: int, fate: random.Random) -> Scene:
 
 
 def drifted(seed: int, edits: int, shift: float = 0.0, zoom: float = 1.0, side: int = 256) -> Drifted:
-    """A drawn scene, an object or a road in turns, whose edit is shifted into any direction by a share of its side.
+    """Draw a scene, and shift its edit in a random direction by `shift` times its side. Objects and roads alternate.
 
-    Every other pair shows what is beside the picture, the rest repeats its border.
+    In every other pair the shifted picture shows more of the scene. In the rest it repeats its border.
     """
     fate = random.Random(f"drift {seed}")
     scene = random_scene(seed, "road" if seed % 2 else "object")
@@ -94,7 +96,7 @@ class Found:
     unclear: float
     """Share of the pairs whose drift could not be measured."""
     overlaps: Sequence[float]
-    """`Drifted.overlap` of those that were told."""
+    """`Drifted.overlap` of the pairs with a reported drift."""
 
 
 def found(seeds: Sequence[int], edits: int, shift: float = 0.0, zoom: float = 1.0, side: int = 256) -> Found:

@@ -33,17 +33,19 @@ from tests.support.made_once import MadeOnce
 from tests.support.workspaces import workspace_in
 
 PIXELS = 96
-"""Side of the scenes, of which the models of the demo see all."""
+"""Width and height of the scenes in pixels. At this size the demo's models see the whole picture."""
 PATIENCE = 600
-"""Seconds in which a model is loaded and has read the images, however busy the machine is."""
+"""Maximum number of seconds for loading a model and reading the images, on a busy machine."""
 READ_OBJECTS, READ_STREETS = 14, 4
-"""Scenes that the models of the demo have read; the streets are of fair days."""
+"""Numbers of scenes that the demo's models have read. The streets are on fair days."""
 FEW = 3, 2
-"""Other weathers and other times of day of the scenes that models are trained with: fewer images, and both types."""
+"""Numbers of other weathers and other times of day for each scene to train with, so that there are few images of
+both types.
+"""
 
 
 def model_of(kind: TaskKind) -> UnderTestSettings:
-    """The model under test of the demo."""
+    """Return the demo's model under test for a task."""
     wanted = load_profile("demo").model_under_test.of(kind)
     assert wanted is not None
     return wanted
@@ -62,7 +64,7 @@ def drawn(scene: Scene) -> Image.Image:
 def pixels_of(
     mapping: ClassMap, masks: Sequence[NamedMask], predictions: Sequence[Prediction], source: NDArray[np.int64]
 ) -> Pixels:
-    """The counts of images with their masks, one by one."""
+    """Count the pixels of images with their masks, one by one."""
     size = len(mapping.groups)
     counts = [count_pixels(mapping, mask, one) for mask, one in zip(masks, predictions, strict=True)]
     return Pixels(source, np.stack(counts) if counts else np.zeros((0, size, size + 1)))
@@ -78,10 +80,10 @@ def fill(
     label: str = "",
     most: tuple[int, int] = (len(WEATHERS), len(TIMES)),
 ) -> list[str]:
-    """Adds a run for each scene, with a test case of each other weather and time of day; gives the ids of the runs.
+    """Add a run for each scene, with a test case of each other weather and time of day. Return the ids of the runs.
 
-    `fair`: all scenes are of sunny days, which the models of the demo know. `label`: what all show, if that is not
-    drawn by chance. `most`: how many other weathers and times of day a scene has at most.
+    `fair` makes all scenes sunny by day, as the demo's models know them. `label` replaces the random labels. `most`
+    is the maximum number of other weathers and of other times of day.
     """
     family = "road" if road else "object"
     sources = [random_scene(seed * 1000 + number, family, label or None) for number in range(scenes)]
@@ -139,7 +141,7 @@ def _run(workspace: Workspace, scene: Scene, road: bool, controls: bool, most: t
     changed += [(scene.with_look(time=one), (Edit(look.time, one, "time of day"),)) for one in times[-most[1] :]]
     cases = [_case(task, one, edits, number) for number, (one, edits) in enumerate(changed)]
     if controls:
-        again = drawn(scene).point(lambda value: min(255, value + 2))  # a shade lighter, and nothing else
+        again = drawn(scene).point(lambda value: min(255, value + 2))  # a little lighter, with no other change
         cases.append(replace(_case(task, scene, (), 99, RECONSTRUCTION.name), image=again))
     workspace.test_cases.extend(run, None, cases)
     return run

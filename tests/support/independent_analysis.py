@@ -34,7 +34,9 @@ def excluded_workers(answers: pd.DataFrame, min_seen: int, min_right: float) -> 
 
 
 def validity(votes: pd.DataFrame, needed: int, consensus: int) -> dict[str, Any]:
-    """The share of valid images among those with a consensus, by Wilson; the others, and what they could change."""
+    """Return the share of valid images among those with a consensus with Wilson's interval, and how the others could
+    change it.
+    """
     valid = invalid = discarded = waiting = 0
     for _, rows in votes.groupby("item"):
         yes, no = (rows["answer"] == "yes").sum(), (rows["answer"] == "no").sum()
@@ -62,7 +64,7 @@ def validity(votes: pd.DataFrame, needed: int, consensus: int) -> dict[str, Any]
 
 
 def agreement(votes: pd.DataFrame) -> dict[str, float]:
-    """Raw agreement, Krippendorff's alpha, Gwet's AC1, from tables of images and workers."""
+    """Return raw agreement, Krippendorff's alpha and Gwet's AC1, computed from tables of images and workers."""
     table = votes.assign(code=(votes["answer"] == "yes").astype(float)).pivot(
         index="worker", columns="item", values="code"
     )
@@ -82,7 +84,7 @@ def agreement(votes: pd.DataFrame) -> dict[str, float]:
 
 
 def analysed(answers: pd.DataFrame, needed: int, consensus: int, min_seen: int, min_right: float) -> dict[str, Any]:
-    """All figures."""
+    """Return all figures."""
     answers = answers.reset_index(names="order")
     out = excluded_workers(answers, min_seen, min_right)
     on_items = answers[answers["kind"] == "item"].sort_values("order")

@@ -1,7 +1,7 @@
-"""A recipe that the program does not know: with types of values, prompts, settings and stages of its own.
+"""A recipe that the program does not know, with its own types of values, prompts, settings and stages.
 
-Nothing in the program knows these names. `postcard` is registered for the time of a test, by its fixture or by whoever
-runs in another process.
+Nothing in the program knows these names. A fixture registers `postcard` for a test. A test in another process must
+register it itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Greeting:
 
 @dataclass(frozen=True)
 class Stamps:
-    """Several texts with a number each: no shape that a text field has by itself."""
+    """Several texts with a number each. A plain text field cannot hold this value."""
 
     items: tuple[tuple[str, int], ...]
 
@@ -59,13 +59,13 @@ class GreetingSettings(LanguageSettings):
 
 
 class PostcardSettings(Settings):
-    """Settings of every recipe, and a section of its own."""
+    """Settings of every recipe, and the recipe's own section."""
 
     greeting: GreetingSettings = GreetingSettings()
 
 
 def greet(given: StageInputs) -> StageValue[Greeting]:
-    """Asks the language model."""
+    """Ask the language model for a greeting."""
     require(caption_checks(given.values["caption"].text, given.task)[:1])
     assert given.prompt is not None
 
@@ -92,7 +92,7 @@ def greet(given: StageInputs) -> StageValue[Greeting]:
 
 
 def stamp(given: StageInputs) -> StageValue[Stamps]:
-    """Takes no model: two stamps."""
+    """Make two stamps without a model."""
     text = given.values["greeting"].text
     if not text:
         raise UserError("There is no greeting to stamp: write one.")
@@ -100,7 +100,7 @@ def stamp(given: StageInputs) -> StageValue[Stamps]:
 
 
 def captions(values: Mapping[str, Any]) -> CounterfactualCaptions | None:
-    """One image for each stamp."""
+    """Return a counterfactual caption for each stamp."""
     held = values.get("stamps")
     return held and CounterfactualCaptions(tuple(CounterfactualCaption(text, ()) for text, _ in held.items))
 
@@ -144,7 +144,7 @@ POSTCARD = Recipe(
 
 @contextmanager
 def registered(recipe: Recipe) -> Iterator[Recipe]:
-    """A recipe is known for a while, as if the program had brought it."""
+    """Register a recipe until the context ends, as if the program had it."""
     stages = stage_kinds()
     register(recipe)
     try:
@@ -155,7 +155,7 @@ def registered(recipe: Recipe) -> Iterator[Recipe]:
 
 
 def greeting_models() -> ScriptedModels:
-    """Stand-ins whose language model knows how to greet."""
+    """Return stand-ins whose language model can write greetings."""
     return ScriptedModels(
         ScriptedLanguageModel(lambda prompt: "Greetings, bird!" if "greet from" in prompt else answer(prompt))
     )

@@ -1,4 +1,4 @@
-"""Text stages, run with arguments in the place of `StageInputs`."""
+"""Run text stages with plain arguments instead of `StageInputs`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run_together(
     settings: KeywordSettings,
     later: tuple[AlternativeSettings, CounterfactualSettings],
 ) -> StageMade:
-    """Keywords of one request for three stages, with the settings of the two that come next."""
+    """Run the keyword stage with one request for three stages, and the settings of the next two stages."""
     together, models = settings.model_copy(update={"together": True}), _models(language=language_model)
     others = {keywords.TOGETHER_PROMPT.name: prompt}
     following = dict(zip(("alternatives", "counterfactuals"), later, strict=True))

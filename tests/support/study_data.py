@@ -1,4 +1,4 @@
-"""Builds studies for the tests of `study/`: items, votes and workers without a database."""
+"""Build studies for the tests of `study/`: items, votes and workers without a database."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ MOSTLY = ["yes", "yes", "yes", "yes", "no"]
 
 
 def known(figure: float | None) -> float:
-    """A figure that has to be there."""
+    """Return a figure, which must not be None."""
     assert figure is not None
     return figure
 
 
 def item(number: int, **fields: Any) -> Item:
-    """An item with a picture of its own."""
+    """Return an item with its own picture."""
     return Item(image_sha=f"image-{number}", id=number, public=f"p{number}", **fields)
 
 
 def vote(number: int, of: int, worker: str, answers: Mapping[str, str], kind: ItemKind = "item", **fields: Any) -> Vote:
-    """A vote a second after the one before."""
+    """Return a vote, a second after the one before."""
     given = START + timedelta(seconds=10 * number)
     known: dict[str, Any] = {"comment": "", "seconds": 4.0, "side": "left", **fields}
     return Vote(number, of, kind, worker, answers, accepted=given, submitted=given + timedelta(seconds=5), **known)
 
 
 def votes_of(answers: Mapping[int, Sequence[str]], question: str = "valid") -> list[Vote]:
-    """Item to its answers, given by worker-0, worker-1, ..., item after item."""
+    """Return votes from answers by item, given by worker-0, worker-1, ..., one item after another."""
     made: list[Vote] = []
     for of, given in answers.items():
         for worker, answer in enumerate(given):
@@ -53,7 +53,7 @@ def data(
     exclusions: Iterable[Exclusion] = (),
     adjudications: Iterable[Adjudication] = (),
 ) -> StudyData:
-    """A study with these votes; every worker who voted has a record."""
+    """Return a study with these votes, with a record for every worker who voted."""
     cast = tuple(votes)
     names = dict.fromkeys(given.worker for given in cast)
     return StudyData(
@@ -67,17 +67,17 @@ def data(
 
 
 def simple(answers: Mapping[int, Sequence[str]], **fields: Any) -> StudyData:
-    """A study of birds in which every item got these answers."""
+    """Return a study of birds with these answers for each item."""
     return data([item(number, label="bird") for number in answers], votes_of(answers), **fields)
 
 
 def excluded(worker: str, reason: str = "1 of 4 control items right; at least 75 % were asked for.") -> Exclusion:
-    """By the rule."""
+    """Return an exclusion by the rule."""
     return Exclusion(worker, reason, "rule", START)
 
 
 def driving() -> StudyData:
-    """The paper's driving study: 100 images, 25 with vehicles, 15 with pedestrians, and its answers."""
+    """Return the paper's driving study: 100 images, 25 with vehicles, 15 with pedestrians, and its answers."""
     wanted = {  # question: (images asked, kept, not kept, without consensus)
         "road": (100, 92, 1, 7),
         "vehicles": (25, 24, 0, 1),

@@ -90,9 +90,7 @@ def same_as_without(calm: Path, workspace: Path, done: list[str]) -> None:
 def test_after_kills_every_image_is_there_once_with_the_same_pixels(
     plan: Path, waiting: Path, calm: Path, tmp_path: Path
 ) -> None:
-    """The worker and its driver are killed after a lot is drawn. The images of the worker's next lot are then drawn
-    singly.
-    """
+    """The worker and its driver are killed after a lot is drawn. The lot in progress is then drawn image by image."""
     shutil.copytree(waiting, tmp_path / "workspace")
     done = list(with_kills(tmp_path / "workspace", plan, [Kill("all", 1)], workers=1))
     same_as_without(calm, tmp_path / "workspace", done)

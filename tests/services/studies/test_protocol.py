@@ -60,7 +60,7 @@ LOOKS = (
 """Weather and time of day of each scene's test cases. The classifier was trained on fair days."""
 FIRST_SEED = 2_000_000
 MOST_WRONG = 2
-"""Maximum number of wrong verdicts in a sample. A verdict needs four wrong votes of five, as for one image in 2,000."""
+"""Maximum number of wrong verdicts in a sample. It takes four wrong votes of five, as for one image in 2,000."""
 
 
 @dataclass(frozen=True)
