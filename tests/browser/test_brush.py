@@ -1,4 +1,4 @@
-"""Painting where a picture may change, in Chromium: mouse, keys, fingers, undo, reload, and two pages."""
+"""Painting the region of a picture that may change, in Chromium: mouse, keys, fingers, undo, reload, and two pages."""
 
 from __future__ import annotations
 

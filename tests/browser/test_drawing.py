@@ -1,4 +1,4 @@
-"""Conditioning, gate, generation and queue in Chromium: what a person sees before and while images are made."""
+"""Conditioning, gate, generation and queue in Chromium: the page before and while images are drawn."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_a_yes_covers_what_was_seen_and_what_its_person_just_typed(studio: Studi
     expect(page.locator("#generate")).to_contain_text("Generate 12 images")
     assert jobs() == []
 
-    # A value that was typed but not answered yet counts for its user's yes, by key and by the button.
+    # The yes includes a value that was typed but not answered yet, by key and by the button.
     for images, say_yes in (
         ("2", lambda: page.press("#setting-generation-images_per_caption", "Control+Enter")),
         ("4", lambda: page.click("#generate")),

@@ -45,7 +45,7 @@ OBJECTS, STREETS = "kind=classification", "kind=segmentation"
 HOSTILE = "<img src=x onerror=window.broken=1>"
 WIDTHS = (390, 1280, 1920)
 REFUSED = "the server responded with a status of 400"
-"""Message of the console for a request that the studio refuses with an explanation."""
+"""Browser console message for a request that the studio refuses with an explanation."""
 SPILT = """[...document.querySelectorAll('.studio .confusion td, .studio .value, .studio .pill')]
     .filter((one) => one.checkVisibility() && one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"""
 """JavaScript: figures that do not fit into their cells."""

@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Stud
 
 @pytest.fixture
 def served(server: tuple[str, Studio]) -> tuple[str, Studio, str]:
-    """Address of the pages of a new running study, the studio, and the study's id."""
+    """Start a study. Return the address of its pages, the studio, and its id."""
     url, studio = server
     study_id = bird_study(studio.workspace, VOTES, {"ed": ["no", "no", "yes"], "ada": ["yes"] * 3})
     return f"{url}study/{study_id}/", studio, study_id

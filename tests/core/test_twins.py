@@ -21,7 +21,7 @@ LEAST = {
     "half the size": 1.0,
     "flip and crop of 5 %": 0.97,
 }
-"""Minimum share of copies that must be found, by change. The documentation lists other changes as missed."""
+"""Minimum share of copies to find, by the change of the copy. The docs say that other changes are missed."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Figures of a model under test on generated images: against scipy, statsmodels, scikit-learn and worked examples."""
+"""Figures of a model under test, compared with scipy, statsmodels, scikit-learn and worked examples."""
 
 from __future__ import annotations
 

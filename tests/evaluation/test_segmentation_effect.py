@@ -1,4 +1,4 @@
-"""Figures of a segmenter under test: against scikit-learn and worked examples."""
+"""Figures of a segmenter under test, compared with scikit-learn and worked examples."""
 
 from __future__ import annotations
 

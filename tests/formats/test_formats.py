@@ -1,4 +1,4 @@
-"""Exports of test sets: each is loaded by the library that it is meant for, and read back as the same set."""
+"""Exports of test sets: the library of each format loads its export, and an import gives the same set."""
 
 from __future__ import annotations
 

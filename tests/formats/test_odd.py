@@ -191,7 +191,7 @@ def test_labels_that_are_called_as_folders_come_back(
     splits: tuple[Split, ...] = ("train", "validation", "test", "")
     wanted = [maker.example(f"{word}-in-{split or 'none'}", word, split, classes) for word in WORDS for split in splits]
     folder = export(SET, wanted, tmp_path / "out", "torchvision")
-    if bare:  # as another program would hand it on
+    if bare:  # as if another program had written it
         for name in ("records.jsonl", "records.parquet", "manifest.json", "croissant.json", "README.md", "sheet.jpg"):
             (folder / name).unlink()
     found = read(folder, tmp_path / "in")

@@ -357,7 +357,7 @@ def test_the_queue_says_what_is_at_work_and_how_long_it_takes(jobs: JobQueue) ->
     assert queue_part((), {}, "a", "") == ""
 
 
-# The page's side
+# The page
 
 
 def new_run(studio: Studio) -> str:

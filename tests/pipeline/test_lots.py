@@ -92,7 +92,7 @@ def drawn_seeds(works: Sequence[SourceWork]) -> list[list[int]]:
     return [[case.lineage.seed for case in cases(work)] for work in works]
 
 
-# Batches that cross sources
+# Batches with images of several sources
 
 
 def test_batches_cross_sources_and_all_have_one_size() -> None:
@@ -377,7 +377,7 @@ class SeveralCaptions(ScriptedCaptioner):
 
 
 def with_values_of(works: Sequence[SourceWork]) -> list[dict[str, Any]]:
-    """Return the values that `Driver.run` makes of each work on its own."""
+    """Return the values that `Driver.run` makes for each work alone."""
     alone = [SourceWork(work.request, MemoryStore(work.store.source())) for work in works]
     driver = Driver(DEMO, ScriptedModels())
     for work in alone:
@@ -633,7 +633,7 @@ def test_stable_diffusion_draws_each_on_its_own_control_image_and_halves_what_do
     generator: Any = models.generator
 
     def full(_unet: object, given: tuple[Any, ...]) -> None:
-        if len(given[0]) > 4:  # with guidance each image takes two rows
+        if len(given[0]) > 4:  # with guidance each image needs two rows
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
 
     lot = works()

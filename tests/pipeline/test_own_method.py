@@ -64,7 +64,7 @@ class RunSettings(Settings):
 
 
 class WashDescription(MethodDescription):
-    """The method as data."""
+    """Description of the method as data."""
 
     title = "Wash"
     settings_type = WashSettings

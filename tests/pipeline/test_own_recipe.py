@@ -356,7 +356,7 @@ def test_the_profile_may_set_what_a_recipe_begins_with() -> None:
     settings = POSTCARD.settings_in(profile)
     assert isinstance(settings, PostcardSettings) and settings.greeting.shout
     assert settings.generation == profile.settings.generation
-    # Sections of other recipes stay out of the way.
+    # Settings of a recipe leave out the sections of other recipes.
     assert not hasattr(DILLEMA.settings_in(profile, {"greeting": {"shout": True}}), "greeting")
     wrong = profile.model_copy(update={"recipes": {"postcard": {"greeting": {"shout": "loud"}}}})
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Profiles are data: read, validated, and refused with the key that is wrong."""
+"""Profiles as data: read, validated, and refused with the invalid key."""
 
 from __future__ import annotations
 

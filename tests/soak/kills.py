@@ -169,7 +169,7 @@ class Kills:
 
 
 def report(found: dict[str, Counts], commit: str) -> str:
-    """The report as Markdown."""
+    """Return the report as Markdown."""
     kills, faults = sum(one.kills for one in found.values()), sum(len(one.faults) for one in found.values())
     lost, twice = (sum(len(getattr(one, name)) for one in found.values()) for name in ("lost", "twice"))
     seconds = sum(one.seconds for one in found.values())

@@ -49,7 +49,7 @@ Driver(profile, models).run(request, store, print)
 print("rows of the network:", rows, flush=True)
 store.cases[0].image.save(sys.argv[3])
 """
-"""Two steps there, both answered once more for the PSNR, and two steps of source and edit in one batch."""
+"""Program that inverts in two steps, repeats both for the PSNR, and draws source and edit together in two steps."""
 
 
 def profile_at(folder: Path, checked: bool = True) -> Path:

@@ -89,7 +89,7 @@ def test_a_living_process_keeps_its_job_and_its_half_files(tmp_path: Path) -> No
         with Workspace(tmp_path) as workspace:
             (job,) = workspace.runs.get(run_id).jobs
             assert job.state == "running"
-            half = tmp_path / "images" / f".{1}-{'0' * 16}.tmp"  # the other process is the first that opened it
+            half = tmp_path / "images" / f".{1}-{'0' * 16}.tmp"  # the other process was the first to open it
             half.write_bytes(b"half")
             workspace.runs.append_value(run_id, "caption", StageValue(Caption("from here"), Trace("person"), "k"))
             with Workspace(tmp_path) as third:

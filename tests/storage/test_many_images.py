@@ -74,7 +74,7 @@ def trigger(workspace: Workspace, name: str) -> str:
 
 
 def plan(workspace: Workspace, query: str, values: Any = ()) -> list[str]:
-    """Return SQLite's plan for a query, a line per step."""
+    """Return SQLite's plan for a query, with a line for each step."""
     rows = workspace._database.read(lambda db: db.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall())
     return [row[-1] for row in rows]
 

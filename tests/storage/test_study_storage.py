@@ -463,7 +463,7 @@ def test_votes_from_elsewhere_are_saved_as_they_were_given(workspace: Workspace)
     found = studies.workers.enrolment(study_id, "imported-B2")
     assert found is not None and found.controls_seen == 0
     there = studies.get(study_id)
-    assert (there.votes, there.needed) == (3, 4)  # the third vote on one image stands in for none of another
+    assert (there.votes, there.needed) == (3, 4)  # a third vote on one image does not count for another
     (worker,) = crew(studies, study_id, 1)
     assert vote_all(studies, study_id, worker) == [two]  # people here vote on the items that the file leaves
     studies.close(study_id)

@@ -1,4 +1,4 @@
-"""Majority and Dawid-Skene against crowd-kit."""
+"""Majority votes and Dawid and Skene's model, compared with crowd-kit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agreement against krippendorff, statsmodels and published worked examples."""
+"""Measures of agreement, compared with krippendorff, statsmodels and published worked examples."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_all_votes_alike_is_said_in_words():
     assert (found.raw.value, found.ac1.value, found.prevalence) == (1.0, 1.0, 1.0)
     assert found.alpha.value is None and found.alpha.words == ALL_AGREE == "undefined: all votes agree"
     assert found.fleiss.value is None and found.fleiss.words == ALL_AGREE
-    assert ac1(ratings).value is None  # nothing says that another answer was possible
+    assert ac1(ratings).value is None  # no rater gave another answer
     assert "every vote is “yes”" in found.words
 
 

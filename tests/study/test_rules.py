@@ -1,4 +1,4 @@
-"""Questions, answers, rules, who may vote, control items."""
+"""Questions, answers and rules of a study, permission to vote, and control items."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ OPEN = replace(BIRD, eligibility=Eligibility(min_finished=0))
         (stands(60, 0, QUIZ), "may vote", ""),
         (stands(0, 0, TRAINING, consented=False), "consent", "Please read"),
         (stands(0, 0, TRAINING), "training", "image 1 of 2"),
-        (stands(60, 0, TRAINING, training_seen=1), "training", "image 2 of 2"),  # a long record spares the quiz only
+        (stands(60, 0, TRAINING, training_seen=1), "training", "image 2 of 2"),  # a long record replaces only the quiz
         (stands(60, 0, TRAINING, training_seen=2), "may vote", ""),
         (stands(0, 0, TRAINING, training_seen=2), "quiz", "question 1 of 5"),
         (stands(30, 30, TRAINING), "not eligible", "30 of 60"),

@@ -15,7 +15,7 @@ DEEP = b'{"study": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 
 # Each attack by name, with the status that must refuse it. `w` is the world, and `w.me` the attacker.
 ATTACKS: Mapping[str, tuple[int, Attack]] = {
-    # Somebody else's
+    # Objects of another annotator
     "another's assignment": (404, lambda w: w.post("submit", w.vote(w.other.id))),
     "an invented assignment": (404, lambda w: w.post("submit", w.vote(NOWHERE))),
     "another's assignment, answered wrongly": (404, lambda w: w.post("submit", w.vote(w.other.id, answers={"x": "y"}))),

@@ -80,8 +80,8 @@ class World:
     ) -> Reply:
         """Send a request with exactly this path, which HTTP clients would normalise.
 
-        The address is new unless it is given. By default the request looks like one of our page, in my session. `body`
-        is bytes, or is sent as JSON. Header names use "_" for "-", and "" removes a header.
+        Without `address`, each request comes from a new one. By default it looks like a request of our page with the
+        session of `me`. `body` is bytes, or is sent as JSON. Header names use "_" for "-", and "" removes a header.
         """
         self.asked += 1
         sent = {

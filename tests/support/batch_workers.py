@@ -1,4 +1,4 @@
-"""Workers for tests of whole data sets, in a module that other processes can import too."""
+"""Workers for tests of batches, in a module that worker processes can import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of the endpoints over plain HTTP, and pictures to send, for tests."""
+"""Helpers that call the endpoints over plain HTTP, and pictures to upload."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def text_run(studio: Studio, image: Image.Image = RED, name: str = "bird.png") -
 
 
 def fill(studio: Studio, run_id: str) -> None:
-    """Run all text stages of a run, without a page."""
+    """Run all text stages of a run without a page."""
     studio.commands.send("run-all", {"run": run_id})
     until(lambda: not studio.jobs.active())
 

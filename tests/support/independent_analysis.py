@@ -1,8 +1,8 @@
-"""An analysis of a study that knows nothing of the studio: reads the exported answers.csv, prints figures as JSON.
+"""Analyse a study without the studio's code: read the exported answers.csv, and print figures as JSON.
 
-`python tests/support/independent_analysis.py answers.csv --votes 5 --consensus 4 --min-seen 8 --min-right 0.75`. For a
-study of one yes-no question whose "yes" means valid. It decides by itself who failed the control items, which votes
-count, and what they say; scipy, krippendorff and crowd-kit do the statistics.
+`python tests/support/independent_analysis.py answers.csv --votes 5 --consensus 4 --min-seen 8 --min-right 0.75`
+analyses a study of one yes-no question whose "yes" means valid. The script applies the rules for control items, counted
+votes and consensus itself. The statistics come from scipy, krippendorff and crowd-kit.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def excluded_workers(answers: pd.DataFrame, min_seen: int, min_right: float) -> 
 
 
 def validity(votes: pd.DataFrame, needed: int, consensus: int) -> dict[str, Any]:
-    """Return the share of valid images among those with a consensus with Wilson's interval, and how the others could
-    change it.
+    """Return the number and share of valid images among those with a consensus, with Wilson's interval. Also return
+    the worst and best share that the images without a consensus allow.
     """
     valid = invalid = discarded = waiting = 0
     for _, rows in votes.groupby("item"):

@@ -74,7 +74,7 @@ class Seen:
     wrong: Sequence[str] = ()
     """Faults such as incomplete or damaged things, in one sentence each."""
     told: str = ""
-    """The studio's report of unfinished work, in a few words."""
+    """The studio's message about unfinished work, in a few words."""
 
 
 class KilledWork(ABC):
@@ -133,7 +133,7 @@ def content_of(folder: Path) -> str:
 
 
 def weights_hash(file: Path) -> str:
-    """Return a hash of the weights of a file, independent of the order of its header."""
+    """Return a hash of the weights in a file, whatever the order of its header."""
     whole = hashlib.sha256()
     for name, values in sorted(load_file(file).items()):
         whole.update(f"{name} {values.shape}".encode() + values.tobytes())

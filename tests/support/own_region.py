@@ -40,7 +40,7 @@ class WashSettings(MethodSettings):
 
 
 class WashDescription(MethodDescription):
-    """The method as data."""
+    """Description of the method as data."""
 
     title = "Wash"
     settings_type = WashSettings

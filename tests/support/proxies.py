@@ -1,4 +1,4 @@
-"""nginx and Caddy before a studio, with the configurations of docs/serving.md."""
+"""nginx and Caddy in front of a studio, with the configurations of docs/serving.md."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ VISION = {**SIZE, "image_size": 32, "patch_size": 8}
 
 
 def paper_models(made_once: MadeOnce) -> Path:
-    """Return the folder of the models of the paper's profile, by the names of its sections; and "controlnet"."""
+    """Return a folder with a small model for each section of the paper's profile, and a "controlnet"."""
 
     def make(folder: Path) -> None:
         save_blip2(folder / "captioner")

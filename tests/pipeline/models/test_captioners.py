@@ -166,9 +166,7 @@ def calls_of(captioner: Any) -> list[int]:
 
 @pytest.mark.parametrize("section", SEVERAL[1:4], ids=lambda section: str(section["path"]))
 def test_pictures_that_the_memory_does_not_hold_are_halved(folder: Path, section: dict[str, Any]) -> None:
-    """A stand-in raises the error from a fixed number of pictures on. The state of a real GPU afterwards is not
-    tried.
-    """
+    """A stand-in raises the error above a fixed number of pictures. The memory of a real GPU after it is not tested."""
     captioner, requests = made(folder, section), asked()[:4]
     expected, sizes, generate = captioner.caption_many(requests, WARM), list[int](), type(captioner._model).generate
     limit = 2

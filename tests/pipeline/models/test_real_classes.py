@@ -228,7 +228,7 @@ def test_what_the_safety_checker_flags_is_refused(tmp_path: Path, folder: Path) 
     assert one_image(free.generator, "a bird", control(), QUICK, 5, nothing).size == (96, 64)
 
 
-# CLIP and all of it together
+# CLIP, and all models together
 
 
 def test_clip_gives_unit_vectors(models: Models) -> None:

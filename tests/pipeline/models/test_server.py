@@ -434,7 +434,7 @@ def test_a_stage_reads_the_json_that_a_server_holds(peer: Misbehaving) -> None:
 
 
 def said_at_once(request: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema-holding server's reply to the prompts of the three stages, alone or in one request."""
+    """Return a reply that fits the schema, to a request of one of three stages or of all three."""
     fields = request["response_format"]["json_schema"]["schema"]["properties"]
     if set(fields) == {"keywords", "captions"}:
         one = {"keyword": "red", "edit_type": "attribute", "alternatives": ["blue", "green"]}

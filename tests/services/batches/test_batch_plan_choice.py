@@ -1,4 +1,4 @@
-"""Choices of a plan from a data set and its written captions, and the estimate of their cost."""
+"""How a plan chooses images of a data set and captions, and the estimate of the cost."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ Images = dict[tuple[str, str, int], str]
 
 @pytest.fixture(scope="module", autouse=True)
 def alone() -> Iterator[None]:
-    """Make Ray listen on this machine only, and leave no token in the tester's home folder."""
+    """Make Ray listen on this machine only, and keep its token out of the user's home folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         patch.setenv("RAY_AUTH_MODE", "token")

@@ -179,7 +179,7 @@ def test_lots_of_another_version_are_refused(workspace: Workspace, tmp_path: Pat
 
 
 class Dying(HerePool):
-    """Its worker dies whenever it has a certain source."""
+    """Pool whose worker dies whenever it has a certain source."""
 
     def wait(self, seconds: float) -> Sequence[Returned]:
         if any(piece.item.key.endswith("/3.png") for piece in self._lots[0].pieces):

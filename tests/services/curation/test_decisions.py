@@ -229,7 +229,7 @@ def test_explore_takes_back_what_was_decided_of_its_run_in_one_step(studio: Stud
     ask(studio, "redo", run=run)
     assert verdicts(workspace)[mine[0]] == ("accepted", "", "Ada")
     assert len(workspace.steps.of(elsewhere).done) == 1
-    # The run's undo and redo leave the decision as Ada made it.
+    # Undo and redo in the run do not change that Ada made the decision.
     assert ask(studio, "undo-decision", author="Ada").changed == 6 and faults(workspace) == ()
 
 

@@ -1,4 +1,4 @@
-"""Search by meaning and near-duplicates with the embedded CLIP, on scenes of the drawn world."""
+"""Search by text and near-duplicates with the embedded CLIP, on scenes of the drawn world."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def scene_of(number: int) -> Scene:
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Studio, dict[int, Scene]]]:
-    """A studio with `SCENES` scenes, all embedded, and the scene of each entry."""
+    """Studio with `SCENES` embedded scenes, and the scene of each entry."""
     with workspace_in(tmp_path_factory.mktemp("meaning")) as workspace:
         made = Studio(load_profile("demo"), demo_models(), workspace)
         scenes = {}

@@ -33,7 +33,7 @@ SECONDS = 60
 
 
 def runs_of(studio: Studio, number: int, first: int = 0) -> list[str]:
-    """Create `number` runs with test cases drawn in three steps, by settings that have changed since."""
+    """Create `number` runs with test cases drawn in three steps. Then change the settings of the runs."""
     runs = []
     for place in range(first, first + number):
         run = studio.runs.from_upload(encoded(picture(place)), f"{place}.png")

@@ -366,7 +366,7 @@ def test_the_command_trains_goes_on_where_it_was_stopped_and_says_what_it_gains(
     assert main(asked) == 130
     assert main([*asked, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert seen == [1, 2] * 3 + [2] + [1, 2] * 3  # what was done is not done again
+    assert seen == [1, 2] * 3 + [2] + [1, 2] * 3  # finished trainings do not run again
     assert [one["name"] for one in told["arms"]] == [ORIGINAL, AUGMENTED, GENERATED] and told["seeds"] == 2
     assert {"arm", "set", "seeds", "accuracy", "gain"} == set(told["rows"][0])
     assert main(asked) == 0 and len(seen) == 13

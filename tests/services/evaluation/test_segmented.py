@@ -1,4 +1,6 @@
-"""Losses of a segmenter: protected classes with several names in the masks, and the cells whose images open."""
+"""Losses of a segmenter: protected classes with several names in the masks, and the images that a table's cell
+opens.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits for a retraining: no copy of a source is in another split, and classes in one split only are reported."""
+"""Splits for a retraining: no copy of a source is in another split, and a note names labels in one split only."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_what_one_page_has_read_no_other_page_reads_again(bench: Bench, evaluati
     assert bench.model.asked == 3 and len(seen.results) == 2
     (known,) = bench.workspace.models_under_test.all()
     assert known.model.identity == bench.model.identity and known.settings["name"] == NAMED.under_test.name
-    if bench.model.kind == "classification":  # all classes, not the likeliest alone
+    if bench.model.kind == "classification":  # the predictions cover all classes
         rows, _ = bench.workspace.models_under_test.probabilities(known.model)
         assert len(rows.images) == 3 and rows.numbers.sum(axis=1) == pytest.approx(np.ones(3), abs=1e-3)
         assert len(seen.newly_misclassified) == 1

@@ -67,7 +67,7 @@ def leaves_with_an_item(url: str, link: str, study_id: str) -> str:
 
 
 def somebody_asks(port: int) -> None:
-    """Wait on the port of a server that has stopped until a request arrives, and drop it."""
+    """Listen on the port of a stopped server until a request arrives, and drop the request."""
     with socket.create_server(("127.0.0.1", port)) as listening:
         listening.settimeout(PATIENCE)
         connection, _ = listening.accept()

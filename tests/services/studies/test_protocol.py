@@ -99,7 +99,7 @@ class Size:
 
     @property
     def crew(self) -> list[str]:
-        """Return the crew as `study simulate` takes it, in the order of their codes."""
+        """Return the crew for the command `study simulate`, in the order of their codes."""
         return [f"{self.careful}:accuracy=0.95", "2:accuracy=0.15", "1:lazy=0.95", "2"]
 
     @property
@@ -339,7 +339,7 @@ def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
     assert found["dawid_skene_yes"] == report.questions[0].second.dawid_skene.count
     assert found["kept"] == sorted(f"{row.task},{row.worker},{row.label}" for row in votes.itertuples())
 
-    # The truth lies between the bounds of each sample: only its discarded images are unknown.
+    # The true share lies between the bounds of each sample, since only its discarded images are unknown.
     for name in ("after", *counts):
         judged = [item for item in data.items if item.kind == "item" and name in ("after", item.group)]
         true = sum(world.shown[item.image_sha] == item.label for item in judged)

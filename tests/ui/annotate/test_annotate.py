@@ -1,5 +1,5 @@
-"""The annotators' page over HTTP: signing in, one item after another, and the ways to end. No reply gives anything
-away.
+"""The annotators' page over HTTP: signing in, one item after another, and how it ends. No reply reveals known
+answers.
 """
 
 from __future__ import annotations
@@ -499,7 +499,7 @@ def test_the_cookie_is_for_this_path_and_no_script(studio: Studio, app: FastAPI)
             assert "path=/annotate;" in cookie and ("secure" in cookie) is secure
 
 
-# What is refused
+# Refusals
 
 
 def test_another_workers_things_are_as_if_they_did_not_exist(studio: Studio, one: Annotator, other: Annotator) -> None:

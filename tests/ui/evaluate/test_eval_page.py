@@ -1,4 +1,4 @@
-"""The page Evaluate, part by part, without a browser."""
+"""The parts of the page Evaluate as markup, without a browser."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def roles(locked: tuple[str, Studio], tokens: dict[str, str]) -> Mapping[str, Ma
 
 @dataclass
 class Reply:
-    """A response."""
+    """Status and body of a response."""
 
     status: int
     body: bytes

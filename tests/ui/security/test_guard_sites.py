@@ -1,4 +1,4 @@
-"""Access without a password, requests from other sites, and the log of them."""
+"""Access without a password, requests from other sites, and the log of refusals."""
 
 from __future__ import annotations
 

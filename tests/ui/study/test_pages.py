@@ -115,7 +115,7 @@ def test_exclusion_changes_the_result_and_the_page_says_both(studio: Studio, cli
         "62.5 % of 8 control answers right"
     )
     studio.workspace.studies.close(study_id)
-    # With four votes each no image has the five that were announced.
+    # Each image has four votes, and five were announced.
     assert tile(client, study_id, "valid") == "Valid images no figure yet no image found a consensus"
     assert "3 images of them with too few votes" in tile(client, study_id, "discarded")
     said = shown(client, f"/study/{study_id}/")

@@ -310,7 +310,7 @@ def test_another_window_does_not_overwrite_what_was_saved(lead: Lead) -> None:
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1), (1, 2, 2), (2, 1, 2)])
 def test_a_page_does_not_stand_in_its_own_way(lead: Lead, order: tuple[int, ...]) -> None:
-    """The request sent on leaving a page names the state before a save that is still running."""
+    """On leaving, a page sends the state from before its own unfinished save. That is no conflict of two pages."""
     study = lead.create()
     based = form_state(lead.studies.get(study))
     for number in order:
@@ -560,7 +560,7 @@ def test_the_preview_shows_consent_quiz_images_and_records_nothing(lead: Lead) -
     held = lead.studies.get(study)
     assert [step["status"] for step in steps[:3]] == ["consent", "quiz", "quiz"]
     shown = [step for step in steps if step["status"] == "item"]
-    # Ten images and the control items that one annotator would meet among them.
+    # Ten images, with the control items that an annotator would see among them.
     assert 10 < len(shown) <= 10 + held.controls and steps[-1]["status"] == "done"
     assert len({step["assignment"]["image"] for step in shown}) >= 10
     first = shown[0]["assignment"]
