@@ -275,7 +275,7 @@ def test_lines_are_raised_where_it_costs_fewest_good_images_until_few_broken_one
 
 
 FOR_EVERY_MODEL = {INVERTED, SUBJECT_KEPT, BACKGROUND_FREE, SUBJECT_FOUND, SUBJECT_SIZE}
-"""Checks of an inversion and of a pasted subject. Their thresholds are not set for the embedded generator."""
+"""Checks of an inversion and of a pasted subject, whose thresholds are the same for every generator."""
 
 
 def test_the_demo_profile_has_lines_for_every_check_of_an_image() -> None:
