@@ -257,13 +257,15 @@ def test_the_example_of_the_one_request_is_a_reply_that_we_take_whole(name: str)
     assert [(item.text, item.edit_type) for item in words.items] == [
         (each["keyword"], each["edit_type"]) for each in data["keywords"]
     ]
-    found = run_alternatives(caption, words, task, model, prompt, own, 0, said=made.early_replies["alternatives"]).value
+    found = run_alternatives(
+        caption, words, task, model, prompt, own, 0, early_reply=made.early_replies["alternatives"]
+    ).value
     assert [[option.text for option in item.options if option.used] for item in found.items] == [
         each["alternatives"] for each in data["keywords"]
     ]
     assert {len(item.options) for item in found.items} == {count}, "as many as are allowed"
     new = run_counterfactuals(
-        caption, found, task, model, prompt, settings, 0, said=made.early_replies["counterfactuals"]
+        caption, found, task, model, prompt, settings, 0, early_reply=made.early_replies["counterfactuals"]
     )
     assert [item.text for item in new.value.items] == [each["caption"] for each in data["captions"]]
     assert [[f"{edit.keyword} -> {edit.alternative}" for edit in item.edits] for item in new.value.items] == [

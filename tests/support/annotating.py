@@ -96,8 +96,8 @@ class Annotator:
 
     def join(self, link: str, agree: bool = True) -> Annotator:
         """Join the study and consent. Return this session."""
-        said = self.post("join", {"link": link})
-        self.study, self.worker, self.code = said["study"], said["worker"], said["code"] or self.code
+        reply = self.post("join", {"link": link})
+        self.study, self.worker, self.code = reply["study"], reply["worker"], reply["code"] or self.code
         if agree:
             self.post("consent", {"study": self.study})
         return self
@@ -107,8 +107,8 @@ class Annotator:
 
     def answer(self, step: Mapping[str, Any], answers: Mapping[str, Any] | str = "yes", status: int = 200, **more: Any):
         """Answer the item of a step. Return the reply."""
-        given = {"valid": answers} if isinstance(answers, str) else dict(answers)
-        body = {"assignment": step["assignment"]["id"], "answers": given, "comment": "", "seconds": 3.0}
+        own_answers = {"valid": answers} if isinstance(answers, str) else dict(answers)
+        body = {"assignment": step["assignment"]["id"], "answers": own_answers, "comment": "", "seconds": 3.0}
         return self.post("submit", {**body, "key": secrets.token_hex(8), **more}, status)
 
 
@@ -129,9 +129,9 @@ def serve_alone() -> None:
     """Serve `mounted` on the workspace and the port of the command line, with no studio, models or Gradio."""
     import uvicorn
 
-    given = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
-    with Workspace(given["--workspace"]) as workspace:
-        uvicorn.run(mounted(workspace), port=int(given["--port"]), log_level="warning")
+    options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
+    with Workspace(options["--workspace"]) as workspace:
+        uvicorn.run(mounted(workspace), port=int(options["--port"]), log_level="warning")
 
 
 @contextmanager

@@ -84,8 +84,8 @@ def plan_file(
 
 def command(workspace: Path, *arguments: object) -> list[str]:
     """Return the arguments that run a command of the command line."""
-    given = ["-m", "pipeline", "batch", "--workspace", str(workspace), *map(str, arguments)]
-    return [sys.executable, *given]
+    parts = ["-m", "pipeline", "batch", "--workspace", str(workspace), *map(str, arguments)]
+    return [sys.executable, *parts]
 
 
 def run(workspace: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -95,21 +95,21 @@ def run(workspace: Path, *arguments: object) -> subprocess.CompletedProcess[str]
 
 def run_here(workspace: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a command within this process. Workers are still processes, unless a test replaces their pool."""
-    given = ["batch", "--workspace", str(workspace), *map(str, arguments)]
+    command_line = ["batch", "--workspace", str(workspace), *map(str, arguments)]
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-        code = main_of_pipeline(given)
-    return subprocess.CompletedProcess(given, code, out.getvalue(), err.getvalue())
+        code = main_of_pipeline(command_line)
+    return subprocess.CompletedProcess(command_line, code, out.getvalue(), err.getvalue())
 
 
 def made(workspace: Path) -> Made:
     """Return the present results of the batch in a workspace."""
-    with Workspace(workspace) as held:
-        counts = held.batches.counts(1)
+    with Workspace(workspace) as opened:
+        counts = opened.batches.counts(1)
         states = Counter[str]()
         for one in counts.values():
             states.update({state: counted.number for state, counted in one.items()})
-        cases = sum(len(held.runs.get(run.id).test_cases) for run in held.runs.search(10_000))
-        return Made(dict(batch_images(held, 1)), cases, dict(states))
+        cases = sum(len(opened.runs.get(run.id).test_cases) for run in opened.runs.search(10_000))
+        return Made(dict(batch_images(opened, 1)), cases, dict(states))
 
 
 def random_kills(number: int, seed: int = 1) -> list[Kill]:

@@ -78,10 +78,10 @@ def main() -> None:
             archive.writestr("labels/train/b.txt", "0 0.5 0.5 0.2 0.2\n")
         try:
             found = read(packed, folder / name, "yolo" if "YAML" in name else "")
-            images, told = len(found.examples), [row.reason for row in found.rows]
+            images, messages = len(found.examples), [row.reason for row in found.rows]
         except UserError as error:
-            images, told = 0, [str(error)]
-        print(json.dumps([name, images, told[:3]]), flush=True)
+            images, messages = 0, [str(error)]
+        print(json.dumps([name, images, messages[:3]]), flush=True)
 
 
 if __name__ == "__main__":

@@ -39,11 +39,11 @@ def answer(url: str, name: str, *data: Any, headers: Mapping[str, str] | None = 
 def told(reply: httpx.Response, status: int = 400) -> tuple[str, str]:
     """Return the sentence and the field of a refusal; "" for no field. Fails if the message is more than a sentence."""
     assert reply.status_code == status, reply.text
-    said = reply.json()
-    assert said.keys() <= {"error", "title", "field"}, said
-    assert "\n" not in said["error"] and said["error"].endswith("."), said
-    assert "Traceback" not in said["error"] and "pydantic" not in said["error"], said
-    return said["error"], said.get("field", "")
+    refusal = reply.json()
+    assert refusal.keys() <= {"error", "title", "field"}, refusal
+    assert "\n" not in refusal["error"] and refusal["error"].endswith("."), refusal
+    assert "Traceback" not in refusal["error"] and "pydantic" not in refusal["error"], refusal
+    return refusal["error"], refusal.get("field", "")
 
 
 def refused(url: str, name: str, *data: Any, status: int = 400, **fields: Any) -> tuple[str, str]:

@@ -123,7 +123,7 @@ def images_held(step: int) -> Iterator[Held]:
     """Make every image of the embedded models wait at this step. The page can show or cancel it meanwhile."""
     from pipeline.models.generator import ControlNetPipeline
 
-    plain, held = ControlNetPipeline.draw, Held()
+    plain, gate = ControlNetPipeline.draw, Held()
 
     def draw(
         self: Any,
@@ -136,12 +136,12 @@ def images_held(step: int) -> Iterator[Held]:
         def after_step(done: int, total: int) -> None:
             on_step(done, total)
             if done == step:
-                held.wait(lambda: on_step(done, total))
+                gate.wait(lambda: on_step(done, total))
 
         return plain(self, requests, size, pictures, settings, after_step)
 
-    with held.in_place_of(ControlNetPipeline, "draw", draw):
-        yield held
+    with gate.in_place_of(ControlNetPipeline, "draw", draw):
+        yield gate
 
 
 @contextmanager
@@ -149,15 +149,15 @@ def replies_held(words: str) -> Iterator[Held]:
     """Make every reply of the embedded language model wait if its prompt contains these words."""
     from pipeline.models.language_process import GgufProcess
 
-    plain, held = GgufProcess.complete, Held()
+    plain, gate = GgufProcess.complete, Held()
 
     def complete(self: Any, request: LanguageRequest, settings: Any) -> str:
         if words in request.prompt:
-            held.wait()
+            gate.wait()
         return plain(self, request, settings)
 
-    with held.in_place_of(GgufProcess, "complete", complete):
-        yield held
+    with gate.in_place_of(GgufProcess, "complete", complete):
+        yield gate
 
 
 @contextmanager
@@ -178,17 +178,17 @@ def replies_free() -> Iterator[None]:
 @contextmanager
 def _no_errors() -> Iterator[None]:
     """Fail if an error occurs that a separate server process would print as a traceback."""
-    told: list[str] = []
+    errors: list[str] = []
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if record.exc_info:
-                told.append(self.format(record))
+                errors.append(self.format(record))
 
     listener, roots = Listener(logging.ERROR), [logging.getLogger(), logging.getLogger("uvicorn")]
     with pytest.MonkeyPatch.context() as patch:
         # Gradio prints what fails in an event, and logs nothing.
-        patch.setattr(traceback, "print_exc", lambda *_, **__: told.append(traceback.format_exc()))
+        patch.setattr(traceback, "print_exc", lambda *_, **__: errors.append(traceback.format_exc()))
         for root in roots:
             root.addHandler(listener)
         try:
@@ -196,4 +196,4 @@ def _no_errors() -> Iterator[None]:
         finally:
             for root in roots:
                 root.removeHandler(listener)
-    assert not told, "\n".join(told)
+    assert not errors, "\n".join(errors)

@@ -75,8 +75,8 @@ def version(page: Page, name: str) -> str:
 
 def texts(found: Locator) -> list[str]:
     """Return the texts of the chips in a row or a card."""
-    said: list[str] = found.locator(".toggle[data-text]").evaluate_all("all => all.map(one => one.dataset.text)")
-    return said
+    chip_texts: list[str] = found.locator(".toggle[data-text]").evaluate_all("all => all.map(one => one.dataset.text)")
+    return chip_texts
 
 
 def write_caption(page: Page, text: str) -> None:

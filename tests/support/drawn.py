@@ -43,9 +43,9 @@ def _run(workspace: Workspace, fate: random.Random, scene: Scene, variants: int,
     task = Task("segmentation", protected=PROTECTED_ROAD_CLASSES) if road else Task("classification", scene.label)
     name = f"{'Street' if road else scene.label.capitalize()} {scene.seed % 100_000}"
     run = workspace.runs.create(picture, task, "demo", name, {})
-    said = caption(scene)
-    trace = Trace("model", model="demo/blip", prompt="", raw_reply=said, seed=7, seconds=0.2)
-    workspace.runs.append_value(run, "caption", StageValue(Caption(said), trace, "k"))
+    text = caption(scene)
+    trace = Trace("model", model="demo/blip", prompt="", raw_reply=text, seed=7, seconds=0.2)
+    workspace.runs.append_value(run, "caption", StageValue(Caption(text), trace, "k"))
     if road:
         _, mask = render(scene, pixels)
         workspace.runs.set_mask(run, Image.fromarray(mask), dict(enumerate(SEMANTIC_CLASSES)))
@@ -77,9 +77,17 @@ def _cases(fate: random.Random, scene: Scene, task: Task, variants: int, pixels:
             Check("edit shows", fate.choice((True, True, True, None, False)), round(fate.gauss(0.2, 0.1), 3)),
         ]
         settings = ControlNetSettings()
-        told = CounterfactualCaption(caption(changed), edits)
+        counterfactual = CounterfactualCaption(caption(changed), edits)
         lineage = Lineage(
-            told, fate.randrange(10_000), "controlnet", "demo/sd", told.text, "", settings, 0.4, task=task
+            counterfactual,
+            fate.randrange(10_000),
+            "controlnet",
+            "demo/sd",
+            counterfactual.text,
+            "",
+            settings,
+            0.4,
+            task=task,
         )
         yield TestCase(_picture(changed, pixels), lineage, {CONTROL_IMAGE: control}, tuple(checks))
 

@@ -56,11 +56,11 @@ def edited(scene: Scene, edits: int, fate: random.Random) -> Scene:
     """Return the scene with `edits` changes of its weather, time, ground, trees or colours."""
     changes: dict[str, object] = {}
     for name in fate.sample(sorted(_WORDS), edits):
-        held = getattr(scene.look, name)
-        if isinstance(held, tuple):
-            changes[name] = tuple(fate.choice([one for one in COLOURS if one != own]) for own in held)
+        present = getattr(scene.look, name)
+        if isinstance(present, tuple):
+            changes[name] = tuple(fate.choice([one for one in COLOURS if one != own]) for own in present)
         else:
-            changes[name] = fate.choice([one for one in _WORDS[name] if one != held])
+            changes[name] = fate.choice([one for one in _WORDS[name] if one != present])
     return scene.with_look(**changes)
 
 
@@ -103,9 +103,9 @@ def found(seeds: Sequence[int], edits: int, shift: float = 0.0, zoom: float = 1.
     """Measure the drift of a pair for each seed."""
     pairs = [drifted(seed, edits, shift, zoom, side) for seed in seeds]
     drifts = [drift_of(pair.source, pair.image) for pair in pairs]
-    told = [(pair, one) for pair, one in zip(pairs, drifts, strict=True) if one is not None and one.moved > IN_PLACE]
-    overlaps = [pair.overlap(one) for pair, one in told]
-    return Found(len(told) / len(pairs), sum(one is None for one in drifts) / len(pairs), overlaps)
+    moved = [(pair, one) for pair, one in zip(pairs, drifts, strict=True) if one is not None and one.moved > IN_PLACE]
+    overlaps = [pair.overlap(one) for pair, one in moved]
+    return Found(len(moved) / len(pairs), sum(one is None for one in drifts) / len(pairs), overlaps)
 
 
 def main() -> None:

@@ -46,9 +46,9 @@ both types.
 
 def model_of(kind: TaskKind) -> UnderTestSettings:
     """Return the demo's model under test for a task."""
-    wanted = load_profile("demo").model_under_test.of(kind)
-    assert wanted is not None
-    return wanted
+    settings = load_profile("demo").model_under_test.of(kind)
+    assert settings is not None
+    return settings
 
 
 CLASSIFIER, SEGMENTER = model_of("classification"), model_of("segmentation")
@@ -96,8 +96,8 @@ def service_of(workspace: Workspace) -> EvaluationService:
     return EvaluationService(load_profile("demo"), workspace, lambda wanted: None)
 
 
-def read_all(service: EvaluationService, asked: EvaluationQuestion) -> None:
-    done = service.work.wait(service.begin(asked).id, PATIENCE)
+def read_all(service: EvaluationService, question: EvaluationQuestion) -> None:
+    done = service.work.wait(service.begin(question).id, PATIENCE)
     assert done.state == "done", done.error
 
 
@@ -109,8 +109,8 @@ def scenes_that_are_read(made_once: MadeOnce, folder: Path) -> Path:
             fill(workspace, READ_OBJECTS)
             fill(workspace, READ_STREETS, road=True, fair=True)
             service = service_of(workspace)
-            for asked in (BIRDS, ROADS):
-                read_all(service, asked)
+            for question in (BIRDS, ROADS):
+                read_all(service, question)
             service.close()
 
     return Path(shutil.copytree(made_once("scenes-that-are-read", make) / "workspace", folder / "workspace"))
@@ -130,8 +130,8 @@ def scenes_to_learn_from(made_once: MadeOnce, folder: Path) -> Path:
 def _run(workspace: Workspace, scene: Scene, road: bool, controls: bool, most: tuple[int, int]) -> str:
     task = Task("segmentation", protected=PROTECTED_ROAD_CLASSES) if road else Task("classification", scene.label)
     run = workspace.runs.create(drawn(scene), task, "demo", f"Scene {scene.seed}", {})
-    said = StageValue(Caption(caption(scene)), Trace("model", model="demo/blip"), "k")
-    workspace.runs.append_value(run, "caption", said)
+    value = StageValue(Caption(caption(scene)), Trace("model", model="demo/blip"), "k")
+    workspace.runs.append_value(run, "caption", value)
     if road:
         mask = Image.fromarray(render(scene, PIXELS)[1])
         workspace.runs.set_mask(run, mask, dict(enumerate(SEMANTIC_CLASSES)))
@@ -148,8 +148,10 @@ def _run(workspace: Workspace, scene: Scene, road: bool, controls: bool, most: t
 
 
 def _case(task: Task, scene: Scene, edits: Sequence[Edit], seed: int, recipe: str = DEFAULT_RECIPE) -> TestCase:
-    told = CounterfactualCaption(caption(scene), tuple(edits))
+    counterfactual = CounterfactualCaption(caption(scene), tuple(edits))
     lineage = Lineage(
-        *(told, seed, "controlnet", "demo/sd", told.text, "", ControlNetSettings(), 0.1), recipe=recipe, task=task
+        *(counterfactual, seed, "controlnet", "demo/sd", counterfactual.text, "", ControlNetSettings(), 0.1),
+        recipe=recipe,
+        task=task,
     )
     return TestCase(drawn(scene), lineage, {CONTROL_IMAGE: Image.new("RGB", (PIXELS, PIXELS))}, ())

@@ -48,8 +48,8 @@ def application(workspace: Workspace, host: str = "127.0.0.1", password: str = "
     return app
 
 
-def sign_in(client: TestClient, password: str = PASSWORD, wanted: str = "/") -> Any:
-    return client.post("/sign-in", data={"password": password, "next": wanted})
+def sign_in(client: TestClient, password: str = PASSWORD, page: str = "/") -> Any:
+    return client.post("/sign-in", data={"password": password, "next": page})
 
 
 def events(workspace: Workspace) -> list[tuple[str, str]]:

@@ -21,13 +21,13 @@ class Held:
 
 def hold_imports(monkeypatch: pytest.MonkeyPatch) -> Held:
     """Hold back each import that begins from now on."""
-    held, tell = Held(), ImportService._tell
+    gate, tell = Held(), ImportService._tell
 
-    def told(self: ImportService, **changes: Any) -> None:
+    def report(self: ImportService, **changes: Any) -> None:
         tell(self, **changes)
         if "number" in changes:
-            held.reached.set()
-            assert held.go_on.wait(300)
+            gate.reached.set()
+            assert gate.go_on.wait(300)
 
-    monkeypatch.setattr(ImportService, "_tell", told)
-    return held
+    monkeypatch.setattr(ImportService, "_tell", report)
+    return gate

@@ -46,7 +46,7 @@ class Hub:
 
     def sent(self, file: str) -> list[str]:
         """Return the ranges of the requests for a file. "" is the whole file."""
-        return [wanted for method, path, wanted in self.asked if method == "GET" and path.endswith("/" + file)]
+        return [byte_range for method, path, byte_range in self.asked if method == "GET" and path.endswith("/" + file)]
 
 
 @contextmanager
@@ -91,8 +91,8 @@ def serving_hub(hub: Hub) -> Iterator[Hub]:
             plain = {"id": found[1], "sha": repository.commit, "gated": bool(repository.token) and "auto"}
             return self._say(200, {**plain, "siblings": [], "tags": [], "private": False})
 
-        def _say(self, status: int, said: object, more: dict[str, str] | None = None) -> None:
-            data = json.dumps(said).encode()
+        def _say(self, status: int, body: object, more: dict[str, str] | None = None) -> None:
+            data = json.dumps(body).encode()
             self.send_response(status)
             for name, value in {"Content-Type": "application/json", **(more or {})}.items():
                 self.send_header(name, value)

@@ -70,9 +70,9 @@ def agreement(votes: pd.DataFrame) -> dict[str, float]:
     )
     pairs = []
     for item in table.columns:
-        given = table[item].dropna().to_numpy()
-        if len(given) > 1:
-            pairs.append(np.mean([a == b for a, b in itertools.combinations(given, 2)]))
+        codes = table[item].dropna().to_numpy()
+        if len(codes) > 1:
+            pairs.append(np.mean([a == b for a, b in itertools.combinations(codes, 2)]))
     raw = float(np.mean(pairs))
     share = float(table.mean(axis=0).mean())
     chance = 2 * share * (1 - share)

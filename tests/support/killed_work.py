@@ -183,7 +183,7 @@ class Votes(KilledWork):
             if last.get(public) == event:
                 twice.append(f"{public} {event}")
             last[public] = event
-        counts = Counter(given.item for given in data.votes)
+        counts = Counter(vote.item for vote in data.votes)
         twice += [f"item {item}" for item, votes in counts.items() if votes > data.study.rules.votes]
         wrong = [] if data.study.votes == len(data.votes) else ["the study miscounts its votes"]
         missing = data.study.votes < data.study.needed
@@ -192,7 +192,7 @@ class Votes(KilledWork):
     def result(self, folder: Path) -> Any:
         study, _ = self._study(folder)
         with Workspace(folder / "workspace") as workspace:
-            return sorted(Counter(given.item for given in workspace.studies.data(study).votes).items())
+            return sorted(Counter(vote.item for vote in workspace.studies.data(study).votes).items())
 
     @staticmethod
     def _study(folder: Path) -> tuple[str, list[str]]:
@@ -234,10 +234,12 @@ class Decisions(KilledWork):
     def look(self, folder: Path, acknowledged: Sequence[Thing]) -> Seen:
         with Workspace(folder / "workspace") as workspace:
             made = workspace.decisions.all(1000)
-            said = Counter(
+            images_of = Counter(
                 one.decision for entry in workspace.catalogue.ids() for one in workspace.decisions.of_entry(entry)
             )
-        wrong = [f"{one.author} is of {said[one.id]} images and not of 6" for one in made if said[one.id] != 6]
+        wrong = [
+            f"{one.author} is of {images_of[one.id]} images and not of 6" for one in made if images_of[one.id] != 6
+        ]
         things = [(one.author, str(one.id)) for one in made]
         return Seen(things, repeated(one.author for one in made), wrong, "whole or not there")
 
@@ -285,7 +287,7 @@ class Batches(KilledWork):
         with Workspace(folder / "workspace") as workspace:
             batches = [one.id for one in workspace.batches.all()]
             service = BatchService(workspace)
-            told = "".join(service.status(number).state for number in batches) or "no batch yet"
+            states = "".join(service.status(number).state for number in batches) or "no batch yet"
             approved = [number for number in batches if workspace.batches.get(number).approved is not None]
             cases = sum(len(workspace.runs.get(run.id).test_cases) for run in workspace.runs.search(10_000))
         done = self._done(folder)
@@ -294,8 +296,8 @@ class Batches(KilledWork):
         if cases != images or len(batches) > 1:
             twice.append(f"{cases} test cases for {images} images that are done, {len(batches)} batches")
         things = [*done, *(("batch", str(one)) for one in batches), *(("approved", str(one)) for one in approved)]
-        wrong = ["it is told as running"] if told == "running" else []
-        return Seen(things, twice, wrong, f"“{told}”")
+        wrong = ["it is told as running"] if states == "running" else []
+        return Seen(things, twice, wrong, f"“{states}”")
 
     def result(self, folder: Path) -> Any:
         return sorted(batch_images(Workspace(folder / "workspace"), 1).values())
@@ -383,8 +385,8 @@ class Imports(KilledWork):
         with Workspace(folder / "workspace") as workspace:
             (own,) = workspace.imports.all()
             images = sorted((one.name, one.image, one.label, one.split) for one in workspace.imports.images(own.id))
-            told = sorted((row.file, row.reason) for _, row in workspace.imports.rows(own.id))
-            return images, told, own.state, workspace.images.orphans(), (workspace.folder / "importing").exists()
+            rows = sorted((row.file, row.reason) for _, row in workspace.imports.rows(own.id))
+            return images, rows, own.state, workspace.images.orphans(), (workspace.folder / "importing").exists()
 
 
 class Releases(KilledWork):
@@ -545,17 +547,17 @@ class Backups(KilledWork):
 
     def look(self, folder: Path, acknowledged: Sequence[Thing]) -> Seen:
         things, wrong, out = list[Thing](), list[str](), folder / "out"
-        wanted = self._content(folder)
+        expected = self._content(folder)
         left = sorted(out.glob(".storage-*"))
         for path in sorted({*out.iterdir()} - {*left}):
             things.append((path.name, "backup" if path.suffix else "restored"))
             with tempfile.TemporaryDirectory() as scratch:
-                held = Path(scratch) / "workspace"
+                restored = Path(scratch) / "workspace"
                 if path.suffix:
-                    restore(path, held)
+                    restore(path, restored)
                 else:
-                    held.symlink_to(path)
-                if damage(held) or self._content(held.parent) != wanted:
+                    restored.symlink_to(path)
+                if damage(restored) or self._content(restored.parent) != expected:
                     wrong.append(f"{path.name} is not the workspace")
         return Seen(things, (), wrong, "a folder “.storage-…”" if left else "nothing half is left")
 
@@ -601,7 +603,7 @@ class Trainings(KilledWork):
         with Workspace(folder / "workspace") as workspace:
             results = [one.asked for one in workspace.retrainings.kept()]
             trainings, done = trainings_of(workspace), self._trained(workspace)
-        things = [*done, *(("result", asked) for asked in results)]
+        things = [*done, *(("result", question) for question in results)]
         twice = [*repeated(results), *repeated(f"{one.arm}, seed {one.seed}" for one in trainings)]
         wrong = [] if sum(one.done for one in trainings) == len(done) else ["what is told as done has no weights"]
         unfinished = any(not one.done for one in trainings)
@@ -612,8 +614,8 @@ class Trainings(KilledWork):
             service = service_of(workspace)
             (kept,) = Retrainings(workspace, service).kept(BIRDS)
             service.close()
-            told = result_facts(kept.found, entries=False)
-            return sorted(self._trained(workspace)), told["rows"], told["answer"]
+            facts = result_facts(kept.found, entries=False)
+            return sorted(self._trained(workspace)), facts["rows"], facts["answer"]
 
     @staticmethod
     def _trained(workspace: Workspace) -> list[Thing]:

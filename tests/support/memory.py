@@ -33,10 +33,10 @@ def measuring_process() -> Iterator[Peaks]:
         yield lambda work, *given: own.submit(_peaks, work, given).result()
 
 
-def _peaks(work: Callable[..., Any], given: tuple[tuple[Any, ...], ...]) -> list[int]:
-    work(*given[0])
+def _peaks(work: Callable[..., Any], calls: tuple[tuple[Any, ...], ...]) -> list[int]:
+    work(*calls[0])
     make_room_for_names()
-    return [_peak(work, one) for one in given]
+    return [_peak(work, one) for one in calls]
 
 
 def make_room_for_names() -> int:
@@ -59,11 +59,11 @@ def make_room_for_names() -> int:
     raise AssertionError("the table of interned strings does not grow")
 
 
-def _peak(work: Callable[..., Any], given: tuple[Any, ...]) -> int:
+def _peak(work: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
     gc.collect()
     tracemalloc.start()
     try:
-        work(*given)
+        work(*arguments)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

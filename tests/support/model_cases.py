@@ -28,8 +28,8 @@ def picture(seed: int, size: tuple[int, int] = (60, 40)) -> Image.Image:
     return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
 
 
-def wanted(source: str, **given: str | float) -> UnderTestSettings:
-    return UnderTestSettings.model_validate({"source": source, **given})
+def wanted(source: str, **fields: str | float) -> UnderTestSettings:
+    return UnderTestSettings.model_validate({"source": source, **fields})
 
 
 def small_net(kind: str, softmax: bool = False, last: bool = False, seed: int = 0) -> Any:
@@ -85,12 +85,12 @@ def onnx_of_steps(
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    held: dict[str, Any] = {"axes": np.array([2, 3]), "bias": np.asarray(bias or [0.0] * classes, np.float32)}
+    tensors: dict[str, Any] = {"axes": np.array([2, 3]), "bias": np.asarray(bias or [0.0] * classes, np.float32)}
     if per_pixel:
-        held["weights"] = (scale * np.eye(classes, 3, dtype=np.float32))[:, :, None, None]
+        tensors["weights"] = (scale * np.eye(classes, 3, dtype=np.float32))[:, :, None, None]
         nodes = [helper.make_node("Conv", ["image", "weights", "bias"], ["y"])]
     else:
-        held["weights"] = scale * np.eye(3, classes, dtype=np.float32)
+        tensors["weights"] = scale * np.eye(3, classes, dtype=np.float32)
         nodes = [
             helper.make_node("ReduceMean", ["image", "axes"], ["means"], keepdims=0),
             helper.make_node("Gemm", ["means", "weights", "bias"], ["y"]),
@@ -98,7 +98,7 @@ def onnx_of_steps(
     last = "y"
     for place, (operator, attributes, constants) in enumerate(steps):
         names = [f"constant{place}_{number}" for number in range(len(constants))]
-        held |= {name: np.asarray(value) for name, value in zip(names, constants, strict=True)}
+        tensors |= {name: np.asarray(value) for name, value in zip(names, constants, strict=True)}
         nodes.append(helper.make_node(operator, [last, *names], [f"z{place}"], **attributes))
         last = f"z{place}"
     graph = helper.make_graph(
@@ -106,7 +106,7 @@ def onnx_of_steps(
         "colours",
         [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 3, 32, 32])],
         [helper.make_tensor_value_info(last, TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(values, name) for name, values in held.items()],
+        [numpy_helper.from_array(values, name) for name, values in tensors.items()],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)
     half = "0.5, 0.5, 0.5"
@@ -118,10 +118,10 @@ def onnx_that_says_all(folder: Path) -> UnderTestSettings:
     import onnx
 
     onnx_file(folder / "model.onnx")
-    held = onnx.load(folder / "model.onnx")
-    said = {"classes": json.dumps(CLASSES), "mean": f"[{MEAN}]", "std": f"[{STD}]"}
-    onnx.helper.set_model_props(held, said)
-    onnx.save(held, folder / "says.onnx")
+    model = onnx.load(folder / "model.onnx")
+    properties = {"classes": json.dumps(CLASSES), "mean": f"[{MEAN}]", "std": f"[{STD}]"}
+    onnx.helper.set_model_props(model, properties)
+    onnx.save(model, folder / "says.onnx")
     return wanted("onnx", file=str(folder / "says.onnx"))
 
 
@@ -175,8 +175,8 @@ def serving(server: ModelServer) -> Iterator[ModelServer]:
 
         def log_message(self, *_: object) -> None: ...
 
-        def _reply(self, status: int, said: Any, headers: dict[str, str]) -> None:
-            body = said if isinstance(said, bytes) else json.dumps(said).encode()
+        def _reply(self, status: int, content: Any, headers: dict[str, str]) -> None:
+            body = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)

@@ -64,36 +64,43 @@ class PostcardSettings(Settings):
     greeting: GreetingSettings = GreetingSettings()
 
 
-def greet(given: StageInputs) -> StageValue[Greeting]:
+def greet(inputs: StageInputs) -> StageValue[Greeting]:
     """Ask the language model for a greeting."""
-    require(caption_checks(given.values["caption"].text, given.task)[:1])
-    assert given.prompt is not None
+    require(caption_checks(inputs.values["caption"].text, inputs.task)[:1])
+    assert inputs.prompt is not None
 
     def read(reply: str) -> str:
         if not reply.startswith("Greetings"):
             raise Unreadable("it does not greet")
-        return reply.upper() if given.settings.shout else reply
+        return reply.upper() if inputs.settings.shout else reply
 
-    said = ask(
+    result = ask(
         "a greeting",
-        given.models.language,
-        given.prompt,
-        Inquiry({"task": given.task.describe(), "caption": given.values["caption"].text}, read, given.seed),
-        given.settings,
-        given.cancelled,
+        inputs.models.language,
+        inputs.prompt,
+        Inquiry({"task": inputs.task.describe(), "caption": inputs.values["caption"].text}, read, inputs.seed),
+        inputs.settings,
+        inputs.cancelled,
     )
-    text, notes = said.value, list[str]()
-    if given.settings.farewell and (asked := given.others.get("farewell")) is not None:
-        text += " " + given.models.language.complete(LanguageRequest(asked.evaluate(), 0), given.settings)
-    elif given.settings.farewell:
+    text, notes = result.value, list[str]()
+    if inputs.settings.farewell and (farewell := inputs.others.get("farewell")) is not None:
+        text += " " + inputs.models.language.complete(LanguageRequest(farewell.evaluate(), 0), inputs.settings)
+    elif inputs.settings.farewell:
         notes.append("There is no prompt for a farewell.")
-    trace = Trace("model", given.models.language.name, said.prompt, said.raw_reply, seed=said.seed, notes=tuple(notes))
+    trace = Trace(
+        "model",
+        inputs.models.language.name,
+        result.prompt,
+        result.raw_reply,
+        seed=result.seed,
+        notes=tuple(notes),
+    )
     return StageValue(Greeting(text), trace)
 
 
-def stamp(given: StageInputs) -> StageValue[Stamps]:
+def stamp(inputs: StageInputs) -> StageValue[Stamps]:
     """Make two stamps without a model."""
-    text = given.values["greeting"].text
+    text = inputs.values["greeting"].text
     if not text:
         raise UserError("There is no greeting to stamp: write one.")
     return StageValue(Stamps(((f"{text} From the sea.", 1), (f"{text} From the hills.", 2))), Trace("model"))
@@ -101,8 +108,8 @@ def stamp(given: StageInputs) -> StageValue[Stamps]:
 
 def captions(values: Mapping[str, Any]) -> CounterfactualCaptions | None:
     """Return a counterfactual caption for each stamp."""
-    held = values.get("stamps")
-    return held and CounterfactualCaptions(tuple(CounterfactualCaption(text, ()) for text, _ in held.items))
+    stamps = values.get("stamps")
+    return stamps and CounterfactualCaptions(tuple(CounterfactualCaption(text, ()) for text, _ in stamps.items))
 
 
 POSTCARD = Recipe(

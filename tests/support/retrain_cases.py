@@ -50,15 +50,15 @@ def retrainings(filled: Workspace, evaluations: EvaluationService) -> Iterator[R
 
 
 def planned(
-    workspace: Workspace, service: EvaluationService, asked: RetrainingQuestion
+    workspace: Workspace, service: EvaluationService, question: RetrainingQuestion
 ) -> tuple[Cases, RetrainingPlan, int]:
     """Return the images, the plan of a question without votes, and the number of images shared by two splits."""
-    cases, stored = service.cases(asked.asked.subject), service.predicting.identify(asked.asked.model)
-    mapping = service.class_map(asked.asked, cases, stored)
-    parted, looks = parted_of(workspace, cases, mapping, asked)
+    cases, stored = service.cases(question.asked.subject), service.predicting.identify(question.asked.model)
+    mapping = service.class_map(question.asked, cases, stored)
+    parted, looks = parted_of(workspace, cases, mapping, question)
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
     made = Examples(mapping, workspace.images.path, lambda _: None)
-    found = plan(cases, parted, asked, made, nobody, lambda places: places[::-1])
+    found = plan(cases, parted, question, made, nobody, lambda places: places[::-1])
     return cases, found, len(_shared_images(cases, parted, looks))
 
 
@@ -80,14 +80,16 @@ def draft(workspace: Workspace, name: str, entries: list[SetEntry]) -> int:
     return number
 
 
-def sides(workspace: Workspace, service: EvaluationService, asked: RetrainingQuestion) -> tuple[Cases, tuple[str, ...]]:
+def sides(
+    workspace: Workspace, service: EvaluationService, question: RetrainingQuestion
+) -> tuple[Cases, tuple[str, ...]]:
     """Return the images of a question, and the split of each source."""
-    cases, stored = service.cases(asked.asked.subject), service.predicting.identify(asked.asked.model)
-    return cases, parted_of(workspace, cases, service.class_map(asked.asked, cases, stored), asked)[0].side
+    cases, stored = service.cases(question.asked.subject), service.predicting.identify(question.asked.model)
+    return cases, parted_of(workspace, cases, service.class_map(question.asked, cases, stored), question)[0].side
 
 
 def masked(cases: Cases, place: int, changed: dict[str, str] | None = None) -> SetEntry:
     """Return an original with its mask as a set entry, with some classes renamed."""
     sha, (mask, names) = cases.originals.shas[place], cases.originals.masks[place]
-    told = {int(number): (changed or {}).get(name, name) for number, name in json.loads(names).items()}
-    return SetEntry(sha, sha, mask=mask, mask_classes=told)
+    classes = {int(number): (changed or {}).get(name, name) for number, name in json.loads(names).items()}
+    return SetEntry(sha, sha, mask=mask, mask_classes=classes)

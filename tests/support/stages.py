@@ -79,8 +79,8 @@ def chosen_by_model(
     seed: int,
 ) -> Choice:
     models, others = _models(language=language_model), {EDITS_PROMPT.name: prompt}
-    given = StageInputs(NO_SOURCE, task, {"caption": text}, settings, models, prompt, seed, others=others)
-    return choose_by_model(given, pools, at_once)
+    inputs = StageInputs(NO_SOURCE, task, {"caption": text}, settings, models, prompt, seed, others=others)
+    return choose_by_model(inputs, pools, at_once)
 
 
 def run_alternatives(
@@ -93,12 +93,14 @@ def run_alternatives(
     seed: int,
     sentences: Sentences | None = None,
     cancelled: threading.Event | None = None,
-    said: EarlyReply | None = None,
+    early_reply: EarlyReply | None = None,
 ) -> StageValue[Alternatives]:
     models = _models(language=language_model, sentences=sentences)
     values = {"caption": text, "keywords": words}
     return alternatives.run(
-        StageInputs(NO_SOURCE, task, values, settings, models, prompt, seed, cancelled=cancelled, early_reply=said)
+        StageInputs(
+            NO_SOURCE, task, values, settings, models, prompt, seed, cancelled=cancelled, early_reply=early_reply
+        )
     )
 
 
@@ -113,11 +115,22 @@ def run_counterfactuals(
     on_progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
     choosing: Prompt | None = None,
-    said: EarlyReply | None = None,
+    early_reply: EarlyReply | None = None,
 ) -> StageValue[CounterfactualCaptions]:
     others = {} if choosing is None else {EDITS_PROMPT.name: choosing}
     values, models = {"caption": text, "alternatives": options}, _models(language=language_model)
-    given = StageInputs(
-        NO_SOURCE, task, values, settings, models, prompt, seed, None, on_progress, cancelled, others, early_reply=said
+    inputs = StageInputs(
+        NO_SOURCE,
+        task,
+        values,
+        settings,
+        models,
+        prompt,
+        seed,
+        None,
+        on_progress,
+        cancelled,
+        others,
+        early_reply=early_reply,
     )
-    return counterfactuals.run(given)
+    return counterfactuals.run(inputs)

@@ -63,10 +63,10 @@ def bird_study(
         )
         for number in range(len(answers))
     ]
-    wanted = max(map(len, (controls or {}).values()), default=1)
+    most_controls = max(map(len, (controls or {}).values()), default=1)
     items += [
         NewItem(picture(workspace, 900 + number), kind="control", expected={"valid": "yes"}, label="bird")
-        for number in range(wanted)
+        for number in range(most_controls)
     ]
     study_id = study_of(workspace, items)
     known = workspace.studies.items(study_id)
@@ -74,14 +74,14 @@ def bird_study(
     checks = [item for item in known if item.kind == "control"]
     votes = [
         cast(item, worker, {"valid": answer}, 10 * number + place)
-        for number, (item, given) in enumerate(zip(judged, answers, strict=True))
-        for place, (worker, answer) in enumerate(zip(CREW, given, strict=False))
+        for number, (item, own_answers) in enumerate(zip(judged, answers, strict=True))
+        for place, (worker, answer) in enumerate(zip(CREW, own_answers, strict=False))
         if answer
     ]
     votes += [
         cast(item, worker, {"valid": answer}, 5000 + number, right=answer == "yes")
-        for worker, given in (controls or {}).items()
-        for number, (item, answer) in enumerate(zip(checks, given, strict=False))
+        for worker, own_answers in (controls or {}).items()
+        for number, (item, answer) in enumerate(zip(checks, own_answers, strict=False))
     ]
     if votes:
         workspace.studies.import_votes(study_id, votes)

@@ -149,11 +149,13 @@ def test_random_weights_that_are_held_reply_to_the_one_request_in_json(qwen: Cha
     made = run_together(caption, bird, qwen, prompt, KeywordSettings(**freely), (wanted, captions))
     found = made.value.value
     assert found.items and all(item.text in caption.text and item.text != "bird" for item in found.items)
-    some = run_alternatives(caption, found, bird, qwen, prompt, wanted, 0, said=made.early_replies["alternatives"])
+    some = run_alternatives(
+        caption, found, bird, qwen, prompt, wanted, 0, early_reply=made.early_replies["alternatives"]
+    )
     assert {item.keyword for item in some.value.items} == {item.text for item in found.items}
     assert any(option.text for item in some.value.items for option in item.options)
     new = run_counterfactuals(
-        caption, some.value, bird, qwen, prompt, captions, 0, said=made.early_replies["counterfactuals"]
+        caption, some.value, bird, qwen, prompt, captions, 0, early_reply=made.early_replies["counterfactuals"]
     )
     assert new.value.items and new.trace.prompt.startswith(made.value.trace.prompt)
     assert "gave 0 of" in new.trace.notes[0], "its edits are noise, so the captions are asked for by themselves"

@@ -115,7 +115,7 @@ def test_a_browser_is_sent_to_the_sign_in_and_back(locked: TestClient) -> None:
     page = locked.get(sent.headers["location"])
     assert 'value="/study/a%20b/?tab=1&amp;x=%26"' in page.text
     assert page.headers["cache-control"] == "no-store"
-    signed = sign_in(locked, wanted="/study/a%20b/?tab=1&x=%26")
+    signed = sign_in(locked, page="/study/a%20b/?tab=1&x=%26")
     back = locked.get(signed.headers["location"])
     assert (signed.status_code, back.status_code, back.headers["location"]) == (303, 303, "/study/a%20b/?tab=1&x=%26")
     assert locked.get("/study/").json() == {"secret": "study/", "signed_in": True}
@@ -123,7 +123,7 @@ def test_a_browser_is_sent_to_the_sign_in_and_back(locked: TestClient) -> None:
 
 
 def test_a_browser_that_keeps_no_cookie_is_told_so_after_the_right_password(locked: TestClient) -> None:
-    signed = sign_in(locked, wanted="/study/")
+    signed = sign_in(locked, page="/study/")
     locked.cookies.clear()
     page = locked.get(signed.headers["location"])
     assert page.status_code == 200 and 'value="/study/"' in page.text
@@ -162,7 +162,7 @@ def test_the_cookie_is_for_the_server_only(locked: TestClient) -> None:
 
 
 def test_a_wrong_password_is_told_and_written_down(workspace: Workspace, locked: TestClient) -> None:
-    reply = sign_in(locked, "wrong <b>", wanted="/study/")
+    reply = sign_in(locked, "wrong <b>", page="/study/")
     assert reply.status_code == 401
     assert "This is not the password." in reply.text
     assert "<b>wrong" not in reply.text and "wrong &lt;b" not in reply.text, "what was typed is not sent back"
