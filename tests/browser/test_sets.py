@@ -583,7 +583,7 @@ def test_pictures_are_imported_and_make_a_test_set(desk: Desk, tmp_path: Path) -
     found = sorted((entry.label, entry.split) for entry in desk.entries(held.id).values())
     assert found == [("bird", "train"), ("owl", "test"), ("owl", "train")]
     page.click("#to-report")
-    expect(page.locator(".report")).to_contain_text("ü long long")  # the archive's name was cleaned
+    expect(page.locator(".report")).to_contain_text("ü long long")  # the file whose name was changed
     page.click(".chip:has-text('refused')")
     expect(page.locator(".report tbody tr")).to_have_count(2)
     expect(page.locator(".report")).to_contain_text("test/owl/bad.png")

@@ -1,4 +1,4 @@
-"""Tests for the votes that count, and the answer of their consensus."""
+"""Tests for which votes count, and for the answer that has a consensus."""
 
 from __future__ import annotations
 

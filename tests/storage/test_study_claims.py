@@ -475,7 +475,7 @@ def test_the_tables_themselves_refuse_one_vote_too_many(workspace: Workspace) ->
 
 
 def test_claim_and_vote_read_no_whole_table(workspace: Workspace) -> None:
-    """They take about a millisecond with 5,000 items and 50,000 votes, if every statement uses an index."""
+    """With 5,000 items and 50,000 votes each takes about a millisecond, if every statement uses an index."""
     studies, study_id = workspace.studies, started(workspace, items=40, controls=4, votes=2)
     one, two, three = crew(studies, study_id, 3)
     for worker in (one, two):

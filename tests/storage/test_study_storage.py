@@ -343,7 +343,7 @@ def test_approval_is_counted_over_all_studies_and_can_be_reversed(workspace: Wor
     assert {(given.verdict, given.reason) for given in studies.data(second).votes} == {
         ("rejected", "all the same answer")
     }
-    assert studies.assignments.undo(second, worker) is None  # a decision was made on the assignment
+    assert studies.assignments.undo(second, worker) is None  # a vote cannot be undone after a decision
     assert all(given.decided and given.decided > given.submitted for given in studies.data(second).votes)
     studies.workers.decide(second, worker, "pending", "was looked at again")
     assert not any(given.decided for given in studies.data(second).votes)
