@@ -1,4 +1,6 @@
-"""Fixtures of all tests: no network, and a Chromium for those that need one. Other fixtures are next to their tests."""
+"""Fixtures of all tests: no network, and Chromium for the tests that need a browser. Other fixtures are near their
+tests.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,20 @@ if TYPE_CHECKING:
     from services.studio import Studio
     from tests.support.made_once import MadeOnce
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub, which reads it once
-# A folder without certificates. httpx reads all that a machine trusts for each client: 20 ms, and no test needs one.
+os.environ["HF_HUB_OFFLINE"] = "1"  # set before huggingface_hub is imported, which reads the variable once
+# Name a folder without certificates. httpx would read all of the machine's for each client, which takes 20 ms.
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
-# Before anything imports numba: of few images it would be compiled for twenty seconds. `make soak` compiles it.
+# Set before numba is imported. For few images, numba would compile for twenty seconds. `make soak` compiles.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 if "PYTEST_XDIST_WORKER" in os.environ:
-    # The results are with the main process by then. To free what is there would take Python several seconds.
+    # Leave without freeing memory, which would take Python several seconds. The main process has the results by then.
     atexit.register(os._exit, 0)
 else:
-    # Libraries complain of what is frozen when the process ends. Not sooner: after the last test pytest looks for
-    # garbage twice, which takes a second or more each time if it goes through all modules.
+    # Libraries complain about frozen objects when the process ends. Unfreeze no sooner: after the last test pytest
+    # collects garbage twice, which takes a second or more each time if all modules are searched.
     atexit.register(gc.unfreeze)
-gc.disable()  # until all tests are collected: it would take a third of that time, and there is no garbage yet
+gc.disable()  # off until all tests are collected: the collector would take a third of that time and find nothing
 
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
 STARTS_PROCESSES = {f"tests/services/batches/test_{name}.py" for name in ("beside", "cluster", "shards")}
@@ -46,28 +48,28 @@ LOADS_MODELS = ("tests/pipeline/", "tests/services/batches/test_kills.py", "test
 LOADS_MODELS_UNDER_TEST = ("tests/evaluation/", "tests/services/evaluation/")
 IN_MEMORY = Path("/dev/shm")
 if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > 4 << 30:
-    # Two thousand tests with a database each wait a sixth of their time for a disk. No test is about power failure.
+    # Two thousand tests with a database would wait for the disk a sixth of their time. No test is about power failure.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Import what tests import as the studio does."""
+    """Keep Gradio from writing type stubs while pytest imports the tests. The studio starts like this too."""
     with no_stubs():
         return (yield)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave a file unread if all of its tests are slow and none of those is asked for: what they import is slow too."""
+    """Skip a file whose tests are all marked slow if slow tests are deselected, since its imports are slow too."""
     if "not slow" not in config.option.markexpr or collection_path.suffix != ".py":
         return None
     return bool(ALL_SLOW.search(collection_path.read_text(encoding="utf-8"))) or None
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest goes by the marks
+@pytest.hookimpl(tryfirst=True)  # runs before pytest selects tests by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark browser tests, by their fixture. Put first what takes longest, so that what is short fills the gaps: the
-    groups, then the files with a browser, of which a long file takes long.
+    """Mark tests with the Chromium fixture as browser tests. Put the longest work first, so that short tests fill
+    the gaps: the groups first, then the browser tests, longest file first.
     """
     for item in items:
         if "chromium_path" in getattr(item, "fixturenames", ()):
@@ -77,14 +79,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector from going through all modules again and again: a tenth of the work of all tests."""
+    """Freeze the imported modules, so that the garbage collector does not search them. It saves a tenth of all
+    tests' time.
+    """
     _freeze()
     gc.set_threshold(50_000, 20, 50)
     gc.enable()
 
 
 def pytest_runtest_setup() -> None:
-    """Do so again once a test has imported a large library: models that are released ask for a collection each."""
+    """Freeze again once a test has imported a large library. Models ask for a garbage collection when they are
+    released.
+    """
     if len(sys.modules) > modules_frozen + 500:
         _freeze()
 
@@ -93,18 +99,18 @@ modules_frozen = 0
 
 
 def _freeze() -> None:
-    """Keep existing garbage with the rest: to look for it would take longer than all later collections."""
+    """Freeze all objects. Existing garbage stays: finding it would take longer than all later collections."""
     global modules_frozen
     gc.freeze()
     modules_frozen = len(sys.modules)
 
 
 def _group(nodeid: str) -> str | None:
-    """The name of a group of files that one core runs one after another, or None.
+    """Return the name of the group of files that one core runs one after another, or None.
 
-    Files that load models share torch, diffusers, transformers and the embedded models, which take a core many seconds;
-    files that load models under test share torch, torchvision and timm. Files that start several processes each would
-    take the cores from each other.
+    Files that load models share torch, diffusers, transformers and the embedded models, which take a core many seconds.
+    Files that load models under test share torch, torchvision and timm. Files that start several processes would
+    compete for the cores.
     """
     file = nodeid.partition("::")[0]
     if file.endswith("_demo.py") or file.startswith(LOADS_MODELS):
@@ -115,12 +121,14 @@ def _group(nodeid: str) -> str | None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """For all tests one more than there are cores: those with a browser wait a third of their time."""
+    """Return the number of workers. For all tests it is one more than the cores, since browser tests wait a third of
+    the time.
+    """
     return (os.cpu_count() or 1) + (config.getoption("dist") == "loadfile")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Give each core a file or a group of files at a time."""
+    """Return a scheduler that gives each core a file or a group of files at a time."""
     if config.getoption("dist") != "loadfile":
         return None
 
@@ -129,9 +137,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
             return _group(nodeid) or super()._split_scope(nodeid)
 
         def _assign_work_unit(self, node: WorkerController) -> None:
-            """Give every third worker the last file and not the first. Files with a browser stand together and wait a
-            lot: so a worker that computes runs beside them, and not all wait at once and all compute later. They meet
-            at the shortest of these files.
+            """Give every third worker the last file instead of the first. Browser tests stand together and wait
+            often. So a worker that computes runs beside them, instead of all waiting first and all computing later.
+            The workers meet at the shortest files.
             """
             if int(node.gateway.id.removeprefix("gw")) % 3 == 2:
                 self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
@@ -142,7 +150,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
-    """For playwright's `executable_path`. Without Chromium the test is skipped, or fails on a build server (CI set)."""
+    """Return the path of Chromium for playwright. Without Chromium, skip the test, or fail on a build server (CI
+    set).
+    """
     from tests.support.chromium import ADVICE, find_chromium
 
     path = find_chromium()
@@ -155,7 +165,9 @@ def chromium_path() -> str:
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
-    """Folders that are slow to make, such as a workspace of many images: once for all tests of a run."""
+    """Return the maker of folders that are slow to fill, such as a workspace of many images. A test run fills each
+    once.
+    """
     from tests.support.made_once import MadeOnce
 
     return MadeOnce(tmp_path_factory)

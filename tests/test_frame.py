@@ -1,4 +1,4 @@
-"""The frame holds: pins, version, commands, and which room may import what."""
+"""Checks of the repository: pinned versions, the version number, commands, and the imports that each folder may use."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PACKAGE_OF = {
     "umap": "umap-learn",
     "yaml": "pyyaml",
 }
-"""Packages whose name is not that of their module."""
+"""Packages with another name than their module."""
 
 
 def _names(requirements: str) -> set[str]:
@@ -61,14 +61,14 @@ def _names(requirements: str) -> set[str]:
 
 @cache
 def _imports(path: Path) -> tuple[tuple[str, int], ...]:
-    """Every absolute import in a file as (first part of the module's name, line)."""
+    """Return the absolute imports of a file as (first part of the module's name, line)."""
     return tuple(_find_imports(path))
 
 
 def _parsed(path: Path) -> ast.Module:
-    """The syntax tree of a file. No garbage is collected meanwhile: in Python 3.11 a finalizer that fails has its
-    traceback written by parsing source, and that breaks a parsing under way with “AST constructor recursion depth
-    mismatch”; that of what any earlier test has left behind, such as Gradio's event loops, which nobody closes.
+    """Return the syntax tree of a file. The garbage collector is off meanwhile: in Python 3.11 a failing finalizer
+    parses source to write its traceback, which breaks this parsing with “AST constructor recursion depth mismatch”.
+    Earlier tests leave such garbage, for example Gradio's event loops, which are never closed.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -131,27 +131,27 @@ def test_the_version_is_written_once() -> None:
 
 
 def test_types_come_without_models_or_pages() -> None:
-    """Modules that every room imports for the types must stay quick."""
+    """Modules that every folder imports for their types must stay quick to import."""
     heavy = {"torch", "diffusers", "transformers", "ctransformers", "gradio", "cv2", "sqlite3", "sqlite_utils"}
     assert not heavy & _loaded_by("core.types", "core.settings", "pipeline.seams", "core.errors")
 
 
 @pytest.mark.slow
 def test_models_are_loaded_when_used_and_not_before() -> None:
-    """`python -m pipeline --help`, and a page that is asked for its first picture, do not wait for torch or pandas."""
+    """`python -m pipeline --help` and the first page do not wait for torch or pandas."""
     heavy = {"torch", "diffusers", "transformers", "ctransformers", "gradio", "pandas"}
     assert not heavy & _loaded_by(
         "pipeline.driver",
         "pipeline.profiles.profile",
         "pipeline.models",
-        "pipeline.models.language_process",  # what the process of the language model begins with
+        "pipeline.models.language_process",  # first import in the process of the language model
         "storage.workspace",
     )
 
 
 @pytest.mark.slow
 def test_no_module_of_the_services_reads_a_file_of_the_project_when_it_is_imported() -> None:
-    """Tables and templates are read when they are asked for: a fault in one must not stop what does without it."""
+    """Tables and templates are read on first use, so that a damaged one does not stop code that does not need it."""
     code = """
 import importlib, pathlib, pkgutil, sys
 rooms, found = ("evaluation", "study", "storage", "services"), []
@@ -193,7 +193,7 @@ def test_links_and_pictures_of_the_docs_lead_somewhere(page: Path) -> None:
 
 @cache
 def _headings(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, in GitHub's form."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -210,7 +210,7 @@ def test_make_knows_its_targets() -> None:
     known = _make("help")
     targets = "run test test-fast soak lint format demo-report bench screenshots train clean".split()
     assert [target for target in targets if f"make {target} " not in known] == []
-    # Whether there is a Python is asked in each of the runs of make in it, where the packages are not up to date.
+    # If packages are out of date, each run of make within make checks for Python.
     assert _make("--dry-run", f"PYTHON={sys.executable}", *targets)
 
 
@@ -232,7 +232,7 @@ def test_make_says_what_python_it_needs(tmp_path: Path) -> None:
 
 
 def _make(*arguments: str) -> str:
-    # A `make test` around this test would hand its own settings down, and a person's must not matter either.
+    # Neither the settings of a surrounding `make test` nor the user's own may reach this make.
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -243,7 +243,7 @@ def _make(*arguments: str) -> str:
 
 
 def _is_value(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether instances of a class of services or storage are plain values: frozen, and made of values only."""
+    """Return True if a class of services or storage has plain values: frozen, and made of values only."""
     if not inspect.isclass(kind) or kind in seen or kind.__module__.partition(".")[0] not in ("services", "storage"):
         return True
     if issubclass(kind, BaseModel):
@@ -267,7 +267,7 @@ HANDLERS = {
 }  # fmt: skip
 """Modules of ui that answer requests and so hold services. All others are views."""
 WITH_TOKENS = "annotate/shown"
-"""Makes the addresses of its pictures by what signs them."""
+"""View that also gets the service that signs the addresses of its pictures."""
 VIEWS = sorted(
     path.relative_to(ROOT / "ui").with_suffix("").as_posix()
     for path in (ROOT / "ui").rglob("*.py")

@@ -89,8 +89,7 @@ class ChatLanguageModel(UsesMemory):
         settings: LanguageSettings,
         on_reply: Callable[[int], None] = lambda _done: None,
     ) -> Sequence[str | UserError]:
-        """See `BatchLanguageModel.complete_many`. A batch that does not fit in memory is halved, see `AtOnce.each`.
-        """
+        """See `BatchLanguageModel.complete_many`. A batch that does not fit in memory is halved, see `AtOnce.each`."""
 
         def write(part: Sequence[LanguageRequest], first: int) -> list[str | UserError]:
             return self._replies(part, settings, lambda done: on_reply(first + done))

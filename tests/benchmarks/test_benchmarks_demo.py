@@ -1,4 +1,4 @@
-"""Benchmarks time models from within, by names that are not the models' interface: all of those names are there.
+"""Check that the models still have the internal names that the benchmarks time.
 
 `make soak` runs the benchmarks themselves, at their smallest size.
 """

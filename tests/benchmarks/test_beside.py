@@ -1,4 +1,4 @@
-"""The benchmark of what a whole data set takes beside its models: its parts run, and begin where they say they do."""
+"""Tests for the benchmark of the time that a batch takes outside its models: each part runs and starts on time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.gpu`: what it counts and says, tried at tiny size, and that its models have the real sizes."""
+"""Tests for `python -m benchmarks.gpu`: its counts and report at tiny size, and the published sizes of its models."""
 
 from __future__ import annotations
 
@@ -66,9 +66,7 @@ def test_a_model_that_does_not_go_in_is_named(monkeypatch: pytest.MonkeyPatch, t
     [("save_llama", "LlamaForCausalLM", 13_015_864_320), ("save_blip2", "Blip2ForConditionalGeneration", 7.75e9)],
 )
 def test_the_large_ones_have_the_published_sizes(save: str, model: str, published: float, tmp_path: Path) -> None:
-    """Without their weights, of which only the shapes are made. `tests/pipeline/models/test_real_size.py` has Stable
-    Diffusion.
-    """
+    """Only the shapes of the weights are made. `tests/pipeline/models/test_real_size.py` checks Stable Diffusion."""
     import torch
     import transformers
 

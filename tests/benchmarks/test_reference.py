@@ -1,4 +1,4 @@
-"""`python -m benchmarks.reference`: what it compares and says, tried once at its smallest size."""
+"""Tests for `python -m benchmarks.reference`: its comparisons and its report, run once at the smallest size."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A package, so that what `conftest.py` starts for all its files ends with them, and not with all tests."""
+"""Make this folder a package, so that pytest ends the fixtures of `conftest.py` after these tests and not after all."""

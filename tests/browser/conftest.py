@@ -1,4 +1,4 @@
-"""The Chromium of the browser tests: started once on each core, with new pages for each file."""
+"""Chromium for the browser tests: started once in each worker process, with a new page for each file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package")
 def browser(chromium_path: str) -> Iterator[Browser]:
-    """Not of the session: while it runs, no other test of the process can have an event loop on this thread."""
+    """Start Chromium. The scope is not the session: while Chromium runs, no other test can use an event loop here."""
     with chromium_running(chromium_path) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def page(browser: Browser) -> Iterator[Page]:
-    """One page for all tests of a file; each leaves it when it is done."""
+    """Page for all tests of a file. Each test leaves the page when it ends."""
     with page_in(browser, in_the_open=True) as opened:
         yield opened

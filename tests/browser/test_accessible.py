@@ -1,4 +1,4 @@
-"""Every page by axe, light and dark: nothing serious or critical. And text that is cut off is told on the pointer."""
+"""Check every page with axe, light and dark: no serious or critical finding. Text that is cut off has a tooltip."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 SHOWN = """() => (window.studio ? studio.idle && !studio.active && !studio.predicting : !window.gradio_config)
   && (!window.gallery || gallery.idle) && (!window.annotate || document.querySelector('#join'))
   && [window.map, window.batches, window.sets, window.imports, window.evaluate].every((one) => one?.ready !== false)"""
-"""Everything that a page asks for is there."""
+"""JavaScript condition: everything that the page requested has loaded."""
 FOUND = """async () => {
   const still = document.head.appendChild(document.createElement('style'));
   still.textContent = '* { transition: none !important; animation: none !important; }';
@@ -34,18 +34,18 @@ FOUND = """async () => {
   for (const one of [document.documentElement, document.body]) one.classList.add('dark');
   return [...light, ...await grave('dark', { runOnly: ['color-contrast'] })];
 }"""
-"""Serious or critical findings of axe in the light theme, and its findings on colours in the dark one."""
+"""JavaScript: serious or critical findings of axe in the light theme, and colour findings in the dark theme."""
 
 CUT = """() => [...document.querySelectorAll('body *')].filter((one) => one.checkVisibility() && !one.closest('.unseen')
     && one.textContent.trim() && one.clientWidth > 2 && one.scrollWidth > one.clientWidth + 1
     && getComputedStyle(one).textOverflow === 'ellipsis' && getComputedStyle(one).overflowX !== 'visible'
     && !one.title && !one.closest('[title]')).map((one) => one.textContent.trim())"""
-"""Texts that end in an ellipsis and can be read nowhere else."""
+"""JavaScript: texts that end in an ellipsis and have no tooltip with the whole text."""
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The addresses of all pages, with something to see on each, by their names."""
+    """Return the address of each page by name. Every page has content."""
     with serving_stand_ins(tmp_path_factory.mktemp("accessible")) as (url, studio):
         yield {name: f"{url}{path}" for name, path in _filled(studio).items()}
 

@@ -34,7 +34,7 @@ def subject(served: Served, run_id: str) -> np.ndarray:
 
 
 def place(page: Page, x: float, y: float) -> tuple[float, float]:
-    """Return the position on the page of a pixel of the picture."""
+    """Return the position on the page of the picture's pixel (x, y)."""
     box = page.locator(CANVAS).bounding_box()
     assert box is not None
     return box["x"] + x / SIZE[0] * box["width"], box["y"] + y / SIZE[1] * box["height"]
@@ -64,7 +64,7 @@ def test_from_a_picture_to_an_accepted_test_case_with_a_corrected_subject(
     before = subject(served, run_id)
     expect(page.locator("#painted-subject")).to_have_text("25.0 % of the picture is the subject.")
 
-    drag(page, (20, 48), (60, 48))  # one stroke
+    drag(page, (20, 48), (60, 48))  # one brush stroke
     corrected = subject(served, run_id)
     assert corrected[48, 20:61].all() and (corrected >= before).all() and corrected.sum() > before.sum()
     assert state(page, "subject") == "edited by you" and state(page, "counterfactuals") == "ready"

@@ -1,4 +1,4 @@
-"""The annotators' page in Chromium: two people finish a study with keys alone; nothing that happens loses a vote."""
+"""The annotators' page in Chromium: two people finish a study with keys alone, and no fault loses a vote."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile":
 
 @dataclass
 class Place:
-    """A server for all tests of this file, and the browser."""
+    """Server and browser page for all tests of this file."""
 
     studio: Studio
     url: str
@@ -57,7 +57,7 @@ class Place:
 
     @contextmanager
     def annotator(self, link: str = "", agree: bool = True, **options: Any) -> Iterator[Page]:
-        """A browser context of its own, at the first item of an invitation. No script of it may fail."""
+        """Open an invitation at its first item in a new browser context. Fails if a script on the page fails."""
         browser = self.page.context.browser
         assert browser is not None
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
@@ -74,7 +74,7 @@ class Place:
         assert not broken, f"a script of the page failed: {broken}"
 
     def join(self, page: Page, link: str, agree: bool = True) -> str:
-        """Follow an invitation as somebody new, to the first item if they agree; their code."""
+        """Follow an invitation as a new worker, and go to the first item if `agree`. Return the worker's code."""
         page.goto(f"{self.url}annotate/#join={link}")
         page.click("#join")
         code = page.inner_text("#own-code")
@@ -93,10 +93,10 @@ def place(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plac
 
 
 def at(page: Page, number: int, of: int | None = None) -> None:
-    """Wait for this item, with its picture, ready to be answered; nothing is chosen."""
+    """Wait until item `number` and its picture are shown and can be answered. No answer is chosen yet."""
     words = f"Image {number} of" + (f" {of}" if of else "")
     page.wait_for_selector(f"#place:has-text('{words}')")
-    page.wait_for_selector(".judge[aria-busy=false]")  # a key that was meant for the item before does nothing
+    page.wait_for_selector(".judge[aria-busy=false]")  # until then, keys do nothing
 
 
 def end(page: Page, title: str) -> None:
@@ -104,7 +104,7 @@ def end(page: Page, title: str) -> None:
 
 
 def look_again(page: Page) -> None:
-    """Press the button, unless the page has looked by itself since, as it does after a while."""
+    """Press the button that checks for new items, unless the page has checked by itself and the button is gone."""
     page.evaluate("document.getElementById('look-again')?.click()")
 
 
@@ -197,7 +197,7 @@ def test_a_picture_that_does_not_come_is_told_and_asked_for_again(place: Place) 
             expect(page.locator(".picture .loading")).to_contain_text("The image did not come")
             page.keyboard.press("y")
             assert not votes(place, study_id), "nobody judges what they have not seen"
-            # It is asked for again after three seconds, twice; they go by at once.
+            # The page requests the image twice more, three seconds apart. The clock of the test skips both waits.
             page.clock.run_for(3000)
             until(lambda: page.evaluate("true") and len(asked) > 1)
             page.clock.run_for(3000)
@@ -224,7 +224,7 @@ def test_training_tells_after_each_answer_and_goes_on_with_a_key(place: Place) -
         assert "no beak" not in page.content()
         page.keyboard.press("y")
         verdict("Not right")
-        # The answer and its reason are texts, whatever stands in them; no key but that of the button goes on.
+        # The answer and its reason are shown as text, whatever they contain. Only the button's own key continues.
         expect(page.locator(".feedback")).to_contain_text("Your answer: YesRight is: No")
         expect(page.locator(".why")).to_have_text(f"Why: {why}")
         for pressed in ("y", "n", "u", "c", "ArrowRight"):
@@ -252,9 +252,9 @@ def test_training_tells_after_each_answer_and_goes_on_with_a_key(place: Place) -
         ("training", "no"),
         ("item", "yes"),
     ]
-    # Who is simulated is told, too, and goes on.
+    # A simulated worker gets the feedback too, and continues.
     plan = Simulation(place.url, [Behaviour(seconds=0.0)], link=link)
-    with ThreadPoolExecutor(1) as other:  # playwright has an event loop on this thread
+    with ThreadPoolExecutor(1) as other:  # playwright runs an event loop on this thread
         (ended,) = other.submit(run, plan).result()
     assert (ended.end, len(ended.votes)) == ("done", 3), ended.text
 
@@ -620,7 +620,7 @@ def test_keys_that_are_held_send_one_answer(place: Place) -> None:
         page.keyboard.down("Control")
         page.keyboard.down("Enter")
         at(page, 2, 3)
-        page.keyboard.down("Enter")  # as a key does that is held
+        page.keyboard.down("Enter")  # repeated keydown: the key is held down
         page.keyboard.up("Enter")
         page.keyboard.up("Control")
         page.fill("[data-question=note] textarea", "a bird")
@@ -661,12 +661,12 @@ def test_what_there_is_to_say_when_there_is_no_item(place: Place) -> None:
 
 
 def test_an_invitation_that_is_opened_on_an_open_page_stays(place: Place) -> None:
-    """Replies to what the page had asked before come after the invitation is shown: they change nothing any more."""
+    """Replies to the page's earlier requests arrive after the invitation is shown. They change nothing."""
     study_id, first = place.running(2)
     _, second = place.running(1, name="Boats")
 
     def late(page: Page, address: str, invitation: str, ask: Callable[[], object]) -> None:
-        """Delay the replies to the requests of `ask` to this address until the invitation has arrived."""
+        """Call `ask`, and delay the reply to its first request for `address` until the invitation is open."""
         held: list[Route] = []
 
         def hold(route: Route) -> None:
@@ -683,7 +683,7 @@ def test_an_invitation_that_is_opened_on_an_open_page_stays(place: Place) -> Non
             with page.expect_response(address) as replied:
                 held[0].continue_()
             replied.value.finished()
-        # What is asked now is answered later than what the page has just got.
+        # When this later request is answered, the page has handled the reply that was held back.
         page.evaluate("fetch('/annotate/api/state').then((reply) => reply.text())")
 
     with place.annotator() as page:
@@ -731,7 +731,7 @@ def test_a_late_reply_of_one_study_does_not_take_the_place_of_another(place: Pla
             with page.expect_response("**/api/next") as replied:
                 held[0].continue_()
             replied.value.finished()
-        # What is asked now is answered later than what the page has just got.
+        # When this later request is answered, the page has handled the reply that was held back.
         page.evaluate("fetch('/annotate/api/state').then((reply) => reply.text())")
         page.keyboard.press("y")
         at(page, 2)
@@ -757,7 +757,7 @@ def test_two_studies_one_name_and_the_way_out(place: Place) -> None:
     _, first = place.running(2)
     _, second = place.running(2, name="Boats")
     with place.annotator(first) as page:
-        page.goto(f"{place.url}annotate/#join={second}")  # the page is open: only the part behind the # changes
+        page.goto(f"{place.url}annotate/#join={second}")  # open already: only the part after the # changes
         page.click("#join")
         page.click("#agree")
         at(page, 1)

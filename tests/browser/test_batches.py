@@ -1,4 +1,4 @@
-"""The page of a batch in Chromium: from a plan to its images in Explore; watched, paused, tried again, cancelled."""
+"""The page of a batch in Chromium, from a plan to its images in Explore: progress, pause, retry and cancel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
-    """One server for all tests of this file; each has a batch of its own."""
+    """Server for all tests of this file. Each test has its own batch."""
     with serving_here(tmp_path_factory.mktemp("batches") / "workspace", ScriptedModels()) as served:
         yield served
 
@@ -40,7 +40,7 @@ def desk(page: Page, served: tuple[str, Studio]) -> Iterator[Desk]:
 
 
 class Desk:
-    """The engineer at the browser."""
+    """The engineer's page in the browser."""
 
     def __init__(self, page: Page, url: str, studio: Studio) -> None:
         self.page, self.url, self.studio = page, url, studio
@@ -60,7 +60,7 @@ class Desk:
         return self.page.locator(f"[data-pass={stage}] .told")
 
     def to_the_yes(self, text: str) -> int:
-        """A batch whose captions are all written."""
+        """Plan a batch and wait until all its captions are written and it waits for approval. Return its number."""
         number = planned(self.studio, text)
         self.studio.batches.begin(number)
         comes_to(self.studio, number, "approval")
@@ -129,7 +129,7 @@ def test_somebody_without_data_plans_a_batch_of_drawn_scenes_with_one_press(desk
     desk.press("Choose the images")
     page.wait_for_url(re.compile(r"/batches/\d+$"))
     expect(page.locator("#part-figures")).to_contain_text("at most 8 test cases from 4 source images")
-    expect(page.locator("#part-look")).to_be_empty()  # these the embedded models know
+    expect(page.locator("#part-look")).to_be_empty()  # the embedded models know these images: no notice
 
 
 def test_a_file_that_is_taken_before_the_page_is_ready_is_not_lost(desk: Desk, tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_batch_opens_its_own_images_in_curate_while_it_grows(desk: Desk, tmp_p
 
     desk.gate.let()
     expect(page.locator("#came")).to_have_text("8 more")
-    expect(page.locator("#count")).to_have_text("8")  # nothing moves unasked
+    expect(page.locator("#count")).to_have_text("8")  # the list changes only when the user asks
     page.click("#came")
     expect(page.locator("#count")).to_have_text("16")
     expect(page.locator("#came")).to_be_hidden()
@@ -323,7 +323,7 @@ def test_a_plan_with_a_mistake_stays_in_the_form_with_what_is_wrong(desk: Desk, 
 def test_what_another_page_did_is_told_where_it_no_longer_can_be_done(desk: Desk, tmp_path: Path) -> None:
     number = desk.to_the_yes(plan_text(pictures(tmp_path / "data"), "Twice"))
     desk.open(number)
-    desk.page.evaluate("batches.busy = 1")  # it does not look while its person presses
+    desk.page.evaluate("batches.busy = 1")  # stops the page from polling while its user presses the button
     desk.studio.batches.approve(number)
     comes_to(desk.studio, number, "done")
     desk.press("Approve and draw")
@@ -336,7 +336,7 @@ def test_a_plan_that_takes_long_says_how_far_it_is_and_is_stopped(
     through, plain = threading.Event(), service.data_set_of
 
     class Slow:
-        """Lists its images, and waits in the middle."""
+        """Data set that lists its images and waits in the middle of the list."""
 
         def __init__(self, plan: BatchPlan) -> None:
             self._data = plain(plan)

@@ -1,4 +1,4 @@
-"""Painting where a picture may change, in Chromium: mouse, keys, fingers, undo, reload, and two pages."""
+"""Painting the region of a picture that may change, in Chromium: mouse, keys, fingers, undo, reload, and two pages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def served(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
 
 @pytest.fixture
 def run(served: Served, request: pytest.FixtureRequest, page: Page) -> str:
-    """A run of the painted recipe with its canvas open; its id."""
+    """Id of a run of the recipe with a painted region, with its canvas open."""
     studio = served.begin(request)
     run_id = text_run(studio, PICTURE)
     studio.commands.send("recipe", {"run": run_id, "recipe": "painted"})
@@ -50,7 +50,7 @@ def run(served: Served, request: pytest.FixtureRequest, page: Page) -> str:
 
 
 def region(studio: Studio, run_id: str) -> Region:
-    """The region that is saved."""
+    """Return the saved region."""
     value = studio.workspace.runs.get(run_id).values["region"].value.value
     assert isinstance(value, Region)
     return value
@@ -63,7 +63,7 @@ def pixels(studio: Studio, run_id: str) -> np.ndarray:
 
 
 def place(page: Page, x: float, y: float) -> tuple[float, float]:
-    """Return the position on the page of a pixel of the picture."""
+    """Return the position on the page of the picture's pixel (x, y)."""
     box = page.locator(CANVAS).bounding_box()
     assert box is not None
     return box["x"] + x / SIZE[0] * box["width"], box["y"] + y / SIZE[1] * box["height"]
@@ -80,7 +80,7 @@ def drag(page: Page, start: tuple[float, float], *stops: tuple[float, float]) ->
 
 
 def shown(page: Page) -> np.ndarray:
-    """Return the pixels of the canvas that show paint, as booleans."""
+    """Return a mask of the canvas pixels that show paint, as booleans."""
     painted = page.evaluate(
         f"""() => {{ const canvas = document.querySelector('{CANVAS}');
         const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
@@ -225,7 +225,7 @@ def test_a_second_page_shows_what_the_first_painted_and_nobody_overwrites_in_sil
     other.close()
 
     page.mouse.move(*place(page, 100, 60))
-    page.mouse.down()  # nothing changes under a pressed pointer
+    page.mouse.down()  # the page does not change while the mouse button is down
     served.studio.commands.send("value", {"run": run, "stage": "region", "text": "", "tab": "another"})
     page.mouse.up()
     expect(page.locator("#notice-region")).to_contain_text("was changed elsewhere meanwhile")

@@ -28,7 +28,7 @@ NUMBERS = {"bird": {"weather": 6, "attribute": 2}, "owl": {"weather": 3}, HOSTIL
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
-    """Images of three classes; the two birds have all their texts."""
+    """Images of three classes. The two runs of birds have all their texts."""
     with serving_here(tmp_path_factory.mktemp("coverage") / "workspace", ScriptedModels()) as (url, studio):
         for place, (label, numbers) in enumerate(NUMBERS.items()):
             runs = [run_of(studio, label, 40 * place + shade) for shade in range(2)]
@@ -55,12 +55,12 @@ def add(studio: Studio, run: str, kind: EditType, number: int) -> None:
 
 def opened(page: Page, server: tuple[str, Studio], query: str = "") -> Page:
     page.goto(f"{server[0]}curate/coverage{query}")
-    expect(page.locator("#cells-table [data-here]")).to_have_count(1)  # its script is there
+    expect(page.locator("#cells-table [data-here]")).to_have_count(1)  # the script of the page has loaded
     return page
 
 
 def cell(page: Page, line: str, place: str) -> Locator:
-    """The cell of a line and a place."""
+    """Return the cell of the table in the row `line` and the column `place`."""
     column = page.locator("#cells-table thead th").evaluate_all(
         "(heads, place) => heads.findIndex(head => head.dataset.place === place)", place
     )

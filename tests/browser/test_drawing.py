@@ -1,4 +1,4 @@
-"""Conditioning, gate, generation and queue in Chromium: what a person sees before and while images are made."""
+"""Conditioning, gate, generation and queue in Chromium: the page before and while images are drawn."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ served = one_server()
 
 @pytest.fixture
 def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
-    """The start page of a studio with stand-ins for its models; control images are the real ones."""
+    """Start page of a studio with stand-ins for its models. The control images are real."""
     return served.begin(request)
 
 
 def at_the_gate(page: Page, studio: Studio) -> str:
-    """A run of a noisy upload, which has edges to find, at the gate; gives its id."""
+    """Bring a run of a noisy upload, in which edges can be found, to the gate. Return the run's id."""
     run_id = noisy_run(studio)
     open_run(page, run_id)
     return run_id
@@ -40,13 +40,13 @@ def noisy_run(studio: Studio, name: str = "bird.png") -> str:
 
 
 def control(page: Page) -> np.ndarray:
-    """The control image as it is shown."""
+    """Return the pixels of the control image on the page."""
     with urllib.request.urlopen(page.eval_on_selector("#control-preview", "image => image.src"), timeout=60) as reply:
         return np.asarray(Image.open(io.BytesIO(reply.read())).convert("L"))
 
 
 def slide(page: Page, name: str, value: int, let_go: bool) -> None:
-    """Move a slider as a hand does: every value on the way is an input, letting go is a change."""
+    """Move a slider as a hand does: each value on the way is an input event, and letting go is a change event."""
     page.eval_on_selector(
         f"#control-{name}",
         """(field, [value, letGo]) => {
@@ -76,16 +76,16 @@ def test_the_control_image_follows_the_sliders(studio: Studio, page: Page) -> No
     expect(page.locator(".conditioning figcaption").nth(0)).to_have_text("original")
     expect(page.locator(".conditioning figcaption").nth(1)).to_have_text("control")
 
-    # While it moves the picture follows, and nothing is saved; the label tells the value.
+    # While the slider moves, the control image follows and its label shows the value. Nothing is saved.
     slide(page, "high", 400, let_go=False)
     shown(page, "high=400")
     assert (control(page) > 0).sum() < (first > 0).sum()
     expect(page.locator("label[for=control-high] output")).to_have_text("400")
     assert studio.workspace.runs.get(run_id).settings["conditioning"]["high"] == 100
-    # Of many moves in a row the last one wins.
+    # After many quick moves, the page shows the last value.
     for value in range(100, 300, 10):
         slide(page, "low", value, let_go=False)
-    # The lower one above the upper one is refused where it is, until the upper one is raised.
+    # A lower threshold above the upper one is refused at its field until the upper one is raised.
     slide(page, "low", 300, let_go=True)
     shown(page, "low=300")
     expect(page.locator("label[for=control-low] .refusal")).to_contain_text(
@@ -99,7 +99,7 @@ def test_the_control_image_follows_the_sliders(studio: Studio, page: Page) -> No
     held = studio.workspace.runs.get(run_id).settings["conditioning"]
     assert (held["low"], held["high"]) == (300, 400)
 
-    # The median takes odd numbers, or is off; a reload shows what was saved.
+    # The median filter has an odd size or is off. A reload shows the saved value.
     slide(page, "median", 1, let_go=True)
     expect(page.locator("label[for=control-median] output")).to_have_text("off")
     page.uncheck("#control-stretch")
@@ -113,7 +113,7 @@ def test_the_control_image_follows_the_sliders(studio: Studio, page: Page) -> No
     assert np.array_equal(control(page), before)
     expect(page.locator("label[for=control-median] output")).to_have_text("off")
 
-    # What is drawn is drawn on this.
+    # The image is drawn on the control image that is shown.
     page.click(".conditioning button:has-text('Back to the profile')")
     expect(page.locator("#stage-generation .meta")).to_contain_text("Canny 40 / 100")
     shown(page, "low=40")
@@ -121,7 +121,7 @@ def test_the_control_image_follows_the_sliders(studio: Studio, page: Page) -> No
 
 
 class HeldDetector(InvertingDetector):
-    """Draws when it is let, as one does that has to be loaded first."""
+    """Detector that draws once the test lets it, like a detector that must load first."""
 
     def __init__(self) -> None:
         self.let_go = threading.Event()
@@ -156,12 +156,12 @@ def test_a_control_image_that_a_model_draws_is_seen_to_come(
     expect(page.locator("#queue")).to_have_count(0)
     expect(page.locator("#generate")).to_be_enabled()
 
-    # The kind decides what is drawn on; back to the edges, nothing has to be drawn first.
+    # The kind of control image decides which one is used. For edges, nothing has to be drawn first.
     page.click("#control-kind button:has-text('Canny')")
     shown(page, "kind=canny")
     page.click("#control-kind button:has-text('Depth')")
     shown(page, "kind=depth")
-    page.click(".top [data-go=new]")  # before the profile knows this kind no more
+    page.click(".top [data-go=new]")  # leave the run before the profile loses this kind
     page.wait_for_selector(".start h1")
 
 
@@ -179,7 +179,7 @@ def test_the_gate_says_what_a_yes_makes(studio: Studio, page: Page) -> None:
     expect(page.locator("#generate")).to_contain_text("Generate 8 images")
     assert page.locator("#planned").get_attribute("open") is not None and rows.count() == 8
 
-    # Presets, and what they are called when something else is set.
+    # Presets, and the label that the page shows for other settings.
     expect(page.locator("[data-key=preset-balanced]")).to_have_attribute("aria-pressed", "true")
     page.click("[data-key=preset-draft]")
     expect(page.locator("#setting-generation-steps")).to_have_value("3")
@@ -198,7 +198,7 @@ def test_the_gate_says_what_a_yes_makes(studio: Studio, page: Page) -> None:
     page.fill("#setting-generation-steps", "6")
     expect(page.locator(".refusal")).to_have_count(0)
 
-    # Seeds: fixed ones are the same for every caption.
+    # A fixed seed is the same for every caption.
     page.click("[data-key=seed-fixed]")
     page.fill("#setting-generation-seed", "4711")
     page.press("#setting-generation-seed", "Enter")
@@ -239,7 +239,7 @@ def test_a_yes_covers_what_was_seen_and_what_its_person_just_typed(studio: Studi
     def jobs() -> list[int]:
         return [job.total for job in studio.workspace.runs.get(run_id).jobs]
 
-    # Another page changes the settings while the button is held, so that this page cannot show it before the yes.
+    # Another page changes a setting while the button is pressed, so this page cannot show the change before the yes.
     page.hover("#generate")
     page.mouse.down()
     perform(studio, run_id, "setting", tab="another", setting="generation.images_per_caption", value="3")
@@ -248,7 +248,7 @@ def test_a_yes_covers_what_was_seen_and_what_its_person_just_typed(studio: Studi
     expect(page.locator("#generate")).to_contain_text("Generate 12 images")
     assert jobs() == []
 
-    # What is typed and not answered yet is known to who typed it: by key, and by a press on the button.
+    # The yes includes a value that was typed but not answered yet, by key and by the button.
     for images, say_yes in (
         ("2", lambda: page.press("#setting-generation-images_per_caption", "Control+Enter")),
         ("4", lambda: page.click("#generate")),
@@ -281,7 +281,7 @@ def queue_of_two(studio: Studio, page: Page, run_id: str, other: str) -> None:
     expect(page.locator(".thumb.drawing.seen img")).to_be_visible()
     names = [text.split(" ·")[0] for text in waiting.locator(".what").all_inner_texts()]
 
-    # Move up, remove, cancel the one that is being drawn.
+    # Move up, remove, and cancel the image that is being drawn.
     waiting.nth(2).locator("[data-do=queue-up]").click()
     expect(waiting.nth(1).locator(".what")).to_contain_text(names[2])
     waiting.nth(0).locator("[data-do=delete-job-part]").click()
@@ -291,7 +291,7 @@ def queue_of_two(studio: Studio, page: Page, run_id: str, other: str) -> None:
     expect(waiting).to_have_count(1)
     expect(page.locator("#state-generation")).to_have_text("running")
 
-    # Another run waits behind it, is seen from here, and goes before nobody.
+    # The images of another run wait behind the running job. The page of that run shows both.
     page.evaluate("run => studio.send({ name: 'open', fields: { run } })", other)
     page.wait_for_function("run => studio.run === run", arg=other)
     page.click("#generate")
@@ -313,18 +313,18 @@ def test_ticks_made_faster_than_they_are_answered_stay(studio: Studio, page: Pag
     boxes = page.locator("#stage-counterfactuals .line input[type=checkbox]")
     for _ in range(3):
         for box in boxes.all():
-            box.uncheck()  # which fails where the box goes back, be it for a moment
+            box.uncheck()  # fails if the checkbox is ticked again, even for a moment
         for box in boxes.all():
             box.check()
     settled(page)
     assert all(item.used for item in studio.workspace.runs.get(run_id).values["counterfactuals"].value.value.items)
 
-    # With none ticked the gate is closed and says why, and no key opens it.
+    # With no caption ticked, the gate is closed and says why. No key opens it.
     for box in boxes.all():
         box.uncheck()
     expect(page.locator("#gate")).to_contain_text("No counterfactual caption is ticked: tick at least one.")
     expect(page.locator("#generate")).to_have_count(0)
     page.keyboard.press("Control+Enter")
-    page.evaluate("studio.send({ name: 'generate' })")  # and a page that is not ours is refused as well
+    page.evaluate("studio.send({ name: 'generate' })")  # a request from another client is refused as well
     expect(page.locator("#problem-generation")).to_contain_text("tick at least one")
     assert not studio.workspace.runs.get(run_id).jobs

@@ -1,6 +1,6 @@
 """Conditioning, gate, generation and queue in Chromium with the embedded models: a bird, before and while it is drawn.
 
-The tests share a run and a page; each sets the drawing settings anew through `begin`, and runs alone too.
+The tests share a run and a page. Each test sets the drawing settings anew through `begin`, and can run alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.explorer import DEMO_SECONDS, open_start
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 SLOWEST = 180_000
-"""Milliseconds for what the models do, on a machine that is busy with other things."""
+"""Maximum number of milliseconds for a step of the models, on a machine with other work."""
 SAMPLE = "bird-on-a-twig"
 
 
@@ -44,7 +44,7 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def begin(page: Page, **settings: object) -> None:
-    """The drawing settings of the profile, but for these."""
+    """Restore the profile's drawing settings, then change the given ones."""
     page.evaluate("studio.send({ name: 'default-settings', fields: { sections: 'generation,conditioning' } })")
     for name, value in settings.items():
         page.evaluate(
@@ -62,7 +62,7 @@ def fill(page: Page, name: str, value: object) -> None:
 
 
 def tick(page: Page, wanted: Callable[[int], bool]) -> None:
-    """Tick the counterfactual captions whose place is wanted, and no others."""
+    """Tick the counterfactual captions whose index `wanted` accepts, and untick all others."""
     boxes = page.locator("#stage-counterfactuals .line input[type=checkbox]")
     for place in range(boxes.count()):
         boxes.nth(place).set_checked(wanted(place))
@@ -70,7 +70,7 @@ def tick(page: Page, wanted: Callable[[int], bool]) -> None:
 
 
 def generate(page: Page, number: int) -> None:
-    """Say yes at the gate, and wait for this number of further images."""
+    """Press Generate, and wait for `number` more images."""
     there = len(page.evaluate("studio.cases"))
     page.click("#generate:enabled")
     page.wait_for_function("number => studio.cases.length === number", arg=there + number, timeout=SLOWEST)
@@ -78,14 +78,14 @@ def generate(page: Page, number: int) -> None:
 
 
 def pixels(page: Page, selector: str) -> np.ndarray:
-    """The picture that the page shows there, RGB, as it was served."""
+    """Return the RGB pixels of the image at `selector`, as served."""
     address = page.eval_on_selector(selector, "image => image.src")
     with urllib.request.urlopen(address, timeout=60) as reply:
         return np.asarray(Image.open(io.BytesIO(reply.read())).convert("RGB"))
 
 
 def seconds_of(page: Page) -> int:
-    """Return the seconds that the gate states for a yes."""
+    """Return the seconds that the gate estimates for the drawing."""
     expect(page.locator("#gate-seconds")).to_contain_text("on this machine")
     found = re.fullmatch(r"about (?:(\d+) (s|min)|a second) on this machine", page.inner_text("#gate-seconds"))
     assert found is not None, page.inner_text("#gate-seconds")
@@ -106,13 +106,13 @@ def test_the_control_image_beside_the_original_while_a_threshold_moves(page: Pag
     captions = page.locator(".conditioning figcaption").all_inner_texts()
     assert captions == ["original", "control"]
 
-    # What is shown is what the generator would be held to, to the pixel.
+    # The control image on the page equals the one that the generator gets, pixel by pixel.
     sample = Image.open(f"demo/samples/{SAMPLE}.png").convert("RGB")
     settings = ConditioningSettings(median=5, low=40, high=100)
     first = control(page)
     assert np.array_equal(first, np.asarray(condition(sample, settings).convert("L")))
 
-    # While the thresholds move the edges thin out, and only letting go saves.
+    # While the thresholds move, the edges thin out. Only letting go saves.
     kept = [(first > 0).sum()]
     for high in (250, 400, 500):
         slide(page, "high", high, let_go=False)
@@ -155,14 +155,14 @@ def test_the_gate_counts_tells_the_time_lists_and_makes_nothing_without_the_yes(
         assert re.search(r"seed \d+$", rows.nth(place).inner_text())
     assert len({row.split("seed ")[1] for row in rows.all_inner_texts()}) == 2 * captions
 
-    # A caption that is unticked is not made; with none the gate is closed and says why.
+    # No image is planned for an unticked caption. With no caption ticked, the gate is closed and says why.
     tick(page, lambda place: place > 0)
     expect(page.locator("#gate-count")).to_have_text(f"{2 * captions - 2} images from {captions - 1} captions")
     tick(page, lambda _place: False)
     expect(page.locator("#gate")).to_contain_text("No counterfactual caption is ticked: tick at least one.")
     assert page.locator("#generate").count() == 0
     page.keyboard.press("Control+Enter")
-    page.evaluate("studio.send({ name: 'generate' })")  # and a page that is not ours is refused as well
+    page.evaluate("studio.send({ name: 'generate' })")  # a request from another client is refused as well
     expect(page.locator("#problem-generation")).to_contain_text("tick at least one")
     tick(page, lambda _place: True)
     expect(page.locator("#state-generation")).to_have_text("waiting for your yes")
@@ -196,14 +196,14 @@ def test_presets_seeds_strengths_and_what_must_not_show_reach_the_image(page: Pa
         assert words in told, told
     weak = pixels(page, "#big-result")
 
-    # The same seed, held more tightly: another picture. A fixed seed is spent once all is made with it.
+    # The same seed with a stronger control gives another picture. Then all images of the fixed seed are made.
     expect(page.locator("#gate")).to_contain_text("All images of the seed 4711 are made")
     fill(page, "control_strength", 1.5)
     generate(page, 1)
     strong = pixels(page, "#big-result")
     assert strong.shape == weak.shape and not np.array_equal(strong, weak)
 
-    # A seed that is reused on the same settings gives the same pixels again.
+    # The same seed and settings give the same pixels again.
     page.click("[data-key=seed-random]")
     settled(page, DEMO_SECONDS)
     page.click("#planned summary")
@@ -218,7 +218,7 @@ def test_presets_seeds_strengths_and_what_must_not_show_reach_the_image(page: Pa
     expect(page.locator("#setting-generation-seed")).to_have_value(random.removeprefix("seed "))
     expect(page.locator("[data-key=seed-fixed]")).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#gate")).to_contain_text("are made: take another seed, or change something else")
-    fill(page, "images_per_caption", 2)  # the seed counts up within a caption: one more, and not this one again
+    fill(page, "images_per_caption", 2)  # the seed counts up within a caption, so one new image is planned
     expect(page.locator("#gate-count")).to_have_text("1 image from 1 caption")
 
 
@@ -241,7 +241,7 @@ def test_the_queue_is_in_sight_while_it_is_drawn_and_does_what_it_is_told(page: 
         expect(page.locator("#queue-words")).to_contain_text(f"{planned} running or waiting")
         expect(page.locator("#queue")).to_be_in_viewport(ratio=1)
 
-        # The first image is in sight by itself: how far it is, how far all are, and what it looks like so far.
+        # The page shows the first image by itself: its progress, the progress of all images, and a preview.
         expect(page.locator("#progress-words")).to_have_text(
             re.compile(rf"image 1 of {planned} · step 3 of {6 * planned} · \d+ (s|min) left")
         )
@@ -252,7 +252,7 @@ def test_the_queue_is_in_sight_while_it_is_drawn_and_does_what_it_is_told(page: 
         assert preview.shape == (128, 128, 3) and preview.std() > 20
         assert page.locator("#accept, #verdict, .review").count() == 0, "what is not there yet cannot be judged"
 
-        # Once there is a result, that is shown and can be judged above the queue; the next one is a click away.
+        # The first finished image is shown and can be judged above the queue. The next image is a click away.
         held.let_through()
         expect(page.locator(".thumb[data-view-case]")).to_have_count(1)
         for button in ("#accept", "#reject"):
@@ -265,7 +265,7 @@ def test_the_queue_is_in_sight_while_it_is_drawn_and_does_what_it_is_told(page: 
         expect(drawing).to_contain_text("step 3 of 6")
         assert page.locator("#accept, #verdict, .review").count() == 0
 
-        # Move up, remove. Cancel the one that is being drawn: the next one begins.
+        # Move up and remove. After the image that is being drawn is cancelled, the next one begins.
         expect(waiting).to_have_count(planned - 2)
         now, last = running.inner_text(), waiting.last.locator(".what").inner_text()
         waiting.last.locator("[data-do=queue-up]").click()
@@ -276,7 +276,7 @@ def test_the_queue_is_in_sight_while_it_is_drawn_and_does_what_it_is_told(page: 
         expect(running).not_to_have_text(now)
         expect(waiting).to_have_count(planned - 4)
 
-        # Cancel all keeps what is finished.
+        # Cancelling all keeps the finished images.
         page.click("#cancel-all")
         settled(page, DEMO_SECONDS)
     expect(page.locator("#queue")).to_have_count(0)

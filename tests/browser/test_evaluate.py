@@ -1,4 +1,4 @@
-"""The page Evaluate in Chromium: choose, read, cancel, go on; numbers that open their images; two models; reports."""
+"""The page Evaluate in Chromium: begin, cancel and resume; figures that open their images; two models; reports."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ OBJECTS, STREETS = "kind=classification", "kind=segmentation"
 HOSTILE = "<img src=x onerror=window.broken=1>"
 WIDTHS = (390, 1280, 1920)
 REFUSED = "the server responded with a status of 400"
-"""Message of the console for a request that the studio refuses with an explanation."""
+"""Browser console message for a request that the studio refuses with an explanation."""
 SPILT = """[...document.querySelectorAll('.studio .confusion td, .studio .value, .studio .pill')]
     .filter((one) => one.checkVisibility() && one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"""
-"""Figures that do not fit where they stand."""
+"""JavaScript: figures that do not fit into their cells."""
 CURRENT = """(() => {
     const bar = document.querySelector('.top nav'), link = bar.querySelector('[aria-current=page]');
     const a = bar.getBoundingClientRect(), b = link.getBoundingClientRect();
     return b.left >= a.left - 1 && b.right <= a.right + 1 ? link.textContent : 'out of sight'; })()"""
-"""The page that the header says is open, where that can be seen."""
+"""JavaScript: name of the current page in the header, or "out of sight" if the link cannot be seen."""
 
 
 UNEXPLAINED = """[...document.querySelectorAll(`.card.figure h3, #flips dt, #flips .mut, #validity tbody th,
     #edits [data-table] > table thead th.n, #classes thead th:nth-last-child(2), #confusion h2,
     #calibration p:not(.mut), #orders thead th:nth-child(2), #orders tbody th`)].filter((one) =>
     !one.querySelector('.why[data-explain]') && one.textContent !== 'n').map((one) => one.textContent)"""
-"""Names of figures without the mark that explains them."""
+"""JavaScript: names of figures without a button that explains them."""
 UNLIKE_LINKS = """(() => {
     const style = (one) => getComputedStyle(one);
     const dotted = (one) => /^underline .*dotted/.test(style(one).textDecoration);
@@ -71,14 +71,15 @@ UNLIKE_LINKS = """(() => {
     const others = [...document.querySelectorAll('main *')].filter((one) => !links.includes(one.closest('a')));
     const unlike = [...links.filter((one) => !looks(one)), ...others.filter(dotted)];
     return { links: links.length, unlike: unlike.map((one) => one.outerHTML.slice(0, 120)) }; })()"""
-"""Number of figures that open images, those of them that do not look like links, and lookalikes that open nothing."""
+"""JavaScript: number of figures that open images, those that do not look like links, and lookalikes that open nothing.
+"""
 PAPER = 703, 1037
-"""Width and height in CSS pixels of a page of A4 within the margins of the style sheet."""
+"""Width and height in CSS pixels of the printable area of an A4 page with the style sheet's margins."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """With scenes of both kinds. The first test has the model of the demo read those with an object."""
+    """Server on classification and segmentation scenes. The model of the demo reads the objects in the first test."""
     with serving_here(tmp_path_factory.mktemp("evaluate") / "workspace", ScriptedModels()) as (url, studio):
         fill(studio.workspace, SCENES)
         fill(studio.workspace, ROADS, road=True)
@@ -87,7 +88,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A studio for images about which little can be said."""
+    """Studio on an empty workspace, to which each test adds images."""
     with serving_here(tmp_path_factory.mktemp("odd") / "workspace", ScriptedModels()) as served:
         yield served
 
@@ -114,12 +115,12 @@ def address(server: Server, view: str, **more: str) -> str:
 
 
 def asked(studio: Studio, view: str, **more: str) -> EvaluationQuestion:
-    """Return the question of a page that names no model: about the profile's model."""
+    """Return the page's question about the profile's model."""
     return studio.evaluations.asked(OnModel(filter=view, **more))  # type: ignore[arg-type]
 
 
 def answered(page: Page, server: Server, view: str, **more: str) -> Page:
-    """The page with the answer of the profile's model. It reads the images first where it has not."""
+    """Open the results of the profile's model for `view`. The model reads the images first where necessary."""
     page.goto(address(server, view, key=model_choice_key(asked(server[1], view).model), **more))
     begin = page.locator("#begin")
     expect(begin.or_(page.locator("#answer"))).to_be_visible()
@@ -132,8 +133,8 @@ def answered(page: Page, server: Server, view: str, **more: str) -> Page:
 
 
 def ranked(page: Page) -> None:
-    """Wait until the page has the order of the test cases, which it asks for last."""
-    page.wait_for_load_state()  # before that a part of it may not be there yet
+    """Wait until the page shows the order of the test cases, which it loads last."""
+    page.wait_for_load_state()  # until then, a part of the page may be missing
     expect(page.locator("#part-ranking[data-wanted]")).to_have_count(0)
 
 
@@ -146,7 +147,7 @@ def opened(page: Page, link: Locator) -> int:
 
 
 def images_behind(server: Server, link: Locator) -> list[int]:
-    """Return the images that Curate would show where a number leads, without going there."""
+    """Return the entries of the images that a figure's link opens, without leaving the page."""
     reply = httpx.get(urljoin(server[0], link.get_attribute("href") or ""), timeout=60)
     to = urlsplit(reply.headers["location"])
     assert to.path == "/curate/"
@@ -154,12 +155,12 @@ def images_behind(server: Server, link: Locator) -> list[int]:
 
 
 READ = 180_000
-"""Milliseconds within which a model is loaded and has read all images, on a machine that does other things too."""
+"""Maximum number of milliseconds for loading a model and reading all images, on a machine with other work."""
 NARROW = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 
 
 def wide(page: Page) -> bool:
-    """Whether the page is wider than its window."""
+    """Return True if the page is wider than its window."""
     return not page.evaluate(NARROW)
 
 
@@ -199,10 +200,10 @@ def test_choose_begin_cancel_go_on_and_the_answer(page: Page, server: Server) ->
         assert 0 < read < images
         expect(page.locator("#progress")).to_contain_text(f"{read} of {images} images are read")
         expect(page.locator("#part-result .notes")).to_contain_text(f"{images - read} of {images} images are not read")
-        expect(page.locator("#report")).to_be_visible()  # the page was loaded again, and stays
+        expect(page.locator("#report")).to_be_visible()  # the page reloaded, and the report stays
         expect(page.locator("#begin")).to_have_text("Go on")
         page.locator("#begin").click()
-        expect(page.locator("#part-result ~ #part-work")).to_be_visible()  # and again: the answer is first
+        expect(page.locator("#part-result ~ #part-work")).to_be_visible()  # after another reload, results come first
         expect(page.locator("#part-result")).not_to_contain_text("are not read yet")
         assert sum(one.asked for one in loaded) == images, "what was read is not read again"
     finally:
@@ -235,7 +236,7 @@ def test_masks_that_nobody_checked_are_checked_from_the_answer(page: Page, tmp_p
         expect(page.locator("#part-result")).to_contain_text("20 masks of test cases are not checked yet")
         check.click()
         expect(check).to_have_count(0, timeout=READ)
-        expect(page.locator("#part-ranking")).to_be_visible(timeout=READ)  # the page came anew when all was done
+        expect(page.locator("#part-ranking")).to_be_visible(timeout=READ)  # the page reloaded when all work was done
         ranked(page)
         expect(facts).to_contain_text(re.compile(r"mask holds\s*\d+\.\d %.* of 20 test cases"))
         found = studio.evaluations.evaluate(question)
@@ -637,7 +638,7 @@ def test_a_model_of_ones_own_is_chosen_before_there_is_an_image(page: Page, odd:
     page.locator(".subject-line a").first.click()
     expect(page.locator("#model")).to_have_text("My-own.onnx")
     page.locator("#begin").click()
-    expect(page.locator("#report")).to_be_visible(timeout=READ)  # the page comes anew with the answer
+    expect(page.locator("#report")).to_be_visible(timeout=READ)  # the page reloads with the results
     page.goto(f"{url}evaluate/")
     expect(page.locator(".model-line").filter(has_text="My-own.onnx")).to_be_visible()
 
@@ -651,7 +652,7 @@ def test_the_header_of_explore_holds_a_message_at_any_width(page: Page, odd: Ser
     expect(page.locator("#said")).to_contain_text("What was said")
     for width in (390, 761, 901, 960, 1001, 1151, 1231, 1501):
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_function(NARROW)  # its parts follow the window one after the other
+        page.wait_for_function(NARROW)  # the parts adapt to the window one after the other
 
 
 def test_a_hostile_class_is_text_everywhere(page: Page, odd: Server) -> None:
@@ -678,7 +679,7 @@ def test_a_hostile_class_is_text_everywhere(page: Page, odd: Server) -> None:
     here = page.url
     assert opened(page, page.locator("#classes tbody th a").first) == 24
     assert page.evaluate("window.broken") is None
-    page.goto("about:blank")  # or the gallery's scripts would go on in the report
+    page.goto("about:blank")  # stops the scripts of the gallery, which would otherwise run on in the report
     page.set_content(Path(waiting.value.path()).read_text(encoding="utf-8"))
     expect(page.locator("#classes tbody th").first).to_have_text(HOSTILE)
     page.goto(here)
@@ -755,7 +756,7 @@ def test_a_control_set_is_watched_as_it_is_drawn(page: Page, odd: Server) -> Non
     page.locator("#make-control").click()
     expect(page.locator(".eval-head")).to_contain_text("2 reconstructions")
     expect(page.locator("#control")).to_have_count(0)
-    # What was drawn is read by the model in the same work: no second press.
+    # The same job draws the images and has the model read them: no second press is needed.
     expect(page.locator("#begin")).to_have_count(0)
     expect(page.locator("#card-excess .value")).not_to_have_text("cannot tell")
     expect(page.locator("main")).not_to_contain_text("There are no reconstructions")

@@ -1,4 +1,4 @@
-"""The example on the start page in Chromium: pressed, stopped, gone on, looked at, removed."""
+"""The example on the start page in Chromium: started, stopped, resumed, opened and removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from services.studio import Studio
 
 SECONDS = 300_000
-"""Milliseconds, far more than it takes."""
+"""Maximum number of milliseconds, far above the time that the example takes."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_one_press_fills_the_pages_and_one_removes_it(served: tuple[str, Studio]
     page.click("#stop-example")
     expect(card).to_contain_text("half made", timeout=SECONDS)
     gate.open()
-    page.reload()  # it is the studio that knows how far it is
+    page.reload()  # the studio knows the progress, not the page
     page.click("#make-example")
     expect(card).to_contain_text("The example is ready", timeout=SECONDS)
     expect(card).to_contain_text("simulated")

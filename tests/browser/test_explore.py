@@ -1,4 +1,4 @@
-"""The explore page in Chromium: edits, reloads, another recipe, progress, and uploads that are bad or odd."""
+"""The explore page in Chromium: edits, reloads, another recipe, progress, and bad or unusual uploads."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
 
 
 def pixels(page: Page, selector: str) -> np.ndarray:
-    """The picture that the page shows there, as it was served."""
+    """Return the pixels of the image at `selector`, as served."""
     address = page.eval_on_selector(selector, "image => image.src")
     with urllib.request.urlopen(address, timeout=60) as reply:
         return np.asarray(Image.open(io.BytesIO(reply.read())).convert("RGB"), np.float64)
 
 
 def test_a_page_whose_scripts_come_after_it_is_whole(studio: Studio, page: Page) -> None:
-    """On a slow connection, or a busy machine: Gradio puts the scripts in, and waits for none."""
+    """Gradio inserts the scripts and does not wait for them, so they may arrive late."""
     held: list[Route] = []
     page.route("**/ui/explore.js*", lambda route: held.append(route))
     with page.expect_request("**/ui/explore.js*"):
@@ -70,7 +70,7 @@ def test_edits_stale_stages_and_a_reload(studio: Studio, page: Page) -> None:
     assert [state(page, s) for s in ("caption", "keywords", "alternatives", "counterfactuals")] == ["ready"] * 4
     assert state(page, "generation") == "waiting for your yes"
 
-    # A chip is unticked, an alternative added and a caption changed in place.
+    # Untick a keyword, add an alternative, and change a caption in place.
     page.click("#stage-keywords .chip:has-text('grassy') .toggle")
     expect(page.locator("#state-keywords")).to_have_text("edited by you")
     expect(page.locator("#state-alternatives")).to_contain_text("stale: the keywords were changed")
@@ -94,10 +94,10 @@ def test_edits_stale_stages_and_a_reload(studio: Studio, page: Page) -> None:
     expect(line.locator("ins").first).to_contain_text("golden")
     assert line.locator("del").count() >= 2
 
-    # What a reload shows is what was there; so does another page.
+    # A reload and another page show the same values.
     address = page.url
     assert "?run=" in address
-    until(lambda: studio.driver.speeds)  # the time is measured while nobody works, so it may come a moment later
+    until(lambda: studio.driver.speeds)  # the speed is measured in the background, so it may arrive a moment later
     look(page)
     expect(page.locator("#gate")).to_contain_text("about")
     shown = page.inner_text("#column-stages")
@@ -150,7 +150,7 @@ def test_what_makes_no_sense_is_said_at_the_stage_and_nothing_is_lost(studio: St
     expect(page.locator(".refusal, #stage-caption .problem")).to_have_count(0)
 
     page.fill("#caption-text", "A red thing in sunny weather by day.")
-    page.click("#source .mini")  # leaving the field saves it
+    page.click("#source .mini")  # leaving the field saves the text
     expect(page.locator("#stage-caption")).to_contain_text("does not name the label")
     expect(page.locator("#state-caption")).to_have_text("edited by you")
     page.fill("#caption-text", caption)
@@ -173,7 +173,7 @@ def test_what_makes_no_sense_is_said_at_the_stage_and_nothing_is_lost(studio: St
 
 
 def write_and_reload(page: Page, text: str) -> None:
-    """Type a caption, leave the page before it is saved, and find it as it was typed."""
+    """Type a caption, reload the page before it is saved, and find the typed text."""
     page.click("#caption-text")
     page.keyboard.press("Control+A")
     page.keyboard.type(text)
@@ -193,7 +193,7 @@ def test_a_text_that_was_not_saved_survives_a_reload(studio: Studio, page: Page)
     expect(page.locator("#state-caption")).to_have_text("edited by you")
     expect(page.locator("#stage-caption .unsaved")).to_be_hidden()
 
-    # It is saved without another letter, too: by Enter, and by a click elsewhere.
+    # Enter or a click elsewhere saves the text without another keystroke.
     texts = ["A bird that I am still writing.", "A bird that I have described.", "A bird that I have left."]
     for text, leave in (
         (texts[1], lambda: page.keyboard.press("Enter")),
@@ -214,7 +214,7 @@ COMPOSED = """field => {
     field.dispatchEvent(new KeyboardEvent("keydown", key));
     return document.activeElement === field;
 }"""
-"""The Enter by which a person takes what an input method proposes; whether the field has kept the focus."""
+"""JavaScript: press Enter as in an input method (IME), and return True if the field keeps the focus."""
 
 
 def test_an_enter_that_ends_a_composition_neither_saves_nor_sends(studio: Studio, page: Page) -> None:
@@ -246,7 +246,7 @@ def test_typing_is_not_disturbed_by_what_goes_on(studio: Studio, page: Page) -> 
 
 
 def go(page: Page, by: int, run: str) -> None:
-    """Back or forward by as many entries, to this run ("" for the start page)."""
+    """Go `by` entries in the browser history, and wait for the run `run` ("" for the start page)."""
     page.evaluate("by => history.go(by)", by)
     page.wait_for_function("run => new URLSearchParams(location.search).get('run') === (run || null)", arg=run)
 
@@ -266,7 +266,7 @@ def test_back_and_forward_go_through_what_was_looked_at(studio: Studio, page: Pa
     settled(page)
     assert page.evaluate("history.length") == entries
 
-    # Also faster than the studio answers.
+    # Back and Forward also work while the studio has not answered yet.
     held = HeldBack()
     with routed(page, "**/component_server/", held):
         for by, wanted in ((-1, ""), (-1, first), (1, "")):
@@ -304,7 +304,7 @@ def test_what_is_typed_stays_with_its_run(studio: Studio, page: Page) -> None:
 def test_the_chosen_theme_stays_whatever_gradio_does(studio: Studio, page: Page) -> None:
     page.click("[data-theme-switch]")
     assert page.evaluate("document.body.classList.contains('dark')")
-    page.evaluate("document.body.classList.remove('dark')")  # as Gradio does when it gets ready late
+    page.evaluate("document.body.classList.remove('dark')")  # Gradio does this when it finishes loading late
     page.wait_for_function("document.body.classList.contains('dark')")
     page.click("[data-theme-switch]")
     page.evaluate("new Promise(requestAnimationFrame)")
@@ -322,7 +322,7 @@ def test_a_button_that_is_pressed_twice_does_it_once(studio: Studio, page: Page)
         until(lambda: not studio.jobs.active())
     settled(page)
 
-    # A key that is held begins nothing anew once the first press is answered.
+    # While a key is held down, its repeats start nothing after the first press is answered.
     held = """repeat => document.body.dispatchEvent(
         new KeyboardEvent("keydown", { key: "Enter", ctrlKey: true, repeat, bubbles: true, cancelable: true }))"""
     page.evaluate(held, True)
@@ -331,7 +331,7 @@ def test_a_button_that_is_pressed_twice_does_it_once(studio: Studio, page: Page)
     page.wait_for_function("studio.cases.length === 4")
     settled(page)
 
-    # Other buttons are others, and an answered one can be pressed again.
+    # Different buttons count separately, and an answered button can be pressed again.
     chips = "[...document.querySelectorAll('#stage-keywords .chip.on > .toggle')].slice(0, 2)"
     page.evaluate(f"for (const chip of {chips}) chip.click()")
     expect(page.locator("#stage-keywords .chip.on")).to_have_count(2)
@@ -366,7 +366,7 @@ HARD_TO_READ = """() => {
     })
     .filter(([contrast]) => contrast < 4.5);
 }"""
-"""Words whose contrast is below what WCAG AA asks for."""
+"""JavaScript: words with less contrast than WCAG AA requires."""
 
 
 def test_progress_cancel_and_a_second_page(studio: Studio, page: Page) -> None:
@@ -379,7 +379,7 @@ def test_progress_cancel_and_a_second_page(studio: Studio, page: Page) -> None:
         page.wait_for_function("studio.cases.length === 1")
         expect(page.locator("#progress-words")).to_contain_text("left")
 
-        # Neither a reload nor a closed page stops it; a second page sees the same.
+        # Neither a reload nor a closed page stops the drawing. A second page shows the same progress.
         page.reload()
         expect(page.locator("#progress-words")).to_contain_text("image")
         other = page.context.new_page()
@@ -387,7 +387,7 @@ def test_progress_cancel_and_a_second_page(studio: Studio, page: Page) -> None:
         expect(other.locator("#state-generation")).to_have_text("running")
         other.close()
 
-        # Meanwhile the text stages can be worked on, and so can what was done be taken back.
+        # Meanwhile the text stages can be edited, and edits can be undone.
         before = page.input_value("#caption-text")
         page.fill("#caption-text", "A red bird in rainy weather by day.")
         page.press("#caption-text", "Enter")
@@ -407,7 +407,7 @@ def test_progress_cancel_and_a_second_page(studio: Studio, page: Page) -> None:
     assert page.locator("#results .thumb:not(.drawing)").count() == 1
     expect(page.locator("#gate-count")).to_contain_text("3 images")
 
-    # One heading of the page, and every word on it can be read, light and dark.
+    # The page has one heading, and every word has enough contrast in light and dark.
     assert page.locator("h1").all_inner_texts() == ["bird"]
     for dark in (False, True):
         page.evaluate("dark => document.documentElement.classList.toggle('dark', dark)", dark)
@@ -416,7 +416,7 @@ def test_progress_cancel_and_a_second_page(studio: Studio, page: Page) -> None:
 
 
 def bad_uploads() -> dict[str, tuple[bytes, str]]:
-    """Files that are refused, and why. Some take a second to make."""
+    """Return files that are refused, each with words of the refusal. Making some files takes a second."""
     return {
         "letter.txt": (b"dear reader", "not an image"),
         "empty.png": (b"", "empty"),
@@ -437,11 +437,11 @@ def test_bad_uploads_are_refused_in_one_sentence(studio: Studio, page: Page) -> 
         expect(page.locator("#upload-problem")).to_contain_text(said)
         assert page.inner_text("#upload-problem").count(".") <= 2 and len(studio.runs.latest()) == number
         assert studio.workspace.runs.get(run_id) == before, "the run before is untouched"
-    upload_bird(page)  # the server lives on
+    upload_bird(page)  # the server still runs
 
 
 def turned() -> bytes:
-    """A picture that lies on its side, and says so."""
+    """Return a JPEG whose EXIF orientation says that it is turned by 90 degrees."""
     lying = Image.new("RGB", (60, 40))
     exif = lying.getexif()
     exif[0x0112] = 6
@@ -476,7 +476,7 @@ PASTE = """
 """
 
 
-# The event of a drop cannot be made with a folder in it; what it gives are real ones, of the browser's own file system.
+# A script cannot make a drop event with a folder. Here the event returns real entries of the browser's file system.
 DROP = """
 async (files) => {
   const asked = (ask) => new Promise(ask);
@@ -537,7 +537,7 @@ def test_several_pictures_are_given_at_once_labelled_and_run_in_one_table(
     page.click("[data-close-together]")
     expect(page.locator("#together")).to_have_count(0)
 
-    # A folder is dropped: its pictures are taken, and those in the folders in it; what else lies there is named.
+    # A folder is dropped: its pictures and those of its subfolders are taken. The page names the other files.
     inside = {"red.png": pictures["red"], "more/green.png": pictures["green"], "red.mask.png": b"mask"}
     inside |= {"notes.txt": b"no picture", ".DS_Store": b"no picture", "more/list.csv": b"no picture"}
     page.evaluate(DROP, {f"holiday/{name}": base64.b64encode(data).decode() for name, data in inside.items()})
@@ -550,10 +550,10 @@ def test_several_pictures_are_given_at_once_labelled_and_run_in_one_table(
     assert [field.input_value() for field in rows.locator("input").all()] == [
         "",
         "",
-    ]  # one lies in no folder of a class
+    ]  # one picture is in no class folder, so no label is set
     page.click("[data-close-together]")
 
-    # Folders of classes keep their names as labels.
+    # The names of class folders become labels.
     classes = {"train/boat/green.png": pictures["green"], "train/red bird/red.png": pictures["red"]}
     page.evaluate(DROP, {f"set/{name}": base64.b64encode(data).decode() for name, data in classes.items()})
     expect(rows.locator("input").first).to_have_value("boat")
@@ -563,7 +563,7 @@ def test_several_pictures_are_given_at_once_labelled_and_run_in_one_table(
     page.click("[data-do=together-preset][data-preset=draft]")
     expect(page.locator("#together-steps")).to_have_value("3")
     page.click("[data-close-together]")
-    # The same is chosen; without a picture in it nothing begins.
+    # The file field accepts a folder too. Without a picture in the folder, nothing begins.
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "notes.txt").write_text("no picture")
     page.set_input_files("#folder-file", tmp_path / "letters")
@@ -588,14 +588,14 @@ def test_back_and_forward_lead_to_start_page_run_and_image(studio: Studio, page:
             expect(page.locator(f".pictures[data-case='{image}']")).to_be_visible()
         expect(page.locator("#run-name" if run else ".start h1")).to_be_visible()
 
-    page.goto(page.url.split("?")[0])  # the start page, as this browser saw that last
+    page.goto(page.url.split("?")[0])  # the start page, as this browser saw it last
     at("")
     look(page)
     open_run(page, run_id)
     at(run_id)
     page.click(f"[data-key=case-{oldest}]")
     at(run_id, oldest)
-    page.keyboard.press("ArrowLeft")  # to leaf through makes no steps for Back
+    page.keyboard.press("ArrowLeft")  # paging through results adds no entry to the browser history
     at(run_id, oldest + 1)
     page.keyboard.press("ArrowRight")
     at(run_id, oldest)
@@ -612,7 +612,7 @@ def test_back_and_forward_lead_to_start_page_run_and_image(studio: Studio, page:
     ):
         way()
         at(*where)
-    # Over another page of the studio, too.
+    # Back also works across another page of the studio.
     page.evaluate("history.go(-3)")
     at("")
     page.evaluate("localStorage.setItem('studio-run', 'of another page')")

@@ -1,4 +1,4 @@
-"""The gallery in Chromium: its filters, its search, a grid of thousands, its address, and what it says of an image."""
+"""The gallery in Chromium: filters, search, a grid of thousands of images, the address, and the details of an image."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def opened(page: Page, server: tuple[str, Studio], query: str = "") -> Page:
 
 
 def idle(page: Page) -> None:
-    """Wait until all that is in sight is there."""
+    """Wait until everything in sight has loaded."""
     page.wait_for_function("window.gallery && gallery.idle")
 
 
@@ -61,7 +61,7 @@ def verdicts(page: Page) -> list[str]:
 
 
 def hold_others(studio: Studio) -> None:
-    """Have so many other views held that none of before is."""
+    """Make the server hold so many new views that it drops all earlier ones."""
     for _ in range(MOST_HELD):
         studio.gallery.hold(View())
 
@@ -84,7 +84,7 @@ def test_a_filter_shows_what_fits_and_says_how_many(page: Page, server: tuple[st
     expect(count(page)).to_have_text(str(accepted))
     page.locator("#clear-filter").click()
     expect(count(page)).to_have_text(str(SCENES * VARIANTS))
-    chip(page, "review:rejected").click(modifiers=["Shift"])  # leaves them out
+    chip(page, "review:rejected").click(modifiers=["Shift"])  # excludes them
     expect(count(page)).to_have_text(str(SCENES * VARIANTS - catalogue.facets()["review"]["rejected"]))
     expect(chip(page, "review:rejected").locator("s")).to_have_text("rejected")
 
@@ -151,7 +151,7 @@ def test_images_are_found_by_what_they_show_and_by_a_picture(
     chosen = page.locator("#filters .chip.used", has_text="like this picture")
     shown = "[...document.querySelectorAll('.cell:not([hidden])')].map(one => one.dataset.entry)"
     before = page.evaluate(shown)
-    page.reload()  # the address has all of it
+    page.reload()  # the address holds the filter, the search and the order
     idle(page)
     page.wait_for_function("document.querySelector('#filters .with-picture img').naturalWidth > 0")
     assert page.evaluate(shown) == before and "kind=classification" in page.url
@@ -159,7 +159,7 @@ def test_images_are_found_by_what_they_show_and_by_a_picture(
     (tmp_path / "broken.png").write_bytes(b"no picture")
     page.locator("#like-picture").set_input_files(tmp_path / "broken.png")
     expect(page.locator("#said")).to_contain_text("The file is not an image")
-    expect(page.locator(".said")).to_have_class("said bad")  # such as stays in sight until something else is done
+    expect(page.locator(".said")).to_have_class("said bad")  # an error message, which stays until the next action
     page.locator("#search-in").select_option("edited")
     page.fill("#search", "snowy")
     expect(count(page)).to_have_text(
@@ -226,7 +226,7 @@ def test_a_view_that_takes_long_says_so(page: Page, server: tuple[str, Studio]) 
 
 def test_the_thumbnails_of_a_new_view_come_with_it(page: Page, server: tuple[str, Studio]) -> None:
     opened(page, server)
-    page.locator("#order").select_option("sort=oldest")  # none of which was in sight
+    page.locator("#order").select_option("sort=oldest")  # an order whose first images were not in sight before
     page.wait_for_function("gallery.idle && gallery.view === 'sort=oldest'")
     shown = "gallery.inSight().map(one => [one.firstChild.src.split(',')[0], one.firstChild.naturalWidth])"
     found = page.evaluate(shown)
@@ -328,7 +328,7 @@ def test_history_and_how_it_was_made_are_told_side_by_side(page: Page, server: t
     page.locator("#detail summary", has_text="History").click()
     expect(page.locator("#detail ol")).to_contain_text("accepted")
     page.keyboard.press("Escape")
-    with page.expect_response("**/curate/api/origin**"):  # the panel is told anew when something was decided
+    with page.expect_response("**/curate/api/origin**"):  # the panel loads the image's details again after a decision
         page.locator("#detail [data-act=tag]").click()
         page.keyboard.type("told")
         page.keyboard.press("Enter")
@@ -396,7 +396,7 @@ def test_an_image_is_told_all_of(page: Page, server: tuple[str, Studio]) -> None
     expect(panel.locator("#origin")).to_contain_text("caption")
     page.keyboard.press("ArrowRight")
     expect(panel).not_to_have_attribute("data-entry", str(entry.id))
-    expect(panel.locator('[data-way="source"]')).to_have_class("tab on")  # who looks at sources goes on so
+    expect(panel.locator('[data-way="source"]')).to_have_class("tab on")  # the panel keeps its tab for the next image
     entry = studio.workspace.catalogue.get(int(panel.get_attribute("data-entry") or 0))
     expect(panel.locator("#open-in-explore")).to_have_attribute("href", f"/?run={entry.run}&image={entry.test_case}")
 

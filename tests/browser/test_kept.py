@@ -1,4 +1,4 @@
-"""A browser with full or blocked storage, or without cookies; a script that does not load; a press that comes twice."""
+"""The pages with full or blocked browser storage, without cookies, without a script, and with a repeated press."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BLOCKED = """for (const name of ['localStorage', 'sessionStorage', 'indexedDB'])
 FULL = """for (const store of [localStorage, sessionStorage]) for (let size = 1 << 20, number = 0; size;) {
   try { store.setItem(number, 'x'.repeat(size - 1)); number += 1; } catch { size >>= 1; }
 }"""
-"""Leaves no room for a name, however short."""
+"""JavaScript: fill the browser's storage so that not even a short key fits."""
 KEEPS_NOTHING = "This browser keeps nothing for this page"
 
 
@@ -49,14 +49,14 @@ def run(server: tuple[str, Studio]) -> str:
 
 @pytest.fixture
 def visitor(browser: Browser) -> Iterator[Page]:
-    """A page with storage of its own."""
+    """Page with its own browser storage."""
     with page_in(browser) as opened:
         yield opened
 
 
 @pytest.fixture(params=["full", "blocked"])
 def forgetful(visitor: Page, server: tuple[str, Studio], request: pytest.FixtureRequest) -> Page:
-    """A page whose browser has no room for it, or lets it keep nothing."""
+    """Page whose browser storage is full or blocked."""
     if request.param == "blocked":
         visitor.add_init_script(BLOCKED)
     else:
@@ -101,7 +101,7 @@ def test_what_cannot_be_kept_is_told_once_and_holds_on_this_page(
     expect(page.locator("#keeps-nothing")).to_be_hidden()
     page.click("[data-theme-switch]")
     expect(page.locator("#keeps-nothing")).to_be_hidden()
-    # A text that is being typed is not saved yet: here it is told as well.
+    # The warning also appears while unsaved text is in a field.
     page.goto(f"{url}?run={run}")
     caption = page.locator("#caption-text")
     caption.fill("A bird that nobody has saved.")
@@ -128,7 +128,7 @@ def test_decisions_that_wait_for_a_studio_that_is_away_ask_to_keep_the_page_open
             dialog.dismiss()
 
         page.once("dialog", stay)
-        page.click("#count")  # a page on which nobody did anything does not ask
+        page.click("#count")  # the browser asks before leaving only if the user has acted on the page
         page.close(run_before_unload=True)
         until(lambda: page.evaluate("true") and asked)
         assert asked == ["beforeunload"]

@@ -1,4 +1,4 @@
-"""A reply that is lost on its way, in Chromium: the page says so at once, finds the studio again, and loses nothing."""
+"""Lost replies in Chromium: the page reports the loss at once, finds the studio again, and loses nothing."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ WATCHED = """new MutationObserver(() => { window.wasLost ||= document.body.class
 
 
 def test_a_reply_that_ends_in_the_middle_is_a_lost_server(served: Served, page: Page) -> None:
-    """A studio that is killed while it answers: the page has the status, and the rest never comes."""
+    """The studio is killed while it answers: the page gets the status of the reply but never the rest."""
     run = text_run(served.studio)
     with cutting_proxy(urlsplit(served.url).port or 0) as proxy:
         page.goto(f"{proxy.url}?run={run}")
         page.wait_for_selector("#generate")
         settled(page)
-        page.evaluate(WATCHED)  # it may be found again before anybody looks
+        page.evaluate(WATCHED)  # the page may find the studio again before the test looks
         proxy.cut = b"/component_server"
         look(page)
         assert proxy.has_cut.wait(60)
-        page.wait_for_function("window.wasLost", timeout=15_000)  # and not only when a reply is overdue, after 20 s
+        page.wait_for_function("window.wasLost", timeout=15_000)  # not only after 20 s, when a reply counts as overdue
         page.wait_for_function("!document.body.classList.contains('lost')")
         assert page.evaluate("studio.run") == run
         expect(page.locator("#caption-text")).to_have_value(SUNNY_BIRD)
@@ -38,7 +38,7 @@ def test_a_reply_that_ends_in_the_middle_is_a_lost_server(served: Served, page: 
 
 
 def test_a_first_reply_that_comes_after_it_was_given_up_still_opens_the_run(served: Served, page: Page) -> None:
-    """A machine busy with loading its models: twenty seconds pass before the studio answers."""
+    """The studio answers only after twenty seconds, like a machine that is loading its models."""
     run = text_run(served.studio)
     held = HeldBack()
     page.route("**/component_server/", held)
@@ -58,7 +58,7 @@ def test_a_first_reply_that_comes_after_it_was_given_up_still_opens_the_run(serv
 
 
 def test_a_text_that_was_given_up_is_saved_when_its_person_says_so_again(served: Served, page: Page) -> None:
-    """The studio never got it, but the page has it still, and says that Enter saves it."""
+    """The studio never got the text. The page still has it, and says that Enter saves it."""
     run, said = text_run(served.studio), "A red bird that the studio has not heard of."
     caption = page.locator("#caption-text")
     page.clock.install()
@@ -87,5 +87,5 @@ def test_a_text_that_was_given_up_is_saved_when_its_person_says_so_again(served:
 
 
 def wait_for_requests(page: Page, held: HeldBack, count: int) -> None:
-    """Until that many are held back; the browser's events come in while the page is asked something."""
+    """Wait until `count` requests are held back. Evaluating on the page lets the browser's events arrive."""
     until(lambda: page.evaluate("1") and len(held.waiting or []) >= count)

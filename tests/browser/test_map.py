@@ -1,4 +1,4 @@
-"""The map in Chromium: points by WebGL and without, colours and the legend, the lasso, keys, the picture of a point."""
+"""The map in Chromium: points with WebGL and without, colours, the legend, the lasso, keys, and an image's details."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOSTILE = '<img src=x onerror="window.broken=1">'
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
-    """Thirty images in shades of three colours, embedded; the blue ones have another label."""
+    """Thirty embedded images in shades of three colours. The blue ones have another label."""
     models = ScriptedModels()
     models.embedder = ColourEmbedder()  # type: ignore[assignment]
     with serving_here(tmp_path_factory.mktemp("map") / "workspace", models) as (url, studio):
@@ -50,7 +50,7 @@ def drawn(page: Page) -> None:
 
 
 def region_of(page: Page) -> View:
-    """Return the view in the address of the picked images."""
+    """Return the view in the link that opens the picked images."""
     address = page.locator("#open-picked").get_attribute("href") or ""
     return View.of((name, value) for name, values in parse_qs(urlsplit(address).query).items() for value in values)
 
@@ -58,7 +58,7 @@ def region_of(page: Page) -> View:
 def lasso_all(page: Page) -> None:
     box = page.locator("#stage").bounding_box()
     assert box is not None
-    # Near the edge, where images lie that do not fit into the plane of the first ones; but not at its round corners.
+    # Near the edge, but not at its round corners. Images lie there that do not fit into the plane of the first ones.
     wide, high = box["width"], box["height"]
     corners = [(14, 2), (wide - 14, 2), (wide - 2, 14), (wide - 2, high - 14)]
     corners += [(wide - x, high - y) for x, y in corners]
@@ -92,7 +92,7 @@ def test_a_region_is_picked_and_its_address_means_the_same_images(page: Page, se
 
 
 def test_what_is_opened_is_what_was_drawn(page: Page, server: tuple[str, Studio]) -> None:
-    """Images with several tags, on a map of a part of all images, with colours hidden."""
+    """The images have several tags, the map shows a part of all images, and colours are hidden."""
     studio = server[1]
     entries = sorted(studio.gallery.ids(View.read("class=bird")))
     for tag, those in {"common": entries[:8], "less": entries[6:11]}.items():

@@ -1,4 +1,4 @@
-"""Notices in the header at any width: running work, finished work, a lost studio. No text is cut."""
+"""Notices in the header at any width: running work, finished work, and a lost connection. No text is cut off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.routing import routed
 served = one_server()
 
 WIDTHS = (390, 640, 761, 960, 1231, 1280, 1366, 1440, 1541, 1700, 1920)
-"""640 and 960 are what is left of 1280 and 1920 at 200 %."""
+"""Widths in CSS pixels. 640 and 960 are what 1280 and 1920 become at a zoom of 200 %."""
 
 CUT = """(id) => {
   const one = document.querySelector(id), at = one.getBoundingClientRect();
@@ -34,7 +34,7 @@ CUT = """(id) => {
 
 @pytest.fixture
 def at_work(served: Served) -> Iterator[Page]:
-    """A run of which an image is being drawn, and not done before the test is."""
+    """Page of a run whose image is being drawn until the test ends."""
     run = text_run(served.studio)
     served.page.goto(f"{served.url}?run={run}")
     served.page.wait_for_selector("#generate")

@@ -1,4 +1,4 @@
-"""Tests for fitting the server's markup into a page in use: the user's input stays, no script runs."""
+"""Tests for updating a page in use with new markup from the server: the user's input stays, and no script runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
 
 HERE = "http://127.0.0.1:9/"
-"""An address without a server: the test itself answers."""
+"""Address without a server. The test answers its requests."""
 
 
 @pytest.fixture
@@ -29,12 +29,12 @@ def desk(page: Page) -> Iterator[Page]:
 
 
 def show(page: Page, markup: str, keeps: str = "undefined") -> None:
-    """Fit it in as what the root holds."""
+    """Update the root element with `markup`."""
     page.evaluate(f"markup => patch(document.getElementById('root'), markup, {keeps})", markup)
 
 
 def ask(page: Page, expression: str) -> object:
-    """Return the value of an expression on the page. `all` is the root's markup."""
+    """Return the value of a JavaScript expression on the page. Its variable `all` is the markup of the root element."""
     return page.evaluate(f"(() => {{ const all = document.getElementById('root').innerHTML; return {expression}; }})()")
 
 

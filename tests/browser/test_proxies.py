@@ -1,4 +1,4 @@
-"""The studio behind nginx and Caddy as docs/serving.md sets them up: below a path of another server, and in part."""
+"""The studio behind nginx and Caddy as docs/serving.md sets them up: below a path, and with only a part served."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ ROOT_PATH = "/studio"
 BELOW = "All pages, below a path of a server that you have"
 ANNOTATORS = "The annotators' page alone"
 CALLS = 30
-"""Calls of an agent in a row."""
+"""Number of calls of an agent, one after another."""
 ADDRESSES = re.compile(r'\s(?:href|src|action)="([^"]*)"')
 OF_GRADIO = {"/manifest.json"}
-"""A link that Gradio always writes from "/" on. Browsers ask for it when somebody installs a page as an application."""
+"""Links that Gradio always writes from "/" on. A browser requests them when a user installs the page as an application.
+"""
 
 
 @dataclass
 class Place:
-    """A studio below a path, and the proxy before it."""
+    """A studio below a path, and the proxy in front of it."""
 
     studio: Studio
     url: str
@@ -50,7 +51,7 @@ class Place:
 
     @contextmanager
     def visitor(self) -> Iterator[Page]:
-        """A page of somebody new. Fails at the end when it asked for anything outside the path, or a script failed."""
+        """Open a page in a new browser context. Fails at the end if a request left the path or a script failed."""
         context = self.browser.new_context(viewport={"width": 1440, "height": 1000}, bypass_csp=True)
         context.set_default_timeout(60_000)
         replies, broken = list[tuple[str, int]](), list[str]()
@@ -70,7 +71,7 @@ class Place:
 
     @contextmanager
     def lead(self) -> Iterator[Page]:
-        """A page of the lead, signed in, at the start."""
+        """Sign in as the lead, at the start page."""
         with self.visitor() as page:
             page.goto(self.url.rstrip("/"))
             page.fill("#password", PASSWORD)
@@ -81,7 +82,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
-    """One for all proxies."""
+    """Studio for all proxies."""
     folder = tmp_path_factory.mktemp("below") / "workspace"
     with serving_here(folder, ScriptedModels(), PASSWORD, mcp=True, root_path=ROOT_PATH) as (url, behind):
         fill(behind.workspace, 3, 3, pixels=48)
@@ -97,7 +98,7 @@ def proxied(kind: str, studio: tuple[str, Studio], browser: Browser, folder: Pat
 
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
-    """nginx and Caddy, where they are installed."""
+    """Name of the proxy, nginx or Caddy. Skips the test if it is not installed."""
     name = str(request.param)
     if program(name) is None:
         pytest.skip(f"{name} is not installed (Debian: apt-get install {name})")
@@ -108,14 +109,14 @@ def kind(request: pytest.FixtureRequest) -> str:
 def place(
     kind: str, studio: tuple[str, Studio], browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
-    """Each proxy, for what takes no page."""
+    """Studio behind each proxy, for tests without a browser page."""
     with proxied(kind, studio, browser, tmp_path_factory.mktemp(kind)) as behind:
         yield behind
 
 
 @pytest.fixture(scope="module")
 def opened(studio: tuple[str, Studio], browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """The first proxy that is installed, for pages: what they ask for does not depend on which it is."""
+    """Studio behind the first installed proxy, for tests with pages. Their requests do not depend on the proxy."""
     name = next((name for name in KINDS if program(name) is not None), None)
     if name is None:
         pytest.skip("neither nginx nor Caddy is installed (Debian: apt-get install nginx-light)")
@@ -124,7 +125,7 @@ def opened(studio: tuple[str, Studio], browser: Browser, tmp_path_factory: pytes
 
 
 def shows_its_pictures(page: Page) -> None:
-    """Wait until a picture has come. That none is missing `Place.visitor` asks at the end."""
+    """Wait until a picture has loaded. `Place.visitor` checks at the end that none is missing."""
     page.wait_for_function("[...document.images].some((one) => one.naturalWidth > 1)")
 
 
@@ -134,7 +135,7 @@ def test_the_lead_signs_in_uploads_draws_and_saves(opened: Place) -> None:
         page.wait_for_selector(".start h1")
         upload_bird(page)
         page.click("#run-all")
-        page.wait_for_selector("#generate:enabled")  # what each stage gave has come as it was made
+        page.wait_for_selector("#generate:enabled")  # the results of the stages arrived one after another
         page.click("#generate")
         page.wait_for_selector("#save-image")
         settled(page)
@@ -173,7 +174,7 @@ def test_the_gallery_decides_and_the_pages_lead_to_each_other(opened: Place) -> 
 
 
 def test_every_link_of_every_page_stays_below_the_path(place: Place) -> None:
-    """All pages that links lead to, from the start page on."""
+    """Follow all links from the start page on."""
     study_id, _ = running(place.studio.workspace, 2, name="Linked")
     with httpx.Client(follow_redirects=True, timeout=60, headers={"accept": "text/html"}) as client:
         signed_in = client.post(f"{place.url}sign-in", data={"password": PASSWORD, "next": "/"})
@@ -185,7 +186,7 @@ def test_every_link_of_every_page_stays_below_the_path(place: Place) -> None:
         outside, failed = list[tuple[str, str]](), list[str]()
         while waiting:
             address = waiting.pop()
-            kind_of_page = re.sub(r"\d+|[0-9a-f]{16}|\?.*", "", address)  # two of a kind say the same
+            kind_of_page = re.sub(r"\d+|[0-9a-f]{16}|\?.*", "", address)  # one page of each kind is enough
             if kind_of_page in seen:
                 continue
             seen.add(kind_of_page)
@@ -246,7 +247,7 @@ def test_a_script_and_an_agent_call_it(place: Place) -> None:
     sent: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
     sent["params"] = {"name": "download_image", "arguments": {"case": case}}
     accepted = {**token, "accept": "application/json, text/event-stream"}
-    # Many times: Caddy broke a reply off now and then, in one call of ten, when it was a stream.
+    # Repeat the call: Caddy sometimes broke a reply off, in one call of ten, when it was a stream.
     replies = [
         httpx.post(f"{place.url.rstrip('/')}{MCP}/", json=sent, headers=accepted, timeout=60) for _ in range(CALLS)
     ]

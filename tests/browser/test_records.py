@@ -1,4 +1,4 @@
-"""Runs, files that remember, masks and restarts in Chromium: what a person sees and does, with stand-ins for models."""
+"""Runs, saved files, masks and restarts in Chromium, with stand-ins for the models."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ served = one_server()
 
 @pytest.fixture
 def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
-    """The start page, on a screen that is not wide enough for the list of runs."""
+    """Start page on a screen that is too narrow to show the list of runs by default."""
     served.page.set_viewport_size({"width": 1440, "height": 1000})
     return served.begin(request)
 
@@ -68,7 +68,7 @@ def new_run(studio: Studio, name: str, shade: int = 90) -> str:
 
 
 def finished(page: Page, studio: Studio, name: str = "A red bird") -> str:
-    """A run with four images, on the page."""
+    """Open a run with four images."""
     run_id = new_run(studio, name)
     fill(studio, run_id)
     draw(studio, run_id)
@@ -96,7 +96,7 @@ def test_runs_are_listed_found_named_and_duplicated(studio: Studio, page: Page) 
     page.wait_for_selector("#find-run")
     expect(page.locator(".run-item")).to_have_count(number)
     first = page.locator(".run-item").first
-    expect(first).to_contain_text(NASTY)  # the newest, and its name is text
+    expect(first).to_contain_text(NASTY)  # the newest run, whose name is shown as text
     expect(first).to_contain_text("not begun")
     expect(first).to_contain_text("bird · ")
     expect(first.locator(".when")).to_have_text(re.compile(r"^\d\d:\d\d$"))
@@ -120,7 +120,7 @@ def test_runs_are_listed_found_named_and_duplicated(studio: Studio, page: Page) 
     page.keyboard.type("Gull")
     page.keyboard.press("Enter")
     expect(item(page, runs["Möwe am Meer"]).locator("b")).to_have_text("Gull")
-    # On a smaller window the list lies over the page, but not over the field.
+    # On a smaller window the list covers the page, but not its own text field.
     page.set_viewport_size({"width": 1280, "height": 800})
     page.click("[data-toggle-runs]")
     gull.locator(".menu > summary").click()
@@ -173,7 +173,7 @@ def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> No
     expect(mine.locator(".asked")).to_be_hidden()
     assert not studio.workspace.runs.get(run_id).removed
 
-    # With the keys alone: the menu, the question, the yes.
+    # With the keys alone: open the menu, and confirm.
     if not mine.locator(".menu").evaluate("menu => menu.open"):
         mine.locator(".menu > summary").press("Enter")
     mine.locator(".ask > summary").press("Enter")
@@ -183,7 +183,7 @@ def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> No
     expect(page.locator("#said")).to_contain_text("“A red bird” was deleted.")
     assert studio.workspace.runs.get(run_id).removed
 
-    # A page that still has its address says so; the undo brings it back with all its images.
+    # A page with the address of the deleted run says so. Undo brings the run back with all its images.
     second = page.context.new_page()
     second.goto(f"{page.url.split('?')[0]}?run={run_id}")
     expect(second.locator("#run-removed")).to_contain_text("This run was deleted.")
@@ -194,7 +194,7 @@ def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> No
     expect(second.locator("#run-removed")).to_have_count(0)
     second.close()
 
-    # What was deleted is found below the list too, after a reload as well.
+    # Deleted runs are listed below the others, also after a reload.
     studio.workspace.runs.remove(other)
     page.reload()
     page.wait_for_selector("#removed-runs")
@@ -240,7 +240,7 @@ def test_a_saved_image_restores_its_run_here_and_in_another_workspace(
     zipped, archive = downloaded(page, "#save-accepted")
     assert zipped.endswith(".zip") and archive[:2] == b"PK" and b"metadata.parquet" in archive
 
-    # Dropped on another run's page, it opens its own, at the image that was dropped.
+    # An image that is dropped on another run's page opens its own run, at that image.
     open_run(page, new_run(studio, "Another"))
     expect(page.locator("#run-name")).to_have_value("Another")
     number = len(studio.runs.latest())
@@ -251,7 +251,7 @@ def test_a_saved_image_restores_its_run_here_and_in_another_workspace(
 
     with serving_stand_ins(tmp_path / "elsewhere") as (url, elsewhere):
         open_start(page, url)
-        upload(page, name, data)  # the field of the start page
+        upload(page, name, data)  # the file field of the start page
         expect(page.locator("#run-name")).to_have_value(NASTY)
         expect(page.locator("#said")).to_contain_text("was restored from the file")
         page.wait_for_selector("#results .thumb")
@@ -277,7 +277,7 @@ def test_a_foreign_file_on_a_runs_page_is_refused_and_can_begin_a_run(studio: St
     expect(page.locator("#run-name")).to_have_value(re.compile("<img src=x"))
     assert len(studio.runs.latest()) == number + 1 and page.title() != "broken"
 
-    # What says it is a run and is none, and what is no picture, are told apart.
+    # A file with a damaged run and a file that is no picture get different messages.
     page.set_viewport_size({"width": 1700, "height": 1000})
     broken = with_texts(foreign, {"dillema-studio": '{"format": 2, "run": "<script>alert(1)</script>"}'})
     page.set_input_files("#run-file", {"name": "x.png", "mimeType": "image/png", "buffer": broken})
@@ -310,7 +310,7 @@ def test_a_mask_is_taken_named_shown_and_exported(studio: Studio, page: Page) ->
     expect(page.locator("#mask-problem")).to_contain_text("class numbers without a name: 40, 41")
     assert studio.workspace.runs.get(run_id).mask_sha is None
 
-    # Once the classes are named, the same mask is taken.
+    # With names for all classes, the same mask is accepted.
     page.fill("#mask-classes", f"0 sky, 40 {NASTY}")
     page.press("#mask-classes", "Enter")
     expect(page.locator("#mask-problem")).to_contain_text("a class number without a name: 41")
@@ -355,7 +355,7 @@ def test_two_pages_of_one_run_show_the_same(studio: Studio, page: Page) -> None:
     second.wait_for_selector("#results .thumb")
     page.fill("#run-name", NASTY)
     page.press("#run-name", "Enter")
-    expect(second.locator("#run-name")).to_have_value(NASTY)  # nobody touches it: it asks by itself what is new
+    expect(second.locator("#run-name")).to_have_value(NASTY)  # the second page polls by itself
     second.fill("#caption-text", "A red bird in snowy weather by day. The ground is grassy.")
     second.press("#caption-text", "Enter")
     settled(second)

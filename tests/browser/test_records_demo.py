@@ -1,4 +1,4 @@
-"""Runs, files, restarts and masks in Chromium with the embedded models: one road scene, and what becomes of it."""
+"""Runs, files, restarts and masks in Chromium with the embedded models, for one road scene."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAMPLE = "street-two-cars"
 
 @dataclass
 class Street:
-    """A finished run of the sample, on a page of its own server."""
+    """Finished run of the sample, on a page with its own server."""
 
     url: str
     page: Page
@@ -60,7 +60,7 @@ def drawn(page: Page, url: str) -> Street:
 
 @pytest.fixture(scope="module")
 def street(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Street]:
-    """The sample, drawn. Nothing that its server calls lies outside this machine."""
+    """Finished run of the sample. Fails if the server calls anything outside this machine."""
     with no_call_leaves(), browsing_demo(browser, tmp_path_factory.mktemp("street"), mcp=True) as (page, url, _):
         yield drawn(page, url)
 
@@ -72,7 +72,7 @@ def test_the_run_is_duplicated_deleted_and_put_back(street: Street) -> None:
     mine.locator(".menu > summary").press("Enter")
     mine.locator("button:has-text('Duplicate')").press("Enter")
     expect(page.locator("#run-name")).to_have_value(f"{SAMPLE}, copy")
-    page.wait_for_selector("#generate:enabled")  # its captions came along, its images did not
+    page.wait_for_selector("#generate:enabled")  # the copy has the captions, but not the images
     settled(page, DEMO_SECONDS)
     assert page.evaluate("studio.cases") == []
     assert page.locator("#stage-counterfactuals .line").count() == 2
@@ -91,7 +91,7 @@ def test_a_saved_image_brings_its_run_to_another_workspace(street: Street, tmp_p
     page = street.page
     page.evaluate("run => studio.send({ name: 'open', fields: { run } })", street.run_id)
     page.wait_for_selector("#save-image")
-    # What the model under test makes of the mask is one of the checks, and travels with them.
+    # The check of the mask by the model under test is saved with the image.
     expect(page.locator("#checks")).to_contain_text(re.compile(r"masked things in place 0\.\d\d"), timeout=SLOWEST)
     settled(page, DEMO_SECONDS)
     name, data = downloaded(page, "#save-image")
@@ -99,7 +99,7 @@ def test_a_saved_image_brings_its_run_to_another_workspace(street: Street, tmp_p
     assert "Sampler: " in image.info["parameters"] and "trainedAlgorithmicMedia" in image.info["XML:com.adobe.xmp"]
     caption = page.input_value("#caption-text")
 
-    with serving_stand_ins(tmp_path / "workspace") as (url, _):  # everything came with the image
+    with serving_stand_ins(tmp_path / "workspace") as (url, _):  # the image file holds the whole run
         open_start(page, url)
         drop(page, ".start", name, data)
         expect(page.locator("#said")).to_contain_text(f"The run “{SAMPLE}” was restored")
@@ -135,7 +135,7 @@ def test_the_mask_of_the_sample_lies_over_source_and_result_and_is_exported(stre
 
 
 def test_a_script_and_an_agent_beside_the_page(street: Street, tmp_path: Path) -> None:
-    """The first script of docs/scripting.md and that of an agent, as they stand there, against the studio as served."""
+    """Run the first script of docs/scripting.md and the agent's script, unchanged, against a served studio."""
     (tmp_path / "demo" / "samples").mkdir(parents=True)
     shutil.copy(ROOT / "demo" / "samples" / "lighthouse.png", tmp_path / "demo" / "samples")
     saved = Path(said("From a picture to an accepted test case", street.url, tmp_path).strip())
@@ -165,7 +165,7 @@ def test_a_foreign_file_is_refused_beside_the_embedded_models(street: Street) ->
 
 @pytest.mark.soak
 def test_the_server_is_killed_and_the_page_goes_on(browser: Browser, tmp_path: Path) -> None:
-    """Killed while it generates, started again: the open page and a new one say what was saved."""
+    """The server is killed while it draws, then started again. The open page and a new one show what was saved."""
     server = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
     try:
         with page_in(browser, in_the_open=True) as page:
@@ -174,7 +174,7 @@ def test_the_server_is_killed_and_the_page_goes_on(browser: Browser, tmp_path: P
     finally:
         server.stop()
     assert "Traceback" not in server.said()
-    for image in (server.workspace / "images").iterdir():  # whole, although the server was killed meanwhile
+    for image in (server.workspace / "images").iterdir():  # every file is whole, although the kill came while saving
         assert image.suffix == ".png" and Image.open(image).convert("RGB").size == (128, 128)
 
 
@@ -183,14 +183,14 @@ def killed_and_gone_on_with(server: ServerProcess, street: Street) -> None:
     page.evaluate("studio.send({ name: 'setting', fields: { setting: 'generation.steps', value: 24 } })")
     settled(page, DEMO_SECONDS)
     page.click("#generate")
-    with Workspace(server.workspace) as workspace:  # the page may tell it when the next image is there already
+    with Workspace(server.workspace) as workspace:  # the page may report an image when the next one is there already
         until(lambda: len(workspace.runs.get(street.run_id).test_cases) == 3)
         server.stop(signal.SIGKILL)
     mark_page(page)
-    # Told at once, and not only when the reply is overdue, which takes twenty seconds.
+    # The page reports the loss at once, not only after twenty seconds, when a reply counts as overdue.
     page.wait_for_function("document.body.classList.contains('lost')", timeout=15_000)
     server.start()
-    # Nobody touched the page: it finds the server again by itself.
+    # The page finds the server again without the user.
     reloaded_by_itself(page)
     expect(page.locator("#run-interrupted")).to_contain_text(
         "The studio was stopped while it generated: 1 of 2 images are saved", timeout=120_000

@@ -1,4 +1,4 @@
-"""Results in Chromium: ways to look, checks, the model under test before and after, review, and every key."""
+"""Results in Chromium: views, checks, the model under test before and after, review, and every key."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from tests.support.routing import HeldBack
 from tests.support.serving import until
 
 SOON = 60_000
-"""Milliseconds for what the worker does when nobody waits: other such work may come before it."""
+"""Maximum number of milliseconds for background work of the worker. Other background work may come first."""
 
 
 PLACES = """[...document.querySelectorAll('#viewer :is(.pane, .verdict-line, .checks, .review)')].map((part) => {
   const { x, y, width, height } = part.getBoundingClientRect(); return [x, y, width, height].map(Math.round); })"""
-"""Positions of the pictures and of the parts below them."""
+"""JavaScript: positions and sizes of the pictures and of the parts below them."""
 
 PICTURES = re.compile(r"/(images|masks|control)/")
 
 MISSING = """[...document.querySelectorAll('.studio img')].filter(
   (one) => one.checkVisibility() && !(one.complete && one.naturalWidth)).map((one) => one.outerHTML)"""
-"""The pictures that have not come yet."""
+"""JavaScript: markup of the pictures that have not loaded."""
 
 
 COVERED = """[...document.querySelectorAll("button, input, textarea, a, summary")].filter((one) => {
@@ -52,7 +52,7 @@ COVERED = """[...document.querySelectorAll("button, input, textarea, a, summary"
   if (!over.width || line.contains(one) || !one.checkVisibility()) return false;
   return at.left < over.right && over.left < at.right && at.top < over.bottom && over.top < at.bottom;
 }).map((one) => one.outerHTML)"""
-"""Controls that lie under the line that reports finished work."""
+"""JavaScript: markup of controls under the message that reports finished work."""
 
 WIDTHS = (
     """[1, 2].map(() => { document.body.classList.toggle('all-open'); return document.documentElement.scrollWidth; })"""
@@ -70,7 +70,7 @@ served = one_server()
 
 @pytest.fixture
 def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
-    """The page of a run with four results, of stand-ins for the models."""
+    """Page of a run with four results by stand-ins for the models."""
     behind, page = served.begin(request), served.page
     behind.predictions.load = load
     run_id = text_run(behind, Image.new("RGB", (64, 64), (40, 20, 20)))
@@ -81,7 +81,7 @@ def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
 
 
 def press(page: Page, *keys: str) -> None:
-    """Keys with the focus on no field."""
+    """Press keys while no field has the focus."""
     page.evaluate("document.activeElement?.blur()")
     for name in keys:
         page.keyboard.press(name)
@@ -89,7 +89,7 @@ def press(page: Page, *keys: str) -> None:
 
 
 def shown(page: Page) -> int:
-    """The test case that is shown."""
+    """Return the id of the test case on the page."""
     return int(page.get_attribute(".pictures", "data-case") or 0)
 
 
@@ -108,14 +108,14 @@ def test_every_way_to_look_has_its_tab_and_its_key(studio: Studio, page: Page) -
             assert image.evaluate("image => image.naturalWidth") == 64
         assert loaded.count() == (2 if name in ("Slider", "Difference") else 1)
     press(page, "7")
-    expect(page.locator(".tab.on")).to_have_text("Difference")  # there is no mask to show
+    expect(page.locator(".tab.on")).to_have_text("Difference")  # no mask, so there is no seventh view
     press(page, "2")
     press(page, "ArrowRight")
-    expect(page.locator(".tab.on")).to_have_text("Slider")  # the way to look stays with the next result
+    expect(page.locator(".tab.on")).to_have_text("Slider")  # the next result keeps the view
 
 
 def test_nothing_moves_when_the_pictures_come(served: Served, request: pytest.FixtureRequest) -> None:
-    """However long the pictures take, everything on the page is in the same place before and after."""
+    """Every element stays in its place, however late the pictures load."""
     behind, page = served.begin(request), served.page
     run_id = text_run(behind, Image.new("RGB", (96, 64), (40, 20, 20)))
     kept = {"kind": "segmentation", "label": "", "protected": ["road"]}
@@ -126,7 +126,7 @@ def test_nothing_moves_when_the_pictures_come(served: Served, request: pytest.Fi
         held = HeldBack()
         page.route(PICTURES, held)
         try:
-            page.reload(wait_until="commit")  # its load waits for the pictures
+            page.reload(wait_until="commit")  # the load event waits for the pictures
             page.wait_for_selector("#run-all")
             settled(page)
             page.wait_for_function("!studio.predicting", timeout=SOON)
@@ -168,7 +168,7 @@ def test_a_whole_run_fits_one_screen_of_a_laptop(studio: Studio, page: Page) -> 
         what_was_done_covers_nothing(page)
         what_checks_say_is_a_word_at_first(studio, page)
         strip_and_queue_stand_beside_each_other(studio, page)
-        # What is rarely needed is a press away.
+        # Controls that are rarely needed are a press away.
         prompt = page.locator("#stage-keywords [data-panel-of=prompt]")
         expect(prompt).to_be_hidden()
         page.click("#stage-keywords [data-more-of]")
@@ -184,7 +184,7 @@ def test_a_whole_run_fits_one_screen_of_a_laptop(studio: Studio, page: Page) -> 
 
 
 def what_was_done_covers_nothing(page: Page) -> None:
-    """The line with the undo, and one that tells at length what was refused."""
+    """The message with Undo and a long refusal cover no control."""
     press(page, "r", "1")
     press(page, "Control+z")
     expect(page.locator("#said")).to_contain_text("Taken back")
@@ -198,7 +198,7 @@ def what_was_done_covers_nothing(page: Page) -> None:
 
 
 def what_checks_say_is_a_word_at_first(studio: Studio, page: Page) -> None:
-    """Two captions fail many checks; all that they say is told on request."""
+    """Two captions fail many checks. The page shows a word for each, and the whole text on request."""
     run = page.evaluate("studio.run")
     for place, item in enumerate(studio.workspace.runs.get(run).values["counterfactuals"].value.value.items[:2]):
         wrong = f"{place} toys lie about. " * 9
@@ -219,7 +219,7 @@ def what_checks_say_is_a_word_at_first(studio: Studio, page: Page) -> None:
 
 
 def strip_and_queue_stand_beside_each_other(studio: Studio, page: Page) -> None:
-    """While something is drawn the results can be looked at, and what waits can be taken out."""
+    """While an image is drawn, results can be viewed and waiting images can be removed from the queue."""
     with held_drawing(studio):
         page.click("#generate")
         expect(page.locator("#queue .part.waiting").first.locator("button").last).to_be_in_viewport(ratio=1)
@@ -251,7 +251,7 @@ def test_a_phone_shows_all_of_a_run_and_no_word_widens_the_page(studio: Studio, 
         assert page.evaluate(WIDTHS) == [390, 390], "with every setting in the open, and as it is at first"
         expect(page.locator(".after img").first).to_be_in_viewport(ratio=1)
 
-        # Who picks something far below begins at the top of it, and "Run all" leads to the next step.
+        # A sample far below opens at the top of its page, and "Run all" leads to the next step.
         page.evaluate("studio.send({ name: 'new' })")
         page.locator(".sample").last.click()
         page.wait_for_selector("#run-all:enabled")
@@ -302,7 +302,7 @@ def test_accept_reject_and_take_back_by_keys(studio: Studio, page: Page) -> None
     expect(page.locator(".why")).to_be_hidden()
     expect(page.locator("#results-count")).to_have_text("4 results, 1 accepted, 1 rejected")
 
-    # In one's own words, which are text and never markup; and letters that are typed are no keys.
+    # A reason in the user's own words is text, never markup. Letters typed in a field are no keys.
     reason = "<img src=x onerror=alert(1)> su f?"
     press(page, "ArrowRight", "r")
     page.click(".why input")
@@ -316,7 +316,7 @@ def test_accept_reject_and_take_back_by_keys(studio: Studio, page: Page) -> None
     page.wait_for_selector("#results-count")
     settled(page)
     expect(page.locator("#results-count")).to_have_text("4 results, 1 accepted, 2 rejected")
-    expect(page.locator("#verdict")).to_have_text(f"rejected: {reason}")  # what was looked at is shown
+    expect(page.locator("#verdict")).to_have_text(f"rejected: {reason}")  # the reload kept this result open
     press(page, "u")
     expect(page.locator("#results-count")).to_have_text("4 results, 1 accepted, 1 rejected")
     expect(page.locator("#accept")).to_be_visible()
@@ -387,12 +387,12 @@ def test_again_with_a_new_seed_and_again_from_its_caption(studio: Studio, page: 
         "an A in a text accepts nothing"
     )
 
-    # Its caption is gone now: the field for a caption of one's own opens with its words.
+    # The caption of this result is gone: the field for the user's own caption opens with its words.
     press(page, "e")
     expect(page.locator(".add-caption textarea")).to_have_value(new.lineage.counterfactual.text)
     page.keyboard.press("Escape")
 
-    # Away from the gate the key asks; a second G, or Enter, is the yes.
+    # Away from the gate, G opens a question. A second G or Enter confirms it.
     press(page, "g")
     expect(page.locator("#ask-generate")).to_contain_text("generate now?")
     press(page, "Escape")
@@ -419,7 +419,7 @@ def test_every_key_is_listed_under_the_question_mark_and_every_check_explained(s
     page.click("#keys-window [data-keys-close]")
     expect(window).to_be_hidden()
 
-    # It explains each check too; and checks are told apart by more than colour.
+    # The window explains each check too. Not only colour tells checks apart.
     pills = page.locator("#checks .pill")
     shows_every_check(page)
     assert pills.locator("svg").count() == pills.count()
@@ -507,7 +507,7 @@ def test_a_choice_and_the_field_that_is_typed_in_stay_while_the_page_is_drawn_an
     expect(page.locator("#guesses")).to_be_visible(timeout=SOON)
     expect(source).to_have_value("file")
     expect(path).to_be_focused()
-    page.keyboard.type("ata")  # where "a" is a key, it accepts
+    page.keyboard.type("ata")  # outside a field, the key "a" accepts
     settled(page)
     expect(path).to_have_value("/data")
     assert page.locator("#verdict").count() == 0

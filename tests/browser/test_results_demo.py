@@ -1,6 +1,6 @@
-"""Results in Chromium with the embedded models: ways to look, checks, the model under test, review, and every key.
+"""Results in Chromium with the embedded models: views, checks, the model under test, review, and every key.
 
-The tests share a run and a page: a bird with three images of it. Each runs alone too.
+The tests share a run and a page: a bird with three images. Each test can run alone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ui.explore.page_frame import GROUPS
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 SLOWEST = 180_000
-"""Milliseconds for what the models do, on a machine that is busy with other things."""
+"""Maximum number of milliseconds for a step of the models, on a machine with other work."""
 
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A bird with three images of it, of few steps."""
+    """Page of a bird with three images, drawn in few steps."""
     with browsing_demo(browser, tmp_path_factory.mktemp("results")) as (opened, url, _):
         open_start(opened, url)
         opened.click(".sample[data-sample=bird-on-a-twig]")
@@ -43,7 +43,7 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def press(page: Page, *keys: str) -> None:
-    """Keys with the focus on no field."""
+    """Press keys while no field has the focus."""
     page.evaluate("document.activeElement?.blur()")
     for name in keys:
         page.keyboard.press(name)
@@ -51,12 +51,12 @@ def press(page: Page, *keys: str) -> None:
 
 
 def shown(page: Page) -> int:
-    """The test case that is shown."""
+    """Return the id of the test case on the page."""
     return int(page.get_attribute(".pictures", "data-case") or 0)
 
 
 def more(page: Page, number: int) -> None:
-    """Wait until there are more images than this."""
+    """Wait until the run has more than `number` images."""
     page.wait_for_function("number => studio.cases.length > number", arg=number, timeout=SLOWEST)
     settled(page, DEMO_SECONDS)
 
@@ -98,7 +98,7 @@ def test_the_checks_and_the_model_under_test_before_and_after(page: Page) -> Non
     assert "right" in (page.locator("[data-side=source] li").first.get_attribute("class") or "")
     expect(page.locator("#model-verdict")).to_contain_text("model ")
 
-    # Another model: a name that is none is refused with a neighbour, and the profile's own comes back.
+    # An unknown model name is refused with a similar name. Then the profile's model is chosen again.
     choose_a_model_that_is_none(page, SLOWEST)
     page.click("#choose-model summary")
     page.select_option("#choose-model [name=source]", "file")
@@ -136,7 +136,7 @@ def test_every_listed_key_does_what_the_list_says(page: Page) -> None:
             wanted = page.locator(f".tab[data-digit='{number}']")
             if wanted.count():
                 expect(wanted).to_have_attribute("aria-pressed", "true")
-            else:  # such as the class map, which a classifier has not
+            else:  # for example the class map, which a classifier does not have
                 expect(tab).to_have_count(1)
 
         return act

@@ -1,4 +1,4 @@
-"""Retraining on the page Evaluate in Chromium: chosen, begun, cancelled, gone on with, and read."""
+"""Retraining on the page Evaluate in Chromium: choose, begin, cancel, resume and read."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 Server = tuple[str, "Studio"]
 SPILT = """[...document.querySelectorAll('#part-retraining, #part-retraining *')].filter((one) => one.checkVisibility()
     && one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.arms-table')).map((one) => one.outerHTML)"""
-"""Elements of the part that are wider than the window. The table scrolls within itself."""
+"""JavaScript: elements of the retraining part that are wider than the window. The table scrolls, so it may be."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[Server]:
-    """With scenes of both kinds that the models of the demo have read."""
+    """Server on classification and segmentation scenes that the models of the demo have read."""
     folder = scenes_that_are_read(made_once, tmp_path_factory.mktemp("retrain"))
     with serving_here(folder, ScriptedModels()) as served:
         yield served
@@ -62,7 +62,7 @@ def opened(page: Page, server: Server, kind: str = "classification") -> None:
 
 
 def ask(page: Page, **typed: str) -> None:
-    """Fill in the form for what takes seconds, and send it."""
+    """Fill in the form with small values, for a training of seconds, and send it."""
     more = page.locator("#retraining-form details:not([open]) > summary")
     if more.count():
         more.click()
@@ -147,19 +147,19 @@ def test_begun_cancelled_gone_on_with_and_read(
     page.reload()
     expect(answer).to_contain_text("Trained further with “+ generated, all”")
     assert page.locator("#retrain").get_attribute("open") is None
-    # How long it takes is told before it begins, by the speed that was measured, and follows what is chosen.
+    # The page estimates the time before it begins, by the measured speed, and updates it with the form.
     page.locator("#retrain > summary").click()
     expect(time).to_contain_text(re.compile("^About .*: 30 trainings of 400 updates with 32 images each"))
     page.locator("#f-seeds").fill("10")
     expect(time).to_contain_text("60 trainings")
     page.locator("#f-seeds").fill("many")
     expect(time).to_be_empty()
-    # What was trained is the next model that is chosen, without a file in between.
+    # The trained model can be chosen at once, without downloading a file.
     page.goto(f"{server[0]}evaluate/?{urlencode({'filter': 'kind=classification'})}")
     page.locator("#trained-here > summary").click()
     page.locator(f"[data-trained][data-arm='{GENERATED}']").click()
     expect(page.locator("#model")).to_have_text("classifier-generated-all.safetensors")
-    # And in Explore, for a run of its task.
+    # Explore offers the trained model for a run of its task.
     runs = server[1].workspace.runs
     run = next(one.id for one in runs.lines(99) if runs.get(one.id).task.kind == "classification")
     page.goto(f"{server[0]}?run={run}")

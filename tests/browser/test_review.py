@@ -1,4 +1,4 @@
-"""Reviewing in the gallery by keys alone: decisions, undo, selection, many at once, repeats, a studio that dies."""
+"""Reviewing in the gallery by keys alone: decisions, undo, selection, many images at once, repeats, a lost studio."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def opened(page: Page, url: str, query: str = "") -> Page:
 
 
 def current(page: Page) -> int:
-    return int(page.wait_for_function("gallery.now()?.id").json_value())  # once it has come
+    return int(page.wait_for_function("gallery.now()?.id").json_value())  # waits until the gallery has loaded
 
 
 def saved(page: Page) -> None:
-    """Wait until the studio has said that all that was decided is saved."""
+    """Wait until the studio has confirmed that all decisions are saved."""
     page.wait_for_function("!gallery.review.waiting.length")
 
 
@@ -142,7 +142,7 @@ def test_all_of_a_filter_is_decided_after_its_count_was_said(page: Page, server:
     before = Counter(studio.workspace.catalogue.facets(wanted)["review"])
     page.locator("#select-all").click()
     expect(page.locator("#ask-title")).to_contain_text(f"{number} images")
-    expect(page.locator("#ask .acts button:visible")).to_have_text("Cancel")  # nothing else does nothing
+    expect(page.locator("#ask .acts button:visible")).to_have_text("Cancel")  # the keys are the only other way to act
     page.keyboard.press("1")
     expect(page.locator("#ask-title")).to_have_text(f"Accept {number} images?")
     assert Counter(studio.workspace.catalogue.facets(wanted)["review"]) == before, "nothing before the yes"
@@ -200,7 +200,7 @@ def test_a_review_shows_some_images_once_more_and_tells_how_steady_one_was(
 
 
 def repeated(page: Page, server: tuple[str, Studio]) -> int:
-    """The image that comes once more in a new review, of whose decisions one in five is followed by such."""
+    """Return the image that a new review shows a second time. One decision in five is followed by a repeat."""
     url, studio = server
     studio.commands.send("decide", {"entries": studio.workspace.catalogue.ids(), "verdict": "open"})
 
@@ -248,7 +248,7 @@ def test_a_review_says_where_it_stands_and_an_undo_goes_back_to_its_image(
     late = HeldBack()
     with routed(
         page, "**/curate/api/undo-decision", late
-    ):  # what is pressed at once is done to the image that is shown
+    ):  # keys pressed before the reply act on the image that is shown
         page.keyboard.press("u")
         page.keyboard.press("r")
         page.keyboard.press("2")
@@ -296,7 +296,7 @@ def test_an_undo_of_another_day_goes_back_to_its_image(page: Page, server: tuple
     studio.commands.send("decide", {"entries": ids, "verdict": "open"})
     studio.commands.send("decide", {"entries": [ids[-3]], "verdict": "accepted"})
     opened(page, url, "?sort=oldest")
-    page.evaluate("localStorage.removeItem('curate-name')")  # as whoever decided gave none
+    page.evaluate("localStorage.removeItem('curate-name')")  # the decisions above have no name either
     page.keyboard.press("u")
     page.wait_for_function("id => gallery.now()?.id === id", arg=ids[-3])
     assert entry(studio, ids[-3]).verdict == "open"
@@ -309,11 +309,11 @@ def test_an_undo_whose_reply_was_lost_takes_one_decision_back(page: Page, server
     for entry_id in ids[:2]:
         studio.commands.send("decide", {"entries": [entry_id], "verdict": "accepted"})
     opened(page, url, "?sort=oldest")
-    page.evaluate("localStorage.removeItem('curate-name')")  # as whoever decided gave none
+    page.evaluate("localStorage.removeItem('curate-name')")  # the decisions above have no name either
     lost = list[int]()
 
     def lose(route: Route) -> None:
-        """Drop the studio's reply to the first request, which it has carried out."""
+        """Drop the studio's reply to the first request, which the studio has carried out."""
         reply = route.fetch()
         if lost:
             route.fulfill(response=reply)
@@ -339,7 +339,7 @@ def test_what_changed_nothing_is_not_taken_back(page: Page, server: tuple[str, S
     page.keyboard.press("ArrowLeft")
     late = HeldBack()
     with routed(page, "**/curate/api/decide", late):
-        page.keyboard.press("a")  # it is accepted already
+        page.keyboard.press("a")  # the image is accepted already, so nothing changes
         page.keyboard.press("u")
         late.let_through()
         expect(page.locator("#said")).to_contain_text("nothing to take back")
@@ -384,7 +384,7 @@ def test_keys_that_follow_at_once_on_an_undo_or_a_tag_are_done_as_well(page: Pag
     with routed(page, "**/curate/api/cells**", late):
         page.keyboard.press("t")
         page.keyboard.type("at once")
-        with page.expect_request("**/curate/api/cells**"):  # the grid is read again
+        with page.expect_request("**/curate/api/cells**"):  # the grid loads again
             page.keyboard.press("Enter")
         page.keyboard.press("ArrowRight")
         page.keyboard.press("r")
@@ -416,7 +416,7 @@ def test_the_few_are_rejected_and_all_others_of_the_filter_accepted(page: Page, 
     page.keyboard.press("Enter")
     expect(page.locator("#count")).to_have_text("0")
     expect(page.locator("#cells .cell")).not_to_have_count(0)
-    expect(page.locator("#grid > .empty")).to_be_hidden()  # it would show between the images
+    expect(page.locator("#grid > .empty")).to_be_hidden()  # the message would overlap the images
     assert [entry(studio, one).verdict for one in few] == ["rejected", "rejected"]
     assert studio.workspace.catalogue.facets(wanted)["review"]["accepted"] == number - 2
 
@@ -489,7 +489,7 @@ def test_images_that_come_while_somebody_decides_move_none_from_under_them(
     page: Page, server: tuple[str, Studio]
 ) -> None:
     url, studio = server
-    opened(page, url, "?review=open")  # the newest first: what comes now goes before all of these
+    opened(page, url, "?review=open")  # newest first: new images come before all of these
     page.keyboard.press("Enter")
     ids = [int(page.evaluate("place => gallery.cell(place).id", place)) for place in range(4)]
     fill(studio.workspace, 1, VARIANTS, seed=2, pixels=32)

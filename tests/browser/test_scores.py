@@ -1,4 +1,4 @@
-"""The score of validity in Chromium: learnt by a press, told in plain words, and a filter of the gallery."""
+"""The validity score in Chromium: learned with one press, explained in plain words, and used as a gallery filter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 BARE = 2
-"""Images without a check, which get no score."""
+"""Number of images without a check, which get no score."""
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_images_are_scored_by_a_press_and_found_by_their_scores(page: Page, serv
         idle(page)
         expect(count(page)).to_have_text(str(150 + BARE))
 
-    # By the slider over the histogram, and back by the address.
+    # Set the filter with the slider over the histogram, and reset it by the address.
     page.locator("[data-score] input[data-end=low]").fill("0.8")
     idle(page)
     asked = parse_qs(urlsplit(page.url).query)["score"]

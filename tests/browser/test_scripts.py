@@ -1,4 +1,4 @@
-"""The page of scripts in Chromium: a lead makes a token, sees it once, and withdraws it."""
+"""The page of scripts in Chromium: a lead creates a token, sees it once, and revokes it."""
 
 from __future__ import annotations
 

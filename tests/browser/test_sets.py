@@ -33,7 +33,7 @@ SOURCES = 8
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
-    """One server for all tests of this file; each makes test sets of its own."""
+    """Server for all tests of this file. Each test makes its own test sets."""
     with serving_here(tmp_path_factory.mktemp("sets") / "workspace", ScriptedModels()) as (url, studio):
         for number in range(SOURCES):
             label = "boat" if number % 2 else "bird"
@@ -49,13 +49,13 @@ def desk(page: Page, served: tuple[str, Studio]) -> Iterator[Desk]:
 
 
 def accepted(studio: Studio) -> tuple[int, ...]:
-    """The accepted test cases, oldest first."""
+    """Return the ids of the accepted test cases, oldest first."""
     catalogue = studio.workspace.catalogue
     return catalogue.test_cases(catalogue.ids(ImageFilter.read("review=accepted")))
 
 
 class Desk:
-    """The curator at the browser."""
+    """The curator's page in the browser."""
 
     def __init__(self, page: Page, url: str, studio: Studio) -> None:
         self.page, self.url, self.studio = page, url, studio
@@ -65,7 +65,7 @@ class Desk:
         self.page.wait_for_function("() => window.sets?.ready")
 
     def draft(self, name: str, most: int = 100) -> str:
-        """The id of a new set with accepted images in its draft, its page open."""
+        """Create a set whose draft has up to `most` accepted images, and open its page. Return its id."""
         studio = self.studio
         set_id = studio.workspace.test_sets.create(name)
         studio.test_sets.drafts.add(set_id, accepted(studio)[:most])
@@ -73,7 +73,7 @@ class Desk:
         return set_id
 
     def entries(self, set_id: str) -> dict[str, SetEntry]:
-        """Return the entries of a set's draft, or else of its latest version, by hash."""
+        """Return the entries of a set's draft, or of its latest version if it has no draft, by hash."""
         held = self.studio.workspace.test_sets.get(set_id)
         version = held.draft or held.latest
         assert version is not None
@@ -195,7 +195,7 @@ def test_images_are_picked_by_click_shift_and_keys(desk: Desk) -> None:
     page.keyboard.press("3")
     expect(page.locator("#set-said")).to_contain_text("4 images put into another split")
     assert sum(entry.split == "test" for entry in desk.entries(set_id).values()) == 4
-    expect(page.locator("#picked")).to_have_text("4 images picked")  # for what is done with them next
+    expect(page.locator("#picked")).to_have_text("4 images picked")  # the selection stays for the next action
     page.keyboard.press("Escape")
     expect(page.locator("#selection")).to_be_hidden()
     desk.shot(0).focus()
@@ -391,7 +391,7 @@ def test_what_was_saved_is_said_though_the_page_cannot_be_read_again(desk: Desk)
 
 
 class Losing:
-    """A handler of requests that are lost, or answered with an error of the studio, until `on` is False."""
+    """Route handler that drops requests, or answers them with `status`, until `on` is False."""
 
     def __init__(self, status: int = 0) -> None:
         self.status, self.on = status, True
@@ -463,7 +463,7 @@ def test_an_import_is_watched_through_polls_that_are_lost(
 
 
 def arrives(page: Page, late: Route) -> None:
-    """A request that was held back is answered, and the page has done what it does about it."""
+    """Let a request that was held back through, and wait until the page has handled the reply."""
     with page.expect_response(late.request.url) as got:
         late.continue_()
     got.value.finished()
@@ -506,7 +506,7 @@ def test_images_are_looked_at_large_as_fast_as_the_keys_go(desk: Desk) -> None:
         shows(1)
         saving.let_through()
         desk.idle()
-    shows(1)  # and stays when the page is fitted anew
+    shows(1)  # image 1 stays open when the page is updated
 
 
 def test_a_version_is_checked_and_its_lines_are_copied(desk: Desk) -> None:
@@ -523,7 +523,7 @@ def test_a_version_is_checked_and_its_lines_are_copied(desk: Desk) -> None:
 
 
 def test_what_was_typed_stays_while_the_page_is_fitted_anew(desk: Desk) -> None:
-    """Somebody else changes the draft while a window is open."""
+    """Another user changes the draft while a window is open."""
     page, save = desk.page, HeldBack()
     set_id = desk.draft("Two at once", 6)
     desk.shot(0).click()
@@ -583,7 +583,7 @@ def test_pictures_are_imported_and_make_a_test_set(desk: Desk, tmp_path: Path) -
     found = sorted((entry.label, entry.split) for entry in desk.entries(held.id).values())
     assert found == [("bird", "train"), ("owl", "test"), ("owl", "train")]
     page.click("#to-report")
-    expect(page.locator(".report")).to_contain_text("ü long long")  # its name was changed
+    expect(page.locator(".report")).to_contain_text("ü long long")  # the file whose name was changed
     page.click(".chip:has-text('refused')")
     expect(page.locator(".report tbody tr")).to_have_count(2)
     expect(page.locator(".report")).to_contain_text("test/owl/bad.png")

@@ -1,6 +1,6 @@
 """A street through all five stages in Chromium with the embedded models: another weather, and a night that misleads.
 
-The tests share a page; each begins a run of its own and runs alone too.
+The tests share a page. Each test begins its own run and can run alone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_a_sample_through_all_five_stages(desk: Desk) -> None:
     assert page.locator("#stage-keywords .chip:has-text('sunny')").count() == 1
     assert lines(page).count() == 4
 
-    # An edit in the middle: only the weather may change.
+    # Edit the run between the stages: only the weather may change.
     for chip in ("by day", "blue", "red", "leafy", "grassy"):
         page.locator(f"#stage-keywords .chip.on:has-text('{chip}') .toggle").first.click()
         settled(page)
@@ -149,7 +149,7 @@ def test_an_edit_of_a_painted_part_by_lance_is_accepted(desk: Desk) -> None:
 @pytest.mark.soak
 def test_a_street_at_night_misleads_the_embedded_segmenter(desk: Desk) -> None:
     page = desk.at_gate(STREET)
-    while lines(page).count():  # one of them may say the same already
+    while lines(page).count():  # a caption may say the same already
         lines(page).last.locator("[data-do=delete-counterfactual]").click()
         settled(page)
     page.locator(".add-caption button[data-edit]").click()

@@ -1,4 +1,4 @@
-"""The lead's pages in Chromium: results that follow the study, decisions with keys, adjudication, copying, sorting."""
+"""The lead's pages in Chromium: live results, decisions by keys, adjudication, copying and sorting."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Stud
 
 @pytest.fixture
 def served(server: tuple[str, Studio]) -> tuple[str, Studio, str]:
-    """The address of the pages of a running study of the test's own, the studio, and the study's id."""
+    """Start a study. Return the address of its pages, the studio, and its id."""
     url, studio = server
     study_id = bird_study(studio.workspace, VOTES, {"ed": ["no", "no", "yes"], "ada": ["yes"] * 3})
     return f"{url}study/{study_id}/", studio, study_id
 
 
 def wide(page: Page) -> bool:
-    """Whether the page is wider than its window."""
+    """Return True if the page is wider than its window."""
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
@@ -127,7 +127,7 @@ def test_approval_rejection_escape_and_a_new_code(page: Page, served: tuple[str,
 
 @pytest.fixture
 def plain(page: Page) -> Iterator[Page]:
-    """A page whose browser offers no clipboard, as over plain http. What is copied goes to `window.copied`."""
+    """Page whose browser has no clipboard, as over plain http. Copied text is stored in `window.copied`."""
     browser = page.context.browser
     assert browser is not None
     context = browser.new_context(viewport={"width": 1440, "height": 1000}, bypass_csp=True)
@@ -140,7 +140,7 @@ def plain(page: Page) -> Iterator[Page]:
 
 
 def new_code(page: Page, address: str) -> str:
-    """Ask for a new code of the first worker; it is shown."""
+    """Request a new code for the first worker, and return it."""
     page.goto(address)
     page.locator(".workers .menu summary").first.click()
     page.get_by_role("button", name="New code…").first.click()
@@ -258,7 +258,7 @@ def test_the_order_and_the_focus_stay_when_sorted_workers_are_drawn_anew(
 def test_adjudication_goes_by_keys(page: Page, served: tuple[str, Studio, str]) -> None:
     url, studio, study_id = served
     page.goto(url)
-    with page.expect_navigation():  # which waits for the script that takes the keys
+    with page.expect_navigation():  # waits until the script that handles keys has loaded
         page.get_by_role("link", name="Adjudicate 3").click()
     assert not page.locator("#peers .answers").is_visible(), "the votes are hidden until asked for"
     page.keyboard.press("v")
@@ -270,7 +270,7 @@ def test_adjudication_goes_by_keys(page: Page, served: tuple[str, Studio, str]) 
     with page.expect_navigation():
         page.keyboard.press("n")
     assert "1 of 3 decided" in page.locator("#adjudicating").inner_text()
-    with page.expect_navigation():  # which waits for the next page's script and pictures
+    with page.expect_navigation():  # waits for the script and the pictures of the next page
         page.keyboard.press("ArrowRight")
     assert "3 of 3" in page.locator(".r-steps").inner_text()
     with page.expect_navigation():
@@ -287,9 +287,9 @@ def test_adjudication_goes_by_keys(page: Page, served: tuple[str, Studio, str]) 
 def test_a_key_that_is_held_decides_one_case(page: Page, served: tuple[str, Studio, str]) -> None:
     url, studio, study_id = served
     page.goto(f"{url}adjudication")
-    with page.expect_navigation():  # which waits for the next page's script and pictures
+    with page.expect_navigation():  # waits for the script and the pictures of the next page
         page.keyboard.down("y")
-    page.keyboard.down("y")  # as a key does that is held
+    page.keyboard.down("y")  # repeated keydown: the key is held down
     page.keyboard.up("y")
     page.keyboard.press("r")
     page.keyboard.type("seen")
@@ -341,21 +341,23 @@ BROKEN_WORDS = """() => {
   }
   return found;
 }"""
-"""Words that anybody writes, which stand on two lines; what is longer has to be broken somewhere."""
+"""JavaScript: words of up to 12 letters that break over two lines. Longer words may break."""
 CROWDED_TICKS = """() => [...document.querySelectorAll(".ruler")].flatMap((ruler) => {
   const shown = [...ruler.querySelectorAll("text")].filter((text) => text.getClientRects().length);
   const places = shown.map((text) => text.getBoundingClientRect());
   return shown.filter((text, n) => n && places[n].left < places[n - 1].right + 2
     || places[n].right > ruler.closest(".box").getBoundingClientRect().right).map((text) => text.textContent);
 })"""
-"""Ticks of an axis that stand on each other, or beyond their box."""
+"""JavaScript: labels of axis ticks that overlap, or lie outside their box."""
 VANISHED = """() => [...document.images]
   .filter((one) => one.checkVisibility() && one.getBoundingClientRect().width < 24).map((one) => one.src)"""
-"""Images of which nothing can be seen."""
+"""JavaScript: addresses of images too small to see, below 24 pixels."""
 
 
 def hold(page: Page, address: str, theme: Literal["light", "dark"] = "light") -> None:
-    """The page has all its images, is never wider than its window, and can be read at any width."""
+    """Check that all images of the page load, that it is never wider than its window, and that it is legible at any
+    width.
+    """
     page.emulate_media(color_scheme=theme)
     page.goto(address)
     page.evaluate("for (const one of document.images) one.loading = 'eager'")
@@ -372,7 +374,7 @@ def hold(page: Page, address: str, theme: Literal["light", "dark"] = "light") ->
 
 @pytest.fixture
 def window(page: Page) -> Iterator[Page]:
-    """The page, whose window and theme a test may change."""
+    """Page whose window size and theme a test may change. Both are reset at the end."""
     yield page
     page.set_viewport_size({"width": 1440, "height": 1000})
     page.emulate_media(color_scheme="light")

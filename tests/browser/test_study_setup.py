@@ -1,4 +1,4 @@
-"""The lead's set-up in Chromium: from the explore page to a running study with an invitation and personal codes."""
+"""The set-up of a study in Chromium: from the explore page to a running study with an invitation and personal codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOSTILE = '<img src=x onerror=alert(1)> & "co"'
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
-    """One server for all tests of this file; each sets up a study of its own."""
+    """Server for all tests of this file. Each test sets up its own study."""
     with serving_here(tmp_path_factory.mktemp("setup") / "workspace", ScriptedModels()) as (url, studio):
         object_runs(studio.workspace, 12, wrong=range(0, 48, 3))
         reconstructions(studio.workspace, 2)
@@ -42,31 +42,31 @@ def desk(page: Page, served: tuple[str, Studio]) -> Iterator[Desk]:
 
 
 class Desk:
-    """The lead at the browser."""
+    """The lead's page in the browser."""
 
     def __init__(self, page: Page, url: str, studio: Studio) -> None:
         self.page, self.url, self.studio = page, url, studio
 
     def new(self, template: str = "classification", name: str = "Birds", images: int = 0) -> None:
-        """Create a draft with this number of images, its set-up open."""
+        """Create a draft with `images` images, and open its set-up."""
         send = self.studio.commands.send
         study = send("create-study", {"title": name, "template": template})
         if images:
             send("draw-items", {"study": study, "count": images})
         self.page.goto(f"{self.url}study/{study}/")
-        self.saved()  # before its script is there no button does anything
+        self.saved()  # no button works before the script has loaded
 
     @property
     def study(self) -> Study:
-        """The study of the page, as it is saved."""
+        """Return the saved study whose page is open."""
         return self.studio.workspace.studies.get(str(self.page.get_attribute("[data-study]", "data-study")))
 
     def saved(self) -> None:
-        """Wait until what was typed is saved."""
+        """Wait until the typed values are saved."""
         self.page.wait_for_function("() => window.study?.idle")
 
     def draw(self, count: int, verdict: str = "") -> None:
-        """Draw images into the draft."""
+        """Draw `count` images into the draft."""
         self.page.select_option("[name='draw.verdict']", verdict)
         self.page.fill("[name='draw.count']", str(count))
         before = self.study.items
@@ -75,12 +75,12 @@ class Desk:
         self.saved()
 
     def confirm(self, button: str) -> str:
-        """Press a button that asks once more, say yes; gives what it said."""
+        """Press a button that asks for confirmation, and confirm. Return the text of the question."""
         self.page.click(button)
         return self.confirm_open()
 
     def confirm_open(self) -> str:
-        """Say yes to what is asked once more; gives what it said."""
+        """Confirm the open question. Return its text."""
         self.page.wait_for_selector("#confirm-go")
         said = self.page.inner_text("#confirm")
         self.page.click("#confirm-go")
@@ -209,7 +209,7 @@ def test_a_tick_that_is_set_while_its_part_is_drawn_anew_stays(desk: Desk) -> No
     first = answers.first.get_attribute("value")
     before = answers.first.is_checked()
     with routed(page, "**/save-draft", save):
-        page.select_option("[name='questions.1.kind']", "text")  # draws the questions anew
+        page.select_option("[name='questions.1.kind']", "text")  # the page builds the questions again
         page.wait_for_selector("#saved >> text=saving")
         page.locator("label.chip:has([name='questions.0.valid'])").first.click()
         save.let_through()
@@ -232,7 +232,7 @@ def test_what_was_typed_last_is_saved_when_the_page_is_left(desk: Desk) -> None:
 
 
 def test_who_comes_back_before_the_save_arrives_finds_what_was_typed(desk: Desk) -> None:
-    """The save that was sent as the page was left is lost here, as when a connection breaks."""
+    """The save request on leaving the page is lost, as when a connection breaks."""
     page = desk.page
     desk.new()
     desk.saved()

@@ -1,4 +1,4 @@
-"""Votes of a Mechanical Turk file come into a running study on its page: looked at first, taken at a second yes."""
+"""Import votes from a Mechanical Turk file into a running study on its page: first a preview, then a confirmation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_file_of_votes_is_looked_at_and_then_taken(page: Page, served: tuple[s
     with routed(page, "**/study/files/**", lambda route: route.abort()):
         page.click("#bring-go")
         expect(page.locator("[data-problem=bring]")).to_contain_text("No answer from the studio")
-    page.click("#bring-go")  # the file is still at hand
+    page.click("#bring-go")  # the page still has the file
     expect(page.locator("#bring-note")).to_contain_text("1 image added")
     assert studies.get(study_id).items == 3
     page.set_input_files("#bring", {"name": "x.zip", "mimeType": "application/zip", "buffer": b"PK\x03\x04no"})

@@ -1,4 +1,4 @@
-"""A study from beginning to end in Chromium: a lead sets it up, two people finish it with keys, the lead reads it."""
+"""A whole study in Chromium: a lead sets it up, two people finish it with keys, and the lead reads the results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def served(tmp_path: Path) -> Iterator[tuple[str, Studio]]:
 
 
 def set_up(page: Page, url: str) -> str:
-    """A study of six images, two votes each, without controls; started. Gives the link of its invitation."""
+    """Start a study of six images with two votes each and no control items. Return its invitation link."""
     page.goto(f"{url}study/")
     page.click("#new-study")
     page.fill("[name=title]", "Objects")
@@ -47,7 +47,7 @@ def set_up(page: Page, url: str) -> str:
 
 
 def arrive(context: BrowserContext, link: str) -> Page:
-    """Somebody new follows the link and agrees, by keys."""
+    """Follow the link as a new worker and agree, by keys."""
     page = context.new_page()
     page.goto(link)
     for here in ("#join", "#code-kept"):
@@ -60,7 +60,7 @@ def arrive(context: BrowserContext, link: str) -> Page:
 
 
 def at(page: Page, number: int) -> None:
-    """The page shows this item, ready to be answered, and nothing is chosen."""
+    """Wait until item `number` is shown and can be answered, with no answer chosen."""
     page.wait_for_selector(f"#place:has-text('Image {number} of {ITEMS}')")
     page.wait_for_selector(".judge[aria-busy=false]")
     assert page.locator(".chosen, [aria-checked=true], :checked").count() == 0
@@ -76,7 +76,7 @@ def test_from_the_set_up_to_the_result(page: Page, served: tuple[str, Studio]) -
     first, second = (arrive(context, link) for context in contexts)
 
     at(first, 1)
-    first.keyboard.press("n")  # a slip of the finger
+    first.keyboard.press("n")  # a wrong key by accident
     at(first, 2)
     first.keyboard.press("u")
     at(first, 1)

@@ -1,4 +1,4 @@
-"""The cards of the text stages in Chromium: what each says, edits that insist, more, undo, prompts, and two pages."""
+"""The cards of the text stages in Chromium: their values, edits in spite of a check, more values, undo, two pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DESERT = "A red bird in a desert in sunny weather by day. The bird sits on a twi
 
 
 class OtherCaptioner(ScriptedCaptioner):
-    """Says something else when it is asked again."""
+    """Captioner that gives another caption when it is asked again."""
 
     def caption(self, image: object, task: object, settings: object, seed: int) -> tuple[str, str]:
         self.calls += 1
@@ -37,7 +37,7 @@ def reply(prompt: str) -> str:
 
 
 class TextModels(ScriptedModels):
-    """Stand-ins whose replies have something to flag."""
+    """Stand-ins for the models whose replies contain something to flag."""
 
     def __init__(self) -> None:
         super().__init__(ScriptedLanguageModel(reply))
@@ -49,7 +49,7 @@ served = one_server(TextModels)
 
 @pytest.fixture
 def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
-    """A new run of a bird, at the gate."""
+    """New run of a bird, at the gate."""
     behind = served.begin(request)
     models: Any = behind.driver.models
     models.captioner.calls = 0
@@ -59,7 +59,7 @@ def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
 
 @pytest.fixture
 def other(studio: Studio, page: Page) -> Iterator[Page]:
-    """A second page on the same run."""
+    """Second page on the same run."""
     opened = page.context.new_page()
     opened.goto(page.url)
     opened.wait_for_selector("#generate")
@@ -113,12 +113,12 @@ HELD_BACK = """() => {
         return reply;
     }
 }"""
-"""Keeps the reply to a tick of a keyword from the page until `letThrough` is called."""
+"""JavaScript: hold back the reply to ticking the keyword "grassy" until `letThrough` is called."""
 
 
 @pytest.fixture
 def left(studio: Studio, page: Page) -> Iterator[None]:
-    """The page is left in the end, as its pointer may still be down."""
+    """Leave the page at the end, since its mouse button may still be down."""
     yield
     page.goto("about:blank")
 
@@ -139,7 +139,7 @@ def test_nothing_changes_under_a_pressed_pointer(left: None, studio: Studio, pag
     expect(toggle).to_have_attribute("aria-pressed", "false")
     settled(page)
 
-    # A release does not end the press that follows at once.
+    # Releasing the button does not end a press that follows at once.
     page.evaluate(HELD_BACK)
     toggle.click()
     page.wait_for_function("window.answered")
@@ -213,7 +213,7 @@ def test_alternatives_that_come_too_close_are_flagged_by_a_threshold_that_can_be
     crimson.locator(".toggle").click()
     expect(crimson.locator(".toggle")).to_have_attribute("aria-pressed", "true")
 
-    # One that a person writes is measured after it is saved.
+    # The similarity of an alternative that a person writes is measured after it is saved.
     row = page.locator("#stage-alternatives .row-line").first
     row.locator(".add .toggle").click()
     row.locator(".add .pop input").fill("deep crimson")
@@ -250,7 +250,7 @@ def test_counterfactual_captions_show_their_edits_their_checks_and_what_contradi
     expect(line).to_contain_text("contradiction")
     expect(line).to_contain_text("“snowy” and “desert” do not go together")
 
-    # Two that become the same are one, with the edits of both.
+    # Two captions that become the same are merged, with the edits of both.
     number = page.locator("#stage-counterfactuals .line").count()
     other = page.locator("#stage-counterfactuals .line").nth(1)
     other.locator(".diff").click()
@@ -367,10 +367,10 @@ def test_an_edit_is_undone_by_key_and_by_button_and_history_says_who(studio: Stu
     rows = page.locator("#stage-keywords .history tr")
     expect(rows).to_have_count(11)
     assert "you" in rows.nth(8).inner_text() and "brought back" in rows.nth(0).inner_text()
-    rows.nth(8).locator("button").click()  # back to where both were off
+    rows.nth(8).locator("button").click()  # back to the version with both keywords off
     expect(keyword_chip(page, "sunny").locator(".toggle")).to_have_attribute("aria-pressed", "false")
 
-    # In a field that is typed in the key is the field's own; what only has the focus takes nothing back.
+    # Ctrl+Z undoes a change to the run, also in a focused field. In a field that was typed in, it edits the text.
     page.click("#task-label")
     page.keyboard.press("Control+z")
     expect(keyword_chip(page, "sunny").locator(".toggle")).to_have_attribute("aria-pressed", "true")
@@ -409,7 +409,7 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(studio: Studio, page:
     other.fill("#caption-text", DESERT)
     other.press("#caption-text", "Enter")
     expect(other.locator("#state-caption")).to_have_text("edited by you")
-    # The first page learns of it while its person is still typing.
+    # The first page gets the change while its user is still typing.
     look(page)
     page.wait_for_function(f"document.querySelector('#caption-text').server === {json.dumps(DESERT)}")
     mine = page.input_value("#caption-text")
@@ -420,7 +420,7 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(studio: Studio, page:
     texts = [held.value.value.text for held in studio.workspace.runs.history(run_of(page), "caption")]
     assert texts[-2:] == [DESERT, mine], "both are in the history"
 
-    # Of a list both changes are kept; what cannot be applied is refused, and what was typed stays.
+    # Changes of two pages to a list are both kept. A change that no longer fits is refused, and the typed text stays.
     other.bring_to_front()
     keyword_chip(other, "red").locator(".toggle").click()
     settled(other)
@@ -447,7 +447,7 @@ def test_a_type_that_is_picked_stays_until_it_is_saved(studio: Studio, page: Pag
     look(other)
     expect(keyword_chip(other, "red").locator(".pop select")).to_have_value("weather")
 
-    # The form for another one begins anew, as its text does.
+    # The form for a new keyword is empty again, like its text field.
     add.locator(".toggle").click()
     add.locator(".pop select").select_option("weather")
     add.locator(".pop input").fill("twig")
@@ -469,7 +469,7 @@ def test_of_two_settings_both_are_kept_and_the_later_page_is_told(studio: Studio
     other.fill(steps, "7")
     other.press(steps, "Enter")
     settled(other)
-    # The first page has heard of it, but what its person is typing stays, and stands for what was shown before.
+    # The first page has the new value, but keeps what its user is typing. That replaces the value shown before.
     look(page)
     page.wait_for_function(f"document.querySelector('{steps}').server === '7'")
     expect(page.locator(steps)).to_have_value("11")
@@ -480,7 +480,7 @@ def test_of_two_settings_both_are_kept_and_the_later_page_is_told(studio: Studio
     look(other)
     expect(other.locator(steps)).to_have_value("11")
 
-    # Seen by now: the next change is nothing that anybody has to be told of.
+    # This page has shown the change, so the next change causes no notice.
     other.fill(guidance, "4.5")
     other.press(guidance, "Enter")
     settled(other)

@@ -1,4 +1,4 @@
-"""Stages 1 to 4 in Chromium with the embedded models: what each proposes, flags, refuses and says again, and markup."""
+"""Stages 1 to 4 in Chromium with the embedded models: their proposals, flags, refusals and new replies, and markup."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_card_says_its_state_and_running_again_reuses_what_is_fresh(desk: Desk
     assert [state(page, name) for name in TEXT_STAGES] == ["ready", "empty", "empty", "empty"]
     first = version(page, "caption")
 
-    # The one key for all: each state is an icon, a word and a colour; a stage says who made it and in what time.
+    # Run all with one key. Each state has an icon, a word and a colour. A stage shows its author and its time.
     page.fill("#captions-count", "8")
     page.press("#captions-count", "Enter")
     settled(page)
@@ -82,8 +82,8 @@ def test_a_card_says_its_state_and_running_again_reuses_what_is_fresh(desk: Desk
         assert re.search(rf"{model}.* · \d+(\.\d+)? s", page.inner_text(f"#stage-{name} .meta"))
     assert state(page, "generation") == "waiting for your yes"
 
-    # An edit outdates what was made from it; from there only that is run. The buttons stay where they were, and what
-    # they were: one may be pressed at that moment.
+    # An edit outdates the values made from it, and only these run again. The buttons keep their place and meaning,
+    # since the user may be pressing one.
     places = [place_of(page, button) for button in ("run", "from")]
     keyword_chip(page, "grassy").locator(".toggle").click()
     expect(page.locator("#state-keywords")).to_have_text("edited by you")
@@ -101,7 +101,7 @@ def test_a_card_says_its_state_and_running_again_reuses_what_is_fresh(desk: Desk
     assert (version(page, "caption"), version(page, "keywords")) == (first, edited)
     assert row(page, "grassy").count() == 0
 
-    # This stage only, and what is there is kept when a person says so.
+    # Run this stage alone. Outdated values stay if the user keeps them.
     keyword_chip(page, "grassy").locator(".toggle").click()
     page.click("#run-alternatives")
     settled(page, DEMO_SECONDS)
@@ -120,7 +120,7 @@ def test_the_caption_is_marked_edited_and_said_again(desk: Desk) -> None:
     marked = set(stage(page, "caption").locator("mark").all_inner_texts())
     assert {"road", "pavement", "pedestrian"} <= marked and marked & {"car", "cars"}
 
-    # It sees two ways to say it: another seed says the other one, and what was said stays in the history.
+    # The captioner knows two wordings: another seed gives the other one, and the history keeps the first.
     for _ in range(4):
         page.click("#run-caption")
         settled(page, DEMO_SECONDS)
@@ -132,7 +132,7 @@ def test_the_caption_is_marked_edited_and_said_again(desk: Desk) -> None:
     stage(page, "caption").locator("[data-panel-of=history]").click()
     expect(stage(page, "caption").locator(".history")).to_contain_text(caption)
 
-    # Escape takes back what was typed; Enter saves it. What is protected and missing is said.
+    # Escape discards the typed text and Enter saves it. The page names a protected class that is missing.
     page.click("#caption-text")
     page.keyboard.type("What is this? ")
     expect(stage(page, "caption").locator(".unsaved")).to_be_visible()
@@ -188,7 +188,7 @@ def test_keywords_are_ticked_added_reworded_dropped_refused_and_forced(desk: Des
     expect(page.locator("#problem-alternatives")).to_contain_text("tick at least one")
     expect(page.locator("#state-alternatives")).to_have_text("failed")
 
-    # A protected word goes all the way when a person insists, and says so all the way.
+    # A protected word passes through all stages when the user insists, and every stage reports it.
     add_keyword(page, "bird")
     expect(page.locator("#problem-keywords")).to_contain_text("“bird” is protected by the task")
     expect(keyword_chip(page, "bird")).to_have_count(0)
@@ -201,7 +201,7 @@ def test_keywords_are_ticked_added_reworded_dropped_refused_and_forced(desk: Des
     if state(page, "alternatives") != "ready":  # the model has no other word for a bird
         stage(page, "alternatives").locator("button[data-do=keep]").click()
         settled(page, DEMO_SECONDS)
-    for text in texts(row(page, "bird")):  # what it says in its place is another matter
+    for text in texts(row(page, "bird")):  # the model's own alternatives do not matter here
         row(page, "bird").locator(f".toggle[data-text='{text}']").click()
     add_alternative(page, "bird", "butterfly")
     page.click("#run-counterfactuals")
@@ -217,14 +217,14 @@ def test_alternatives_are_ticked_added_reworded_asked_for_and_flagged(desk: Desk
     colour = texts(stage(page, "keywords"))[0]
     proposed = texts(row(page, colour))
     assert proposed and colour not in proposed
-    # Other hours and weathers may mean nearly the same; no colour of its own does.
+    # Other times of day and weathers may mean nearly the same. No colour does.
     assert not any("like" in text for text in row(page, colour).locator(".chip").all_inner_texts())
     told = page.inner_text("#flagged").split()[0]
     flagged, line = 0 if told == "none" else int(told), page.input_value("#too-close")
     chip(page, "alternatives", proposed[0]).locator(".toggle").click()
     expect(chip(page, "alternatives", proposed[0]).locator(".toggle")).to_have_attribute("aria-pressed", "false")
 
-    # The model knows more; what is there stays as it is.
+    # Asking for more adds alternatives and keeps those that exist.
     row(page, colour).locator("button.ask").click()
     expect(row(page, colour).locator(".toggle[data-text]")).not_to_have_count(len(proposed))
     settled(page, DEMO_SECONDS)
@@ -232,7 +232,7 @@ def test_alternatives_are_ticked_added_reworded_asked_for_and_flagged(desk: Desk
     assert now[: len(proposed)] == proposed and colour not in now and len(set(now)) == len(now)
     expect(chip(page, "alternatives", proposed[0]).locator(".toggle")).to_have_attribute("aria-pressed", "false")
 
-    # What means the same is flagged by a real measure, and something else is not.
+    # A real model of similarity flags an alternative with the same meaning, and no other.
     assert "like" not in add_alternative(page, colour, "striped").inner_text()
     expect(add_alternative(page, colour, f"dark {colour}")).to_contain_text(f"like “{colour}”")
     expect(page.locator("#flagged")).to_have_text(f"{flagged + 1} flagged")
@@ -251,13 +251,13 @@ def test_alternatives_are_ticked_added_reworded_asked_for_and_flagged(desk: Desk
     striped.locator("[data-edit]").click()
     striped.locator(".pop input").fill(f"pale {colour}")
     striped.locator(".pop input").press("Enter")
-    expect(page.locator("#flagged")).to_have_text(f"{flagged + 2} flagged")  # measured anew
+    expect(page.locator("#flagged")).to_have_text(f"{flagged + 2} flagged")  # the similarity was measured again
     pale = chip(page, "alternatives", f"pale {colour}")
     pale.locator("[data-edit]").click()
     pale.locator("button[data-do=delete-alternative]").click()
     expect(page.locator("#flagged")).to_have_text(f"{flagged + 1} flagged")
 
-    # A thing is compared with the label too.
+    # The alternative of an object is compared with the label too.
     adding = stage(page, "keywords").locator(".chip.add")
     adding.locator(".toggle").click()
     adding.locator("select").select_option("object")
@@ -286,7 +286,7 @@ def test_counterfactual_captions_show_edits_differences_and_checks(desk: Desk) -
         edits = [text.split(" → ") for text in line.locator(".edit").all_inner_texts()]
         assert len(edits) == 2
         removed, added = (set(" ".join(line.locator(tag).all_inner_texts()).split()) for tag in ("del", "ins"))
-        for old, new in edits:  # a word that both have, as in “at noon” and “at dusk”, is marked in neither
+        for old, new in edits:  # a word in both texts, as in “at noon” and “at dusk”, is not marked
             assert old in caption and {*old.split()} - {*new.split()} <= removed
             assert next(word for word in new.split() if word not in old.split()) in added
         expect(line).to_contain_text("label kept")
@@ -296,7 +296,7 @@ def test_counterfactual_captions_show_edits_differences_and_checks(desk: Desk) -
     expect(page.locator("#ticked")).to_have_text("2 of 3 ticked")
     expect(page.locator("#gate")).to_contain_text("2 images from 2 captions")
 
-    # Each check speaks about what a person writes.
+    # Every check also judges text that a person writes.
     line = lines(page).nth(1)
     write_line(line, lambda _: "A blue bird in snowy weather by day. The bird sits in a desert.")
     expect(line).to_contain_text("“snowy” and “desert” do not go together")
@@ -307,7 +307,7 @@ def test_counterfactual_captions_show_edits_differences_and_checks(desk: Desk) -
     expect(page.locator("#stage-counterfactuals .refusal")).to_contain_text("empty")
     page.keyboard.press("Escape")
 
-    # Two that say the same become one; one of a person's own has no edits.
+    # Two captions with the same words are merged. A caption by a person has no edits.
     write_line(line, lambda _: str(lines(page).nth(2).locator("textarea").input_value()))
     expect(lines(page)).to_have_count(2)
     page.locator(".add-caption > button").click()
@@ -322,9 +322,11 @@ def test_counterfactual_captions_show_edits_differences_and_checks(desk: Desk) -
     settled(page, DEMO_SECONDS)
 
     choices.locator("button", has_text="all").click()
-    expect(page.locator("#state-counterfactuals")).to_have_text("edited by you")  # settings do not outdate a person's
+    expect(page.locator("#state-counterfactuals")).to_have_text(
+        "edited by you"
+    )  # settings outdate no value by a person
     page.click("#run-counterfactuals")
-    page.click("#force-counterfactuals")  # it is asked before what a person wrote is replaced
+    page.click("#force-counterfactuals")  # confirms that the person's captions may be replaced
     settled(page, DEMO_SECONDS)
     used = page.locator("#stage-keywords .chip.on").count()
     assert lines(page).first.locator(".edit").count() == used >= 4
@@ -344,7 +346,7 @@ def test_markup_is_shown_as_text_wherever_it_is_typed(desk: Desk) -> None:
     expect(page.locator("#column-runs", has_text=NASTY)).to_have_count(1)
     page.keyboard.press("Escape")
 
-    # The models are asked with it too, and whatever they say of it is text.
+    # The model gets the hostile text in its prompt, and its reply is shown as text.
     page.click("#run-keywords")
     settled(page, DEMO_SECONDS)
     colour = texts(stage(page, "keywords"))[0]

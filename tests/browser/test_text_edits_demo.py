@@ -1,4 +1,4 @@
-"""Requests to the models, history and undo, and two pages, in Chromium with the embedded models."""
+"""Prompts, history, undo and two pages on one run, in Chromium with the embedded models."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_the_models_were_told_can_be_read_edited_and_put_back(desk: Desk) -
     for text in texts(stage(page, "alternatives")):
         expect(stage(page, "alternatives").locator("pre.reply")).to_contain_text(text)
 
-    # A template that lacks a variable, or has one that nothing fills, is refused with its name.
+    # A template without a needed variable, or with an unknown one, is refused, and the message names the variable.
     card, template = stage(page, "keywords"), page.locator("#template-keywords")
     original = template.input_value()
     save = card.locator(".prompt-form [data-submit]")
@@ -65,8 +65,8 @@ def test_what_the_models_were_told_can_be_read_edited_and_put_back(desk: Desk) -
     assert card.locator("pre.prompt").inner_text().count(caption) == 1, "nothing was asked"
     expect(card.locator("header")).not_to_contain_text("prompt edited")
 
-    # In a prompt Enter begins a line. Asked for something else, a model that is held to no form says something else: it
-    # can be read.
+    # In the prompt's field, Enter begins a new line. Without a schema, the model can reply anything, and the page shows
+    # it.
     asked = ("### Counterfactual", "Task: $task", "Edits: sunny -> rainy", "Caption: $caption", "Reply:")
     template.fill("")
     for number, words in enumerate(asked):
@@ -108,7 +108,7 @@ def test_every_edit_is_undone_by_key_and_history_leads_back(desk: Desk) -> None:
     write_caption(page, f"{caption} It sings.")
     settled(page, DEMO_SECONDS)
 
-    # In a field the key is the field's own; elsewhere it takes back one edit after another, whatever its stage.
+    # In a field, Ctrl+Z belongs to the field. Elsewhere it undoes one edit after another, of any stage.
     page.click("#caption-text")
     page.keyboard.type("!")
     page.keyboard.press("Control+z")
@@ -127,7 +127,7 @@ def test_every_edit_is_undone_by_key_and_history_leads_back(desk: Desk) -> None:
     for name in TEXT_STAGES:
         expect(page.locator(f"#state-{name}")).to_have_text("ready")
 
-    # History says who and when, also after a reload, and leads back to any of them.
+    # The history shows the author and the time of each version, also after a reload, and can restore any version.
     page.reload()
     page.wait_for_selector("#generate:enabled")
     stage(page, "caption").locator("[data-panel-of=history]").click()
@@ -143,7 +143,7 @@ def test_every_edit_is_undone_by_key_and_history_leads_back(desk: Desk) -> None:
     expect(page.locator("#state-keywords")).to_contain_text("stale: the caption was changed")
     expect(versions).to_have_count(4)
 
-    # The keys that were used stand in the list of keys.
+    # The list of keys names the keys used here.
     page.keyboard.press("?")
     for does in (
         "run all stages of text",
@@ -168,8 +168,8 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(desk: Desk) -> None:
     page.keyboard.type(" It sings.")
     theirs = caption.replace("bird", "small bird", 1)
     write_caption(other, theirs)
-    # The first page learns of it while its person still types, and is not disturbed.
-    page.evaluate("studio.send({ name: 'poll' })")  # which it does every few seconds
+    # The first page gets the change while its user types, and keeps the typed text.
+    page.evaluate("studio.send({ name: 'poll' })")  # the page does this every few seconds
     page.wait_for_function(f"document.querySelector('#caption-text').server === {json.dumps(theirs)}")
     expect(page.locator("#caption-text")).to_have_value(f"{caption} It sings.")
     page.keyboard.press("Enter")
@@ -178,7 +178,7 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(desk: Desk) -> None:
     stage(page, "caption").locator("[data-panel-of=history]").click()
     expect(stage(page, "caption").locator(".history tr").nth(1)).to_contain_text(theirs)
 
-    # Of a list both changes are kept, and the captions are those of both.
+    # The changes of both pages to a list are kept, and the captions contain both.
     one, two = texts(stage(page, "keywords"))[:2]
     settled(page, DEMO_SECONDS)
     keyword_chip(other, one).locator(".toggle").click()

@@ -31,7 +31,7 @@ from tests.support.scripted import NoiseGenerator, Refusing, ScriptedLanguageMod
 
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> ScriptedModels:
-    """The models that the command line gets in this test."""
+    """Stand-ins for the models of the command line in this test."""
     stand_ins = ScriptedModels()
     monkeypatch.setattr(cli, "load_models", lambda profile: stand_ins)
     return stand_ins
@@ -250,11 +250,11 @@ def test_whatever_ends_it_what_is_finished_is_kept_and_the_same_command_goes_on(
         def generate(
             self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
         ) -> Image.Image:
-            held.append(run_file.read(file))  # what a kill would leave
+            held.append(run_file.read(file))  # the file that a kill at this moment would leave
             return super().generate(prompt, control, settings, seed, on_step)
 
     def write(run: run_file.RunFile, folder: Path) -> None:
-        if len(run.images) == 2:  # it ends in the middle of saving, and the image that is saved is kept
+        if len(run.images) == 2:  # the program ends while it saves, and keeps the image that is saved
             if by is None:
                 raise RuntimeError("a programmer's mistake")
             os.kill(os.getpid(), by)
@@ -456,7 +456,7 @@ def test_a_reader_that_has_enough_ends_it_without_a_traceback(monkeypatch: pytes
     os.close(reading)
     monkeypatch.setattr(sys, "stdout", os.fdopen(writing, "w"))
     assert cli.main(["settings"]) == 141
-    sys.stdout.close()  # as Python does at its end
+    sys.stdout.close()  # Python does this when it exits
 
 
 def test_values_are_kept_as_soon_as_they_are_there(

@@ -1,7 +1,8 @@
-"""The commands and scripts of README.md and docs/, run as they stand there.
+"""Run the commands and scripts of README.md and docs/ unchanged.
 
 Commands of the studio run in this process, on a workspace of drawn scenes. Those with `|` or `$(...)` run in a shell.
-Models that draw are stand-ins. What cannot run here, and why, stands in `NOT_RUN`; what other tests run in `ELSEWHERE`.
+The generators are stand-ins. `NOT_RUN` lists commands that cannot run here, with reasons. `ELSEWHERE` lists pages that
+other tests run.
 """
 
 from __future__ import annotations
@@ -76,13 +77,13 @@ NOT_RUN = {
     "python -m evaluation retrain ": "trains for minutes; tests/services/evaluation/ trains less",
     ".venv/bin/python -m evaluation sensitivity --filter class=bird --model timm:resnet50": "its weights are not here",
 }
-"""Beginnings of commands that this test leaves out, each with the reason."""
+"""Beginnings of commands that this test does not run, each with the reason."""
 ELSEWHERE = {
     "docs/scripting.md": "tests/ui/scripts/test_scripting.py; there is no Node.js for the one in JavaScript",
     "docs/models-under-test.md": "tests/evaluation/test_adapters_http.py",
     "docs/first-test-case.md": "tests/services/runs/test_ui_exchange.py loads such a file with the same line",
 }
-"""Pages whose scripts in Python and JavaScript another test runs."""
+"""Pages whose Python and JavaScript another test runs, with that test."""
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "pipeline": cli.pipeline.main,
     "evaluation": cli.evaluation.main,
@@ -93,24 +94,24 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
 }
 WAITS_FOR_YES = 4
 CODES = {
-    "python -m services.test_sets diff": {1},  # there are differences
-    "python -m services.test_sets leaks": {1},  # an image of the set is there
+    "python -m services.test_sets diff": {1},  # the versions differ
+    "python -m services.test_sets leaks": {1},  # the folder contains an image of the set
     "python -m pipeline batch run 1": {0, WAITS_FOR_YES},
     "python -m pipeline batch merge": {0, WAITS_FOR_YES},
 }
-"""Exit codes that a page tells of, by the beginning of the command. All others end with 0."""
+"""Expected exit codes that a page documents, by the beginning of the command. All others end with 0."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a page."""
+    """Fenced code block of a page."""
 
     page: str
     language: str
     text: str
 
     def commands(self) -> list[str]:
-        """Return its commands without comments; one that goes on in the next line is one."""
+        """Return the commands of the block without comments. Continued lines are joined."""
         whole = re.sub(r"(\|)\s*\n|\\\s*\n", r"\1 ", re.sub(r"(?m)(^|\s)#.*$", "", self.text))
         return [line.strip() for line in whole.splitlines() if line.strip()]
 
@@ -132,15 +133,15 @@ def reason(command: str) -> str:
 
 @dataclass
 class Shell:
-    """Runs commands of a page in `folder`, which has a workspace `workspace`."""
+    """Runs commands of a page in `folder`, which contains a workspace named `workspace`."""
 
     folder: Path
     patch: pytest.MonkeyPatch
     replaced: dict[str, str] = field(default_factory=dict)
-    """Replacements for values that a page cannot know, such as the hash of an image."""
+    """Replacements by placeholder, for values that a page cannot know, such as the hash of an image."""
 
     def run(self, command: str) -> None:
-        """Run it. Fails for an exit code that the page does not tell of."""
+        """Run a command. Fails for an exit code that the page does not document."""
         begins = next((begins for begins in CODES if command.startswith(begins)), "")
         for old, new in self.replaced.items():
             command = command.replace(old, new)
@@ -179,7 +180,7 @@ def test_every_test_that_a_page_names_is_there() -> None:
 
 @pytest.fixture(scope="module")
 def drawn_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace of drawn scenes of both tasks, a good half reviewed. Tests work on copies."""
+    """Workspace of drawn scenes of both tasks, more than half of them reviewed. Tests work on copies."""
     folder = tmp_path_factory.mktemp("docs") / "workspace"
     with workspace_in(folder) as workspace:
         drawn.fill(workspace, 9, 4, pixels=48)
@@ -188,7 +189,7 @@ def drawn_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shell(tmp_path: Path, drawn_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """The folder of somebody who follows a page, with the pictures that its placeholders stand for."""
+    """Folder of a user who follows a page, with the pictures that the page names."""
     shutil.copytree(drawn_workspace, tmp_path / "workspace")
     Image.radial_gradient("L").resize((96, 64)).convert("RGB").save(tmp_path / "picture.png")
     monkeypatch.chdir(tmp_path)
@@ -208,7 +209,7 @@ def pixels(file: Path) -> bytes:
         return image.tobytes()
 
 
-# What each page needs before its first block, between blocks, and after the last one
+# Preparations before the first block of each page, between its blocks, and checks after the last block
 
 
 def follow_command_line(shell: Shell) -> None:
@@ -318,7 +319,7 @@ def follow_class_mapping(shell: Shell) -> None:
 
 
 def follow_plainly(page: str, shell: Shell) -> None:
-    """Follow a page whose commands need nothing but a workspace and a picture."""
+    """Run the commands of a page that need nothing but a workspace and a picture."""
     for block in SHELL[page]:
         shell.block(block)
 
@@ -328,7 +329,7 @@ def set_called(workspace: Workspace, name: str) -> TestSet:
 
 
 def evaluated(shell: Shell) -> None:
-    """A workspace with the set Birds in two versions, which the classifier of the demo can read."""
+    """Prepare a workspace with two versions of the test set Birds, which the demo's classifier can read."""
     shutil.rmtree(shell.folder / "workspace")
     with workspace_in(shell.folder / "workspace") as workspace:
         evaluation_cases.fill(workspace, 3)
@@ -347,7 +348,7 @@ def evaluated(shell: Shell) -> None:
 
 
 def follow_laptop(shell: Shell) -> None:
-    """A cup in front of the pictures of a folder, one of them in print colours and one broken. No model is asked."""
+    """Put a cup in front of background pictures. One picture has print colours and one is broken. No model is asked."""
     shell.patch.setattr(cli.pipeline, "load_models", load_models)
     photo = Image.new("RGB", (320, 240), (90, 110, 60))
     ImageDraw.Draw(photo).rectangle((110, 70, 210, 200), (200, 30, 40))
@@ -364,7 +365,7 @@ def follow_laptop(shell: Shell) -> None:
         assert len(record.images) == images
         for image in record.images:
             assert (image.record.lineage.settings.plain()["matrix"] is None) == (folder == "made")
-            if folder == "made":  # all files are read, and the cup stays in its place
+            if folder == "made":  # every readable file is used, and the cup stays in its place
                 pixels = np.asarray(Image.open(f"{folder}/{image.file}"))
                 assert (pixels[cup] == shown[cup]).all() and (pixels[20, 20] != shown[20, 20]).any()
                 assert "broken.png" in str(record.run.values["counterfactuals"].trace.notes)

@@ -1,4 +1,4 @@
-"""`python -m evaluation`: the figures of the page, in words and as data, and mistakes in a sentence."""
+"""`python -m evaluation` prints the figures of the page Evaluate as text and as data, and mistakes in a sentence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KIND = ["--filter", "kind=classification"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A workspace of both kinds with a test set. Tests have models read it, and save nothing else."""
+    """Workspace of both tasks with a test set. Tests save predictions in it, and nothing else."""
     path = tmp_path_factory.mktemp("command")
     with workspace_in(path) as workspace:
         fill(workspace, 3)
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_the_command_measures_how_often_intervals_cover(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Use two worlds, without the tables of votes and trainings, which have tests of their own."""
+    """Two worlds. The tables of votes and of trainings are left out, since other tests cover them."""
     monkeypatch.setattr(coverage, "worlds", lambda: [coverage.World(30, "skewed", error, 0.3) for error in (0.02, 0.1)])
     for module in (coverage_of_votes, coverage_of_score, coverage_of_training):
         monkeypatch.setattr(module, "measurements", lambda _: [])

@@ -1,4 +1,4 @@
-"""The command line's care for models: what is here and what fits, fetching from a hub, in the process and as it is."""
+"""The commands for a profile's models: list them with their sizes, fetch them from a hub, and check them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.pipeline.models.test_hub import hub as hub
 from tests.pipeline.models.test_hub import wanted
 from tests.support.hub_server import Hub, Repository
 
-pytestmark = pytest.mark.slow  # together a few seconds of downloads and hashes
+pytestmark = pytest.mark.slow  # downloads and hashes take some seconds together
 
 GB = 1_000_000_000
 
 
 @pytest.fixture
 def laptop(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """The machine that the command line finds in this test."""
+    """Machine with 16 GB of memory that the command line finds in this test."""
     machine = Machine(16 * GB, 9 * GB, 40 * GB, "/cache")
     monkeypatch.setattr(model_commands, "this_machine", lambda: machine)
     return machine
@@ -40,7 +40,7 @@ def laptop(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
-    """The demo's, but for a captioner and an embedder that are on the hub."""
+    """Path of the demo profile, changed to a captioner and an embedder on the hub."""
     text = (PROFILES / "demo.toml").read_text()
     for path, files in (("captioner", '"*.json", "*.safetensors"'), ("clip", '"a/*"')):
         section = f'hub = "who/model"\nfiles = [{files}]\nlicence = "MIT"\nbytes = 3_000_000'
@@ -129,7 +129,7 @@ def test_a_download_that_a_person_stops_goes_on_with_the_same_command(
 ) -> None:
     class Stopped(Pace):
         def seconds_left(self, done: int) -> float | None:
-            if done == 1_000_012:  # ten pieces of the large file, and the small one before it
+            if done == 1_000_012:  # after the small file and ten blocks of the large one
                 os.kill(os.getpid(), signal.SIGINT)
             return super().seconds_left(done)
 
@@ -145,7 +145,9 @@ def test_a_download_that_a_person_stops_goes_on_with_the_same_command(
 def test_models_under_test_are_listed_fetched_and_tried(
     hub: Hub, laptop: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of torchvision and one of timm, each brought to where its library looks; and the demo's checkpoint files."""
+    """A model of torchvision and one of timm are fetched to their libraries' folders. The demo's own are checkpoint
+    files.
+    """
     import timm
     import torch
     from torchvision import models
@@ -172,7 +174,7 @@ def test_models_under_test_are_listed_fetched_and_tried(
     weights = models.get_model_weights("squeezenet1_1").DEFAULT
     monkeypatch.setattr(weights.value, "url", f"{hub.url}/who/torch/resolve/main/{file}")
     monkeypatch.setattr("torch.hub._hub_dir", str(tmp_path / "torch"))
-    monkeypatch.setattr(model_commands, "sections", lambda profile: {})  # `check` tries the others in other tests
+    monkeypatch.setattr(model_commands, "sections", lambda profile: {})  # other tests run `check` on the other models
 
     assert cli.main(["models", str(mine)]) == 0
     told = capsys.readouterr().out
@@ -253,7 +255,7 @@ def test_a_full_disk_is_told_before_anybody_is_asked(
 
 
 def test_as_a_person_calls_it(hub: Hub, profile: Path, tmp_path: Path) -> None:
-    """A process of its own, set to the hub by the variables that the hub's library reads."""
+    """Run the command in a process of its own. The environment variables of the hub's library name the hub."""
     environment = {name: value for name, value in os.environ.items() if name not in ("HF_HUB_OFFLINE", "HF_TOKEN")}
     environment |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home")}
     command = [sys.executable, "-m", "pipeline", "fetch", str(profile), "--yes"]

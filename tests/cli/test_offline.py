@@ -1,4 +1,4 @@
-"""No call leaves the machine in the demo profile: the command line and all its models need no network."""
+"""In the demo profile, the command line and all models work without a network, and no call leaves the machine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ assert not TRIED, TRIED
 
 
 def run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    # Without the variables that would forbid a download: the code itself must not try one.
+    # Unset the variables that would forbid a download: the code itself must not try to download.
     environment = {k: v for k, v in os.environ.items() if k not in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")}
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)

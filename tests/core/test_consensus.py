@@ -1,4 +1,4 @@
-"""Tests for the votes that count, and the answer that they agree on."""
+"""Tests for which votes count, and for the answer that has a consensus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VALID = Question("valid", "Does it show a {label}?", "yes-no", valid=("yes",))
 
 
 def said(answers, closed=False, question=VALID, votes=5, consensus=4):
-    """The outcome of one item with these answers."""
+    """Return the outcome of an item with these answers."""
     return outcome(question, 1, votes_of({1: answers}, question.id), votes, consensus, closed)
 
 
@@ -90,7 +90,7 @@ def test_one_vote_a_worker_and_no_control_items():
 
 
 def part(status, valid=None):
-    """The outcome of one question."""
+    """Return the outcome of a question with this status."""
     return ItemOutcome(1, "q", status, "", {}, valid)
 
 

@@ -1,4 +1,4 @@
-"""Pictures from outside: put right and said so, or refused in one sentence."""
+"""Tests for uploaded pictures: they are corrected with a note, or refused in one sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.colour_profiles import ADOBE, P3, SRGB, in_colours_of
 
 
 def scene(width: int = 64, height: int = 48) -> Image.Image:
-    """Red left, green right, blue stripe on top: its orientation shows."""
+    """Return a picture that shows its orientation: red left, green right, a blue stripe on top."""
     pixels = np.zeros((height, width, 3), np.uint8)
     pixels[:, : width // 2, 0] = 200
     pixels[:, width // 2 :, 1] = 180
@@ -38,7 +38,7 @@ def difference(a: Image.Image, b: Image.Image) -> float:
 
 
 def png(width: int, height: int, body: bytes = b"") -> bytes:
-    """A PNG of 8-bit grey that claims a size; the body need not fill it."""
+    """Return an 8-bit grey PNG that claims this size. `body` may hold fewer pixels."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -143,7 +143,7 @@ def test_cmyk_becomes_rgb() -> None:
 
 
 COLOURS = Image.fromarray(np.random.default_rng(1).integers(60, 200, (6, 8, 3), dtype=np.uint8)).resize((64, 48), 0)
-"""Colours that sRGB and the wider profiles can both show."""
+"""Picture whose colours sRGB and the wider profiles can all show."""
 
 
 @pytest.mark.parametrize("profile", [P3, ADOBE])

@@ -1,4 +1,4 @@
-"""Libraries load one model at a time: two loads that overlap would leave torch changed for good."""
+"""Libraries load one model at a time: two overlapping loads would leave torch changed for good."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.settings import UnderTestSettings
 
 
 def another_may_load() -> bool:
-    """Whether another thread could load a model now."""
+    """Return True if another thread could load a model now."""
 
     def tried() -> bool:
         free = LOADING.acquire(blocking=False)
@@ -32,7 +32,7 @@ def test_no_other_model_is_loaded_meanwhile(tmp_path: Path, monkeypatch: pytest.
     from pipeline.models.weights import loading
 
     with loading():
-        with loading():  # as a generator loads its parts
+        with loading():  # a generator loads its parts like this, within its own load
             assert not another_may_load()
         assert not another_may_load()
     assert another_may_load()

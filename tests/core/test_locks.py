@@ -1,4 +1,4 @@
-"""Folders that belong to a process: what a killed one left goes, what another one uses stays."""
+"""Folders that belong to a process: those of killed processes are removed, and those of running processes stay."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path
 
 @pytest.mark.parametrize("removed", range(5))
 def test_a_kill_at_any_moment_leaves_nothing_that_stays(tmp_path: Path, removed: int) -> None:
-    """While the folder is made, and after so many of its files are removed, in whatever order."""
+    """The process is killed while the folder is made, or after `removed` files are deleted. The next process removes
+    the rest.
+    """
     code = f"""
 import itertools, os, sys
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Masks from outside: what fits is brought to the source's size without new classes; what does not is named."""
+"""Tests for uploaded masks: a fitting mask gets the source's size without new classes, and others are refused by
+reason.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ SIZE = (40, 24)
 
 
 def numbers(size: tuple[int, int] = SIZE, values: tuple[int, ...] = (0, 1, 7)) -> Image.Image:
-    """Stripes of the class numbers."""
+    """Return a mask with vertical stripes of these class numbers."""
     grid = np.zeros((size[1], size[0]), np.uint8)
     for place, value in enumerate(values):
         grid[:, place * size[0] // len(values) :] = value

@@ -1,4 +1,4 @@
-"""Pictures that look alike are found, and only those."""
+"""Tests for near-duplicates: pictures that look alike are found, and no others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.set_cases import as_jpeg, picture
 
 
 def clusters(seed: int) -> list[int]:
-    """Hashes by chance, many of them a few bits from another one."""
+    """Return random hashes, many of which differ from another by at most six bits."""
     fate = random.Random(seed)
     found = [fate.getrandbits(BITS) for _ in range(60)]
     for _ in range(240):
@@ -40,7 +40,7 @@ def test_bands_find_what_looking_at_all_finds(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_all_at_once_are_near_what_each_is_near_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(near_duplicates, "_PAIRS", 50)  # in many parts
+    monkeypatch.setattr(near_duplicates, "_PAIRS", 50)  # compare in small blocks
     values, others = clusters(seed), clusters(seed)[::3] + clusters(seed + 1)
     both = [*others, *map(mirrored, others)]
     expected = [any((one ^ other).bit_count() <= DISTANCE for other in both) for one in values]

@@ -1,4 +1,6 @@
-"""Texts in PNG files: they go in and come out, the pixels' bytes stay, and hostile files end in one sentence."""
+"""Texts in PNG files: they are written and read back, the pixel data stays, and hostile files are refused in a
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def chunk(kind: bytes, body: bytes, crc: int | None = None) -> bytes:
 
 
 def inserted(data: bytes, *chunks: bytes) -> bytes:
-    """The PNG with more chunks behind its header."""
+    """Return the PNG with `chunks` inserted after its header."""
     end = len(SIGNATURE) + 25
     return data[:end] + b"".join(chunks) + data[end:]
 
@@ -91,7 +93,7 @@ def test_a_cut_file_has_the_texts_up_to_the_cut() -> None:
 
 
 def bomb(size: int) -> bytes:
-    """Zeros, packed."""
+    """Return `size` bytes of zeros, compressed."""
     packer = zlib.compressobj(9)
     return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(size >> 20)), packer.flush()])
 

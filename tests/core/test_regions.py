@@ -1,4 +1,4 @@
-"""Regions: from a mask to text and back, and texts that are none."""
+"""Tests for regions: from a mask to text and back, and refusals of invalid texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.regions import WHOLE, Region, region_of
 
 
 def mask(*, width: int = 96, height: int = 64, seed: int = 0) -> Image.Image:
-    """A blob in noise, so that runs are long and short."""
+    """Return a mask with a rectangle and noise, which gives long and short runs."""
     pixels = np.where(np.random.default_rng(seed).random((height, width)) < 0.05, np.uint8(255), np.uint8(0))
     pixels[10:40, 20:70] = 255
     return Image.fromarray(pixels)

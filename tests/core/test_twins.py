@@ -1,4 +1,4 @@
-"""Twins are found at the rates that the page and the documentation state, and hardly anything else is."""
+"""Tests for copies of images: they are found at the documented rates, and other pairs are hardly ever reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST = {
     "half the size": 1.0,
     "flip and crop of 5 %": 0.97,
 }
-"""Minimum shares that are found. Other measured changes are reported as missed."""
+"""Minimum share of copies to find, by the change of the copy. The docs say that other changes are missed."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The language model's starting values copy, before any training."""
+"""The untrained language model already copies, thanks to its initial weights."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def test_an_untrained_model_goes_on_with_what_it_has_read_before() -> None:
     text = torch.randperm(VOCABULARY)[:40]
     with torch.no_grad():
         said = model(input_ids=torch.cat((text, text[:-1]))[None]).logits[0].argmax(-1)
-    # behind each word of the second reading stands the one that followed it in the first
+    # in the second reading, the model predicts the word that followed in the first
     assert (said[40:] == text[1:]).float().mean() > 0.9

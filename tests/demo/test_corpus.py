@@ -1,4 +1,4 @@
-"""The text examples agree with the drawn world, and say what follows from an edit."""
+"""The training texts agree with the drawn world, and describe the consequences of an edit."""
 
 from __future__ import annotations
 

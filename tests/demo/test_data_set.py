@@ -1,4 +1,4 @@
-"""Drawn scenes as a data set: what a batch reads of it, the same seed twice, and the command that writes one."""
+"""Drawn scenes as a data set: a batch reads them, a seed repeats them, and a command writes them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_command_says_where_it_wrote_and_takes_a_fresh_seed_each_time(
     assert [folder.name.split("-")[0] for folder in folders] == ["classification", "segmentation"]
     for folder in folders:
         assert str(folder) in said and read_plan(folder / "plan.toml").data.root == str(folder)
-        # A page gets the text of the file, and knows no folder to which a path could be relative.
+        # A page gets the text of the plan without its folder, so the plan has an absolute path.
         text = (folder / "plan.toml").read_text(encoding="utf-8")
         assert plan_from_text(text, tmp_path / "elsewhere" / "plan.toml").data.root == str(folder)
     with pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-"""The exported file, run by ctransformers, is the model that was trained: same tokens, same logits."""
+"""ctransformers runs the exported file as the model that was trained: same tokens, same logits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXTS = (
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
-    """A tiny untrained LLaMA, its tokenizer, and the GGUF file of both."""
+    """Return a tiny untrained LLaMA, its tokenizer, and the GGUF file of both."""
     import sentencepiece
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -44,14 +44,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
 
 @pytest.fixture(scope="module")
 def llm(exported: tuple[Any, Any, Path]) -> Any:
-    """The exported file, loaded by ctransformers."""
+    """Return the exported file, loaded by ctransformers."""
     from demo.train.llama_scores import load
 
     return load(exported[2])
 
 
 def tokens(llm: Any, text: str) -> list[int]:
-    """Tokenize like the library, but with room for a token per byte: it cuts off at as many tokens as letters."""
+    """Tokenize like the library, but with room for a token per byte. The library stops at as many tokens as letters."""
     data = text.encode()
     buffer = (c_int * (len(data) + 2))()
     return list(buffer[: llm.ctransformers_llm_tokenize(data, True, buffer)])

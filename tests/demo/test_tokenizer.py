@@ -1,4 +1,4 @@
-"""The tokenizers of the embedded models: the world's words are tokens, and a caption comes back as it was."""
+"""The tokenizers of the embedded models: the world's words are single tokens, and a caption is decoded unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drawn world: same seed same scene, a look moves nothing, and picture, mask and words agree."""
+"""The drawn world: a seed repeats its scene, another look moves nothing, and picture, mask and words agree."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_colour_change_is_seen_on_the_thing_it_names() -> None:
         changed = np.abs(red.astype(int) - blue).sum(2) > 60
         inside = mask == SEMANTIC_CLASSES.index("object")
         assert changed[inside].mean() > 0.3
-        assert changed[~inside].mean() < 0.03  # the border of a shape shares its pixels
+        assert changed[~inside].mean() < 0.03  # pixels on a shape's border mix both colours
 
 
 def test_the_mask_holds_what_the_caption_says() -> None:

@@ -1,4 +1,6 @@
-"""Models under test of every kind, asked about many images at once: as alone, in batches, and refused in a sentence."""
+"""Tests for every kind of model under test on many images at once: results as for each image alone, batches,
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def checkpoint(folder: Path, kind: str = "classification", seed: int = 0) -> Und
     torch.manual_seed(seed)
     net, _ = _empty(name, len(CLASSES), auxiliary=False)
     if kind == "classification":
-        net.classifier[1].weight.data *= 100  # so that it tells images apart
+        net.classifier[1].weight.data *= 100  # so that the predictions differ between images
     torch.save(net.state_dict(), folder / "model.pt")
     return wanted("file", file=str(folder / "model.pt"), name=name, classes=", ".join(CLASSES))
 
@@ -153,7 +155,7 @@ def test_how_unsure_it_is_of_a_large_image_is_taken_at_some_pixels_all_over_it()
     import torch
 
     logits = torch.zeros(2, 300, 520)
-    logits[0, :, :260] = 50.0  # sure of the left half
+    logits[0, :, :260] = 50.0  # sure about the left half of the pixels
     found = doubt(logits)
     assert found.entropy == pytest.approx(np.log(2) / 2, rel=0.05) and found.gini == pytest.approx(0.25, rel=0.05)
     logits[0] = 50.0
@@ -162,7 +164,7 @@ def test_how_unsure_it_is_of_a_large_image_is_taken_at_some_pixels_all_over_it()
 
 
 def by_hand(image: Image.Image, side: int = 32) -> Any:
-    """The pixels (1, 3, side, side) as `MEAN` and `STD` want them."""
+    """Return the picture as pixels (1, 3, side, side), normalised with `MEAN` and `STD`."""
     import torch
 
     pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].float() / 255
@@ -179,7 +181,7 @@ def test_an_onnx_file_says_what_its_network_says(tmp_path: Path, how: dict[str, 
     with torch.inference_mode():
         own = torch.cat([small_net("classification")(by_hand(image)) for image in IMAGES]).softmax(1).numpy()
     (batch,) = model.predict_many(IMAGES)
-    # Within the rounding of pixels to bytes that scaling an image does.
+    # The tolerance is the rounding of pixels to bytes when an image is scaled.
     assert batch.probabilities is not None and np.allclose(batch.probabilities, own, atol=0.03)
     assert np.ptp(own, axis=0).max() > 0.1, "the images are told apart"
 
@@ -309,7 +311,7 @@ def test_folders_of_transformers_that_do_not_fit_are_refused(tmp_path: Path) -> 
 
 
 def test_where_memory_ends_the_batch_is_halved_for_good(tmp_path: Path) -> None:
-    """The network says that memory ended from three images on, as a GPU would; that of a real GPU is not tried here."""
+    """The network reports that memory ran out for three images or more, like a GPU. No real GPU is tried here."""
     import torch
 
     model = ModelUnderTest(checkpoint(tmp_path))

@@ -1,4 +1,4 @@
-"""Assumptions of adapters about a model under test: right and stated, or refused before anything is computed."""
+"""Tests for an adapter's assumptions about a model under test: right and stated, or refused before any prediction."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def told(model: ModelUnderTest) -> dict[str, str]:
 
 
 def red_as_given() -> np.ndarray:
-    """Logits of `onnx_of_steps` for a plain red picture: four times 1, -1, -1."""
+    """Return the logits of `onnx_of_steps` for a plain red picture: four times (1, -1, -1)."""
     return np.array([4.0, -4.0, -4.0])
 
 
-# What the numbers of an ONNX file are
+# What the values of an ONNX file mean
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_processor_that_takes_a_mean_of_bytes_off_fractions_is_refused(tmp_pat
 
 
 def checkpoint(folder: Path, name: str = "squeezenet1_1", net: Any = None, **given: str) -> UnderTestSettings:
-    """A checkpoint with random weights of an architecture of torchvision, or of `net`."""
+    """Save a checkpoint of `net`, or of torchvision's architecture `name` with random weights. Return its settings."""
     import torch
     import torchvision
 
@@ -311,7 +311,7 @@ def test_weights_that_were_trained_of_timms_are_timms_again(tmp_path: Path) -> N
     again = find_network(wanted("file", file=str(file)))
     assert isinstance(untrained(again, wanted("file", file=str(file))), timm.models.ResNet)
     assert isinstance(untrained(replace(again, identity=identity), wanted("timm", name=name)), timm.models.ResNet)
-    # A file that was trained from such a file still says how its images are prepared.
+    # A file trained from such a file still states how its images are prepared.
     further = header_of(again.identity, "file")
     save_file(net.state_dict(), file, further)
     assert find_network(wanted("file", file=str(file))).identity.preprocessing == again.identity.preprocessing
@@ -331,7 +331,7 @@ def test_a_tag_that_timm_does_not_have_is_told_with_those_that_it_has() -> None:
 
 
 def configured(folder: Path, name: str, **fields: Any) -> UnderTestSettings:
-    """A folder of transformers, with other fields in one of its files."""
+    """Save a model of transformers, and set other fields in its file `name`. Return the model's settings."""
     model = transformers_folder(folder)
     held = json.loads((folder / name).read_text())
     (folder / name).write_text(json.dumps({**held, **fields}))
@@ -383,7 +383,7 @@ def test_names_that_a_model_has_twice_are_told_and_stay_apart(tmp_path: Path) ->
     assert "several of its classes “door”" in told(model)["Note"]
 
 
-# Nothing that is given is ignored
+# No given setting is ignored
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_models_that_are_asked_for_otherwise_are_looked_up_otherwise() -> None:
     assert len(keys) == 4
 
 
-# What is told
+# Messages about assumptions
 
 
 def test_a_picture_is_shown_as_the_model_gets_it(tmp_path: Path) -> None:

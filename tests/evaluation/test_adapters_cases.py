@@ -1,6 +1,6 @@
-"""Models under test as people have them: odd forms of ONNX, folders of transformers, checkpoints and names.
+"""Models under test as users have them: unusual ONNX files, folders of transformers, checkpoints and names.
 
-Each is read right, or refused in a sentence.
+Each is read correctly, or refused in one sentence.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def onnx_case(
     last: bool = False,
     argmax: str = "",
 ) -> UnderTestSettings:
-    """Writes a model as ONNX whose logits are four times the mean of each channel; "pixels" of `argmax` says the class
-    of each pixel, "image" that of the image.
+    """Write an ONNX model whose logits are four times the mean of each channel. With `argmax` "pixels" it returns
+    the class of each pixel, with "image" that of the image. Return its settings.
     """
     import onnx
     from onnx import TensorProto, helper, numpy_helper

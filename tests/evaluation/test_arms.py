@@ -1,4 +1,6 @@
-"""Results of trainings: planted effects are found, and their intervals count seeds and sources."""
+"""Tests for the results of trainings: planted effects are found, and the intervals cover chance of seeds and
+sources.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ ALL_ALIKE, SOURCES_DIFFER, SEEDS_DIFFER = SPREADS
 def measured(
     chance: np.random.Generator, accuracy: float, sources: int = 200, of_seed: float = 0.02, of_source: float = 0.1
 ) -> Measured:
-    """Return correct answers of models whose accuracy differs by seed and by source."""
+    """Return correct predictions at random for models whose accuracy differs by seed and by source."""
     source = np.repeat(np.arange(sources), 4)
     shift = chance.normal(0, of_source, sources)[source] + chance.normal(0, of_seed, SEEDS)[:, None]
     return Measured(source, chance.random((SEEDS, len(source))) < np.clip(accuracy + shift, 0, 1))
@@ -45,7 +47,7 @@ def test_what_an_arm_has_won_is_found_with_its_interval() -> None:
 
 @pytest.mark.slow
 def test_intervals_hold_what_is_true_whatever_differs_seeds_or_sources() -> None:
-    """A bootstrap of seeds and sources covered 80 % with two seeds and 84 % with three, and 72 % at 99 % accuracy."""
+    """A bootstrap of seeds and sources covered only 80 % with two seeds, 84 % with three, and 72 % at 99 % accuracy."""
     for seeds, accuracy, layout, spread in (
         (3, 0.5, (33, 4), SEEDS_DIFFER),
         (5, 0.8, (132, 1), SOURCES_DIFFER),
@@ -58,8 +60,8 @@ def test_intervals_hold_what_is_true_whatever_differs_seeds_or_sources() -> None
 
 
 def test_nothing_wrong_is_not_certainty_and_no_difference_is_not_either() -> None:
-    """All of 132 images right: a true accuracy of 97.2 % would show that once in 40 times."""
-    from scipy.stats import binomtest  # here, as it takes a second of those who only collect tests
+    """All of 132 images are right. With a true accuracy of 97.2 %, that would happen once in 40 times."""
+    from scipy.stats import binomtest  # imported here, since it would delay pytest's collection by a second
 
     right = Measured(np.arange(132), np.ones((SEEDS, 132), bool))
     rows = {row.arm: row for row in Arms({"a": {"set": right}, "b": {"set": right}}, "a").rows()}
@@ -68,7 +70,7 @@ def test_nothing_wrong_is_not_certainty_and_no_difference_is_not_either() -> Non
     assert accuracy.low == pytest.approx(binomtest(132, 132).proportion_ci(0.95).low) == pytest.approx(0.9724, abs=1e-4)
     assert gain.value == 0 and gain.low is not None and gain.high is not None
     assert gain.low == pytest.approx(-0.0276, abs=1e-4) and gain.high == pytest.approx(0.0276, abs=1e-4)
-    # Four images of each source: a source counts as one, or who knows how alike its images are.
+    # With four images of each source, a source counts once, since nobody knows how much its images agree.
     grouped = Measured(np.repeat(np.arange(33), 4), np.ones((SEEDS, 132), bool))
     assert Arms({"a": {"set": grouped}}, "a").rows()[0].accuracy.low == pytest.approx(1 - 0.106, abs=1e-3)
 
@@ -83,7 +85,7 @@ def test_two_trainings_and_four_sources_are_too_few_to_say() -> None:
     four = {name: {"set": Measured(np.arange(400) % 4, chance.random((5, 400)) < 0.7)} for name in ("a", "b")}
     for row in Arms(four, "a").rows():
         assert row.accuracy.low is None and row.accuracy.why.endswith("it takes 5")
-    # A model that no seed changes has an interval over sources, whatever the number of trainings.
+    # A model that does not depend on a seed has an interval over sources, for any number of trainings.
     before = replace(two["a"]["set"], trained=False)
     row = Arms({"a": two["a"], "before": {"set": before}}, "a").rows()[1]
     assert row.accuracy.low is not None and row.gain.low is None
@@ -96,7 +98,9 @@ def test_each_source_weighs_the_same() -> None:
 
 
 def test_the_ends_are_those_of_scipy_where_the_design_is_simple() -> None:
-    """One image a source and models that agree: a paired t-test of the differences, and Wilson's interval."""
+    """With one image per source and models that agree, the ends are those of a paired t test and of Wilson's
+    interval.
+    """
     from scipy.stats import binomtest, ttest_rel
 
     chance = np.random.default_rng(8)

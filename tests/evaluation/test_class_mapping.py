@@ -1,4 +1,4 @@
-"""The shipped tables of classes against independent sources, and what maps labels to the classes of a model."""
+"""The shipped tables of classes against independent sources, and the mapping of labels to a model's classes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ INFO = ImageNetInfo()
 TORCHVISION = tuple(get_model_weights("resnet50").DEFAULT.meta["categories"])
 TIMM = tuple(INFO.index_to_description(number) for number in range(1000))
 TIMM_SHORT = tuple(name.split(",")[0] for name in TIMM)
-"""Names as the studio's own adapter of timm gives them: two are cranes, two are maillots."""
+"""Class names as the studio's adapter of timm reports them. Two classes are called crane, and two maillot."""
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
@@ -59,12 +59,12 @@ def names(title: str) -> tuple[str, ...]:
 
 
 def classes_of(mapping: ClassMap) -> dict[str, tuple[str, ...]]:
-    """The names of the classes of each label that is mapped."""
+    """Return the names of the mapped classes of each mapped label."""
     return {one.label: tuple(mapping.classes[n] for n in one.classes) for one in mapping.labels if one.classes}
 
 
 def rule_of(label: str, classes: tuple[str, ...]) -> tuple[tuple[int, ...], str | None]:
-    """The classes of one label and the rule."""
+    """Return the mapped classes of one label, and the rule that mapped it."""
     (one,) = map_classes([label], classes).labels
     return one.classes, one.rule
 
@@ -214,7 +214,7 @@ def test_a_kind_that_another_label_has_by_name_is_not_taken_from_it() -> None:
 
 NAMED = {
     "kite": ("kite",),  # the bird
-    "mouse": ("mouse",),  # of a computer
+    "mouse": ("mouse",),  # the computer mouse
     "possum": ("koala",),
     "hedgehog": ("porcupine",),
     "crane": ("crane", "crane bird"),
@@ -223,7 +223,7 @@ NAMED = {
     "bike": ("moped", "bicycle"),
     "plant": ("lumbermill", "flora"),
 }
-"""Labels that were taken for a wrong class of ImageNet, each with what the model knows by the word."""
+"""Labels that were mapped to a wrong class of ImageNet, with the names of the classes that the word means there."""
 OTHERS = (
     "maillot cardigan boxer nail bow screen pitcher ram robin goldfinch seal ray pool tank hen ear fly cup castle iron"
 ).split()
@@ -258,7 +258,7 @@ def test_what_is_suggested_for_any_ambiguous_word_is_what_a_file_may_say() -> No
 
 
 def classes_below(ids: tuple[str, ...]) -> set[int]:
-    """The classes of ImageNet with these ids of WordNet or below them, by timm's own tree."""
+    """Return the numbers of ImageNet's classes at or below these WordNet ids in timm's tree."""
     return {n for n, own in enumerate(INFO.label_names()) if all_above(own) & set(ids)}
 
 
@@ -283,7 +283,9 @@ def test_a_table_is_also_a_dining_table_and_a_superclass_of_which_little_is_know
 
 @dataclass(frozen=True)
 class Count:
-    """Number of a data set's labels that are mapped right, marked among these, ambiguous, without a fit, or wrong."""
+    """Number of a data set's labels by result: right, of these marked as doubtful, ambiguous, without a class, and
+    wrong.
+    """
 
     right: int
     marked: int
@@ -301,7 +303,7 @@ ALONE = {
     "BDD100K": Count(7, 5, 1, 5, 0),
     "the drawn world": Count(6, 3, 4, 0, 0),
 }
-"""Each label by itself: nothing says which data set it is from."""
+"""Expected counts if each label is mapped alone, without its data set."""
 TOGETHER = {
     "COCO": Count(55, 14, 0, 25, 0),
     "CIFAR-10": Count(9, 4, 0, 1, 0),
@@ -311,11 +313,11 @@ TOGETHER = {
     "BDD100K": Count(10, 3, 0, 3, 0),
     "the drawn world": Count(8, 2, 0, 2, 0),
 }
-"""All labels of the set: its own vocabulary tells the meaning."""
+"""Expected counts if all labels of a data set are mapped together, so that the other labels show the meaning."""
 
 
 def vocabulary(title: str) -> dict[str, frozenset[str]]:
-    """The labels of a data set as it writes them, and the ids in WordNet of what each means."""
+    """Return the labels of a data set, each with the WordNet ids of its meaning."""
     with (FOLDER / "vocabularies.csv").open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
     return {row["label"]: frozenset(row["wordnet"].split()) for row in rows if row["set"] == title}
@@ -332,13 +334,13 @@ def test_labels_of_well_known_data_sets_are_right_or_told_and_never_wrong(title:
 
 
 def counted(labels: Iterable[MappedLabel], truth: Mapping[str, frozenset[str]]) -> Count:
-    """Compare mapped labels with the meanings that their data set states."""
+    """Count mapped labels by result, given the true WordNet ids of each label."""
     kinds = Counter(kind_of(one, classes_below(tuple(truth[one.label]))) for one in labels)
     return Count(kinds["right"] + kinds["marked"], kinds["marked"], kinds["ambiguous"], kinds["unfit"], kinds["wrong"])
 
 
 def kind_of(one: MappedLabel, right: set[int]) -> str:
-    """Say what has become of a label whose right classes are known."""
+    """Return the result for a label whose right classes are known: right, marked, wrong, ambiguous or unfit."""
     if one.classes:
         return "wrong" if not set(one.classes) <= right else "marked" if one.doubtful else "right"
     return "ambiguous" if one.note.startswith("can mean") else "unfit"

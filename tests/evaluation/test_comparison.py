@@ -1,4 +1,4 @@
-"""Two models on the same test cases: the paired difference, by source, and the sentence that is made of it."""
+"""Two models on the same test cases: the paired difference over sources, and the sentence about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES = ("ResNet-50", "ViT-B")
 
 
 def told(source: NDArray[np.int64], first: NDArray[np.bool_], second: NDArray[np.bool_]) -> str:
-    """Return the sentence that compares two models, given for each test case whether they are wrong."""
+    """Return the sentence that compares two models, given whether each is wrong on each test case."""
     return comparison_answer(NAMES, paired_difference(source, answers(first), answers(second)))
 
 
@@ -23,7 +23,7 @@ def answers(wrong: NDArray[np.bool_]) -> NDArray[np.int8]:
 def world(
     sources: int, errors: tuple[float, float], seed: int = 3
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Two models whose errors depend on how hard a source is, on sources with 1 to 40 test cases."""
+    """Return sources with 1 to 40 test cases, and the errors of two models that depend on how hard a source is."""
     fate = np.random.default_rng(seed)
     source = np.repeat(np.arange(sources), fate.integers(1, 41, sources))
     hard = fate.uniform(0.5, 1.5, sources)[source]

@@ -1,4 +1,4 @@
-"""Groups of edits: planted ones are found with their effect, and without an effect few are claimed."""
+"""Tests for clusters of edits: planted clusters are found with their effect, and without an effect few are reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIMENSIONS = 16
 
 
 def directions(kinds: Numbers, fate: np.random.Generator, spread: float = 0.05) -> Floats:
-    """One vector for each kind of edit, of any length, and a little beside it."""
+    """Return a vector of random length for each edit: the direction of its kind, with noise of this `spread`."""
     vectors = np.eye(DIMENSIONS)[kinds] + fate.normal(0, spread, (len(kinds), DIMENSIONS))
     return np.asarray(vectors * fate.uniform(0.3, 2, (len(kinds), 1)))
 
@@ -55,7 +55,7 @@ def test_the_most_typical_edit_comes_first() -> None:
 def test_without_an_effect_no_more_is_claimed_than_the_level_says(
     together: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where sources differ much, and all edits of a source are of one kind, which fools a test by image."""
+    """Sources differ much, and in one case all edits of a source are of one kind, which misleads a test by image."""
     monkeypatch.setattr(edit_clusters_module, "PERMUTATIONS", 99)
     fate = np.random.default_rng(5)
     claimed, classes = 0, 60

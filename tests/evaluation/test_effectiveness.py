@@ -1,4 +1,4 @@
-"""Figures of a model under test on generated images: against scipy, statsmodels, scikit-learn and worked examples."""
+"""Figures of a model under test, compared with scipy, statsmodels, scikit-learn and worked examples."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LABELS = ("bird", "boat", "car")
 
 
 def answers(source: list[int], right: list[int], said: list[int] | None = None, sure: float = 0.8) -> Answers:
-    """Answers about images of these sources."""
+    """Return answers about images of these sources."""
     return Answers(
         np.array(source, dtype=np.int64),
         np.array(right, dtype=np.int8),
@@ -39,7 +39,7 @@ def answers(source: list[int], right: list[int], said: list[int] | None = None, 
 
 
 def a_world(sources: int = 400, cases: int = 5, seed: int = 1) -> tuple[Answers, Answers, Answers, NDArray[np.int64]]:
-    """Originals, test cases and reconstructions of a model that finds some sources harder than others."""
+    """Return originals, test cases and reconstructions of a model that finds some sources harder, and the labels."""
     chance = np.random.default_rng(seed)
     hard = chance.beta(0.6, 1.4, sources)
     label = chance.integers(0, len(LABELS), sources)
@@ -54,13 +54,13 @@ def a_world(sources: int = 400, cases: int = 5, seed: int = 1) -> tuple[Answers,
 
 
 def of_world(splits: str = "test", sources: int = 400) -> Effectiveness:
-    """All figures of that world."""
+    """Return all figures of the model in `a_world`."""
     original, generated, control, label = a_world(sources)
     return effectiveness(original, generated, control, label, LABELS, [splits] * sources)
 
 
 def mid_p(wrong: int, sources: int) -> tuple[float, float]:
-    """The mid-P form of the exact interval of Clopper and Pearson, by solving for its ends."""
+    """Return the ends of the mid-P form of Clopper and Pearson's exact interval, found numerically."""
     from scipy import optimize, stats
 
     def above(share: float) -> float:
@@ -73,7 +73,7 @@ def mid_p(wrong: int, sources: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("wrong", "sources"), [(0, 5), (0, 100), (1, 30), (2, 2), (15, 30), (99, 100), (100, 100)])
 def test_a_share_of_sources_has_the_exact_interval(wrong: int, sources: int) -> None:
-    """So where nothing is wrong it is not certain that nothing ever is."""
+    """So an error rate of 0 has an interval too."""
     shares = np.zeros((sources, 1))
     shares[:wrong] = 1.0
     found = MeansOfSources(shares).figure(lambda of: of[..., 0], 0)
@@ -83,7 +83,7 @@ def test_a_share_of_sources_has_the_exact_interval(wrong: int, sources: int) -> 
 
 
 def test_many_sources_are_put_into_groups_and_the_ends_hold() -> None:
-    """The ends are those of the normal distribution, which holds for this many sources."""
+    """The ends are those of the normal distribution, which is exact enough for this many sources."""
     from scipy import stats
 
     chance, sources = np.random.default_rng(8), 3 * GROUPS
@@ -120,7 +120,9 @@ def test_a_ratio_of_a_mean_that_is_never_seen_has_a_bound() -> None:
     ],
 )
 def test_intervals_cover_what_is_true_where_it_is_hard(figure: str, world: World) -> None:
-    """Like `python -m evaluation coverage`, with fewer repetitions: three standard errors below the goal."""
+    """Like `python -m evaluation coverage` with fewer repetitions. Coverage may be three standard errors below the
+    goal.
+    """
     found = measured(figure, world, 300)
     assert found.covers is not None and found.covers >= LEAST - 3 * (LEAST * (1 - LEAST) / 300) ** 0.5
     assert found.shown == 1.0
@@ -130,13 +132,13 @@ def test_intervals_cover_what_is_true_where_it_is_hard(figure: str, world: World
 
 @pytest.mark.slow
 def test_the_interval_of_a_miou_covers_where_few_sources_with_unequal_areas_are_wrong() -> None:
-    """Coverage was 91 % while the unseen source had the mean area of each class."""
+    """Coverage was 91 % while a source that is not seen had the mean area of each class."""
     covers = measured("mean IoU", World(100, "skewed", 0.02, 0.7), 1000).covers
     assert covers is not None and covers >= LEAST
 
 
 def test_an_interval_only_where_something_is_wrong_would_not_hold_the_truth() -> None:
-    """So the page has one also where nothing is: docs/coverage.md says more."""
+    """So the page also shows an interval where no image is wrong. docs/coverage.md explains it."""
     chance, groups, sources, error = np.random.default_rng(1), 2_000, 10, 0.005
     worth = 1 / 0.7 - 1
     shares = chance.binomial(5, chance.beta(error * worth, (1 - error) * worth, (groups, sources))) / 5
@@ -251,7 +253,7 @@ def test_errors_flips_and_what_they_are_worth() -> None:
     before = original.right[generated.source]
     lost = int(((before == RIGHT) & (generated.right == WRONG)).sum())
     assert (found.flips.newly_wrong, found.flips.pairs) == (lost, 2000)
-    assert found.flips.p_value is None  # five of a source are not independent
+    assert found.flips.p_value is None  # the five test cases of a source are not independent
     wrong = (generated.right == WRONG).reshape(-1, 5).sum(axis=1)
     assert found.together.all_wrong == int((wrong == 5).sum())
     assert found.together.none_wrong == int((wrong == 0).sum())
@@ -320,15 +322,15 @@ def test_the_calibration_error_is_that_of_a_worked_example() -> None:
         np.arange(4), np.array([1, 0, 1, 1], dtype=np.int8), np.zeros(4, dtype=np.int64), np.array([0.9, 0.9, 0.3, 1.0])
     )
     found = calibration(held, bins=10)
-    # 0.9, 0.9 and 1.0 share the last bin: 2.8 for 2 of 3; 0.3 for 1 of 1.
+    # 0.9, 0.9 and 1.0 are in the last bin: sum 2.8, 2 of 3 right. 0.3 is alone in its bin: 1 of 1 right.
     assert found.expected_error == pytest.approx((abs(2.8 - 2) + abs(0.3 - 1)) / 4)
     assert found.images[3] == 1 and found.images[9] == 3 and found.accuracy[9] == pytest.approx(2 / 3)
     assert found.confidence[0] is None
 
 
 def unequal() -> tuple[Answers, Answers, Answers, NDArray[np.int64]]:
-    """Sources with 1 to 20 test cases, of which those with many are the easier ones; the first 15 of 40 have
-    reconstructions, and these are the harder ones.
+    """Return sources with 1 to 20 test cases, and their labels. Sources with 20 are easier. The first 15 of 40
+    sources are harder, and only they have reconstructions.
     """
     chance = np.random.default_rng(11)
     size = np.tile([1, 2, 3, 20], 10)
@@ -376,7 +378,7 @@ def test_reconstructions_of_some_sources_are_compared_on_these_alone() -> None:
         (found.error_original_controlled, inside.error_original),
         (found.error_generated_controlled, inside.error_generated),
     ):
-        # The last digit of a sum depends on where its terms lie in memory.
+        # The last digit of a sum depends on the order of its terms in memory.
         assert [ours.value, ours.low, ours.high] == pytest.approx([theirs.value, theirs.low, theirs.high], rel=1e-12)
         assert replace(ours, value=theirs.value, low=theirs.low, high=theirs.high) == theirs
     words = answer("resnet50", found, None, ())
@@ -385,7 +387,7 @@ def test_reconstructions_of_some_sources_are_compared_on_these_alone() -> None:
 
 
 def test_reconstructions_without_an_error_do_not_prove_that_edits_do_something() -> None:
-    """One wrong test case in a hundred, and no wrong reconstruction: that may be chance."""
+    """One test case in 200 is wrong, and no reconstruction: that may be chance."""
     sources = np.arange(100)
     generated = answers(sources.tolist() * 4, [WRONG, WRONG, *[RIGHT] * 398])
     control = original = answers(sources.tolist(), [RIGHT] * 100)
@@ -395,7 +397,9 @@ def test_reconstructions_without_an_error_do_not_prove_that_edits_do_something()
 
 
 def test_each_test_case_is_compared_with_the_control_of_its_own_way() -> None:
-    """By hand: source 0 has two ways, source 1 one of them and a case without a control, source 2 none."""
+    """Computed by hand: source 0 has controls of two recipes, source 1 of one and a case without a control, source 2
+    none.
+    """
     case_source, case_way = [0, 0, 0, 1, 1, 2], [0, 0, 1, 0, -1, 1]
     wrong_case = [1, 0, 1, 1, 1, 1]
     control_source, control_way, wrong_control = [0, 0, 0, 1, 2], [0, 0, 1, 0, 0], [1, 0, 0, 0, 1]
@@ -404,7 +408,8 @@ def test_each_test_case_is_compared_with_the_control_of_its_own_way() -> None:
     control = answers(control_source, [WRONG if one else RIGHT for one in wrong_control])
     control = replace(control, way=np.array(control_way))
     found = effectiveness(first, cases, control, np.zeros(3, np.int64), LABELS, [""] * 3)
-    # Source 0: controls of way 0 are wrong by half, and two of three cases have that way. Source 1: one case counts.
+    # Source 0: half the controls of recipe 0 are wrong, and two of three cases have that recipe. Source 1: one case
+    # counts.
     assert found.error_generated_controlled.value == pytest.approx((2 / 3 + 1) / 2)
     assert found.error_reconstructed.value == pytest.approx((2 * 0.5 / 3 + 0) / 2)
     assert found.excess.value == pytest.approx((2 / 3 + 1) / 2 - (1 / 3) / 2)

@@ -1,4 +1,4 @@
-"""Models under test: found by name or in a file, refused in a sentence, and what they see of an image measured."""
+"""Tests for models under test: found by name or in a file, refused in one sentence, and their predictions measured."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def halves(left: int, right: int, at: int = 8, size: tuple[int, int] = (16, 10))
 def test_a_segmenter_finds_what_is_protected_only_where_it_does(
     road: tuple[float | None, float | None], pavement: tuple[float | None, float | None], standing: str, words: str
 ) -> None:
-    """A class that it misses on the source already is not found because it fell no further."""
+    """A class that the segmenter misses on the source already does not count as found, although it fell no further."""
     figures = (ClassFigures("road", *road), ClassFigures("pavement", *pavement))
     seen = Prediction("segmentation", "m")
     outcome = outcome_of(Task("segmentation", protected=PROTECTED), seen, seen, figures, masked=True)
@@ -51,7 +51,9 @@ def test_a_segmenter_finds_what_is_protected_only_where_it_does(
 
 @pytest.mark.slow  # torchvision is loaded
 def test_a_classifier_is_right_by_the_classes_that_a_label_is_mapped_to() -> None:
-    """Labels are mapped as in evaluations: by words alone no bird of ImageNet but the “crane bird” would be a bird."""
+    """Labels are mapped as in evaluations. By words alone, of ImageNet's birds only the “crane bird” would count as
+    a bird.
+    """
     from torchvision.models import ResNet50_Weights
 
     classes = tuple(ResNet50_Weights.DEFAULT.meta["categories"])
@@ -203,7 +205,7 @@ def test_pixels_without_a_class_do_not_count() -> None:
 
 
 def test_a_model_of_its_own_tells_which_thing_is_gone() -> None:
-    """One of two cars is gone: most of the class is still found, and the check reports the missing piece."""
+    """One of two cars is gone. Most of the class is still found, and the check reports the missing part."""
     mask = np.zeros((40, 40), np.uint8)
     mask[2:22, 2:22], mask[30:36, 30:36] = 1, 1
     seen, gone = mask.copy(), mask.copy()
@@ -232,7 +234,7 @@ def test_masks_of_many_images_hold_where_the_check_of_each_passes() -> None:
     for number in range(200):
         mask = chance.choice([0, 1, 2, 3, UNLABELLED], sides, p=[0.3, 0.3, 0.2, 0.1, 0.1]).astype(np.uint8)
         if number % 4 == 0:
-            mask[mask == 2] = 0  # no vehicle, or hardly one
+            mask[mask == 2] = 0  # no vehicle, except for one pixel
             mask[0, 0] = 2
         pair = list[Image.Image]()
         for is_source, wrong in ((True, chance.uniform(0, 0.6)), (False, chance.uniform(0, 0.6))):
@@ -254,7 +256,7 @@ def test_masks_of_many_images_hold_where_the_check_of_each_passes() -> None:
 
 
 def test_what_stands_around_and_is_gone_is_told_unless_it_was_to_go() -> None:
-    """One of two houses is gone; nothing that is protected is. A shed is too small to be missed."""
+    """One of two houses is gone, and no protected class is. A shed is too small to be reported."""
     mask = np.zeros((40, 40), np.uint8)
     mask[2:12, 2:12], mask[2:12, 25:35], mask[20:22, 30:32], mask[30:] = 2, 2, 2, 1
     gone = mask.copy()

@@ -1,4 +1,4 @@
-"""The report of a model under test: its numbers are those of the figures, and nothing undefined is a number."""
+"""The report of a model under test states the computed figures, and leaves out figures that are undefined."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_answer_and_the_tables_say_the_same_numbers() -> None:
     assert every["all", "", "error on generated images"].value == found.error_generated.value
     assert every["classes", "boat", "generated less original"].low == found.classes[1].difference.low
     assert every["By edit type", "weather", "change of the probability of the true class"].images == 1000
-    assert not any(row.value != row.value for row in every.values())  # no NaN
+    assert not any(row.value != row.value for row in every.values())  # no value is NaN
 
 
 def test_markdown_counts_the_rows_of_too_few_test_cases_and_data_lists_them() -> None:
@@ -143,11 +143,11 @@ def test_a_segmenter_is_told_with_what_it_loses_and_the_same_numbers_everywhere(
     (weather,) = [row for row in table if row.name == "weather"]
     assert every["edit type", "weather", "loses a class"].value == weather.newly_wrong
     assert every["validity", "", "loses a class and valid, by strata"].value == validity.by_strata.value
-    assert not any(row.value != row.value for row in every.values())  # no NaN
+    assert not any(row.value != row.value for row in every.values())  # no value is NaN
     (line,) = [
         line for line in segmentation_latex("DeepLab & co", effect, losses).splitlines() if line.startswith("Deep")
     ]
-    assert line.startswith(r"DeepLab \& co & ") and line.count("&") == 5  # one of them in the name
+    assert line.startswith(r"DeepLab \& co & ") and line.count("&") == 5  # the fifth & is in the model's name
     assert f"{100 * losses.generated.value:.2f} [" in line
 
 

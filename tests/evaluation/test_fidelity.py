@@ -1,4 +1,4 @@
-"""KID and FID of vectors: against plain definitions, against planted distances, and too few of them."""
+"""KID and FID of vectors: compared with plain definitions and planted distances, and refused for too few images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def unit(vectors: Floats) -> Floats:
 
 
 def of_sources(sources: int, images: int, away: float, fate: np.random.Generator) -> tuple[Floats, Floats]:
-    """One original of each source, and so many generated ones that look like it, moved away by one direction."""
+    """Return the vectors of one original of each source, and of `images` generated ones near it, moved by `away`."""
     centres = fate.normal(0, 1, (sources, 8))
     near = np.repeat(centres, images, axis=0) + fate.normal(0, 0.3, (sources * images, 8))
     return unit(centres + fate.normal(0, 0.3, centres.shape)), unit(near + away * np.eye(8)[0])
@@ -33,7 +33,7 @@ def test_the_fid_is_that_of_the_definition() -> None:
 
 
 def test_the_kid_is_that_of_the_definition_with_one_image_of_each_source() -> None:
-    """Written out pair by pair, of originals and generated images that share no block's chance."""
+    """Compare with the definition, computed pair by pair."""
     fate = np.random.default_rng(2)
     sources = np.arange(BLOCKS * FEWEST_OF_BLOCK)
     before, after = of_sources(len(sources), 1, 0.5, fate)
@@ -50,7 +50,7 @@ def test_the_kid_is_that_of_the_definition_with_one_image_of_each_source() -> No
 
 
 def test_the_interval_holds_0_as_often_as_it_says_and_leaves_it_out_where_images_differ() -> None:
-    """Several images a source, which look like it: they count as one, and not as nearer to the originals either."""
+    """Each source has several images, which look alike. They count as one, and do not seem nearer to the originals."""
     fate, sources, trials = np.random.default_rng(3), 120, 150
     own, other = np.arange(sources), np.repeat(np.arange(sources), 3)
     same = [kid(*of_sources(sources, 3, 0.0, fate), own, other) for _ in range(trials)]
@@ -74,7 +74,7 @@ def test_too_few_are_said() -> None:
 
 
 def test_the_perplexity_ratio_is_that_of_paired_logarithms() -> None:
-    """Against scipy's paired t test, whose interval is of the mean difference."""
+    """Compare with scipy's paired t test, whose interval is of the mean difference."""
     fate = np.random.default_rng(5)
     before, after = fate.normal(3.0, 0.4, 40), fate.normal(3.1, 0.4, 40)
     test = stats.ttest_rel(after, before)

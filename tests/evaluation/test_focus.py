@@ -1,4 +1,4 @@
-"""Where a classifier looks: each figure beside a computation of its own, by loops, closed forms and other libraries."""
+"""Where a classifier looks: each figure is compared with loops, closed forms and other libraries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MEAN, STD = 0.4, 0.25
 
 
 def network(in_place: bool = False, channels_last: bool = False) -> Any:
-    """A network whose answer is a linear function of the means of its last channels."""
+    """Return a network whose logits are a linear function of the means of its last channels."""
     import torch
     from torch import nn
 
@@ -66,7 +66,7 @@ def network(in_place: bool = False, channels_last: bool = False) -> Any:
 
 
 def prepared(image: Image.Image) -> Any:
-    """The middle of the picture, normalised."""
+    """Return the middle of the picture as a normalised tensor (3, SIDE, SIDE)."""
     import torch
 
     left, top = (image.width - SIDE) // 2, (image.height - SIDE) // 2
@@ -90,7 +90,7 @@ EMPTY = Look({}, "", np.zeros(0), b"")
 
 
 def by_hand(net: Any, classes: Sequence[int]) -> Floats:
-    """The map in closed form (Zhou et al., CVPR 2016): of several classes, each by its share of their probability."""
+    """Return the map in closed form (Zhou et al., CVPR 2016). Several classes are weighed by their probabilities."""
     import torch
 
     with torch.no_grad():
@@ -125,7 +125,7 @@ def test_pointing_game_and_mass_are_counted_pixel_by_pixel() -> None:
             (y, x)
             for y in range(SIDE)
             for x in range(SIDE)
-            if mask.getpixel((x + left, y + top))  # the crop cuts it
+            if mask.getpixel((x + left, y + top))  # pixels of the mask outside the crop do not count
         ]
         highest = max(((y, x) for y in range(SIDE) for x in range(SIDE)), key=lambda place: found[place])
         assert look.figures[SHARE] == pytest.approx(len(inside) / SIDE**2)
@@ -169,7 +169,7 @@ def _size(image: NDArray[np.uint8]) -> int:
 
 
 def _blurred(image: NDArray[np.uint8], shown: NDArray[np.bool_], seed: int) -> NDArray[np.uint8]:
-    """A picture of which some pixels, one in a hundred of the others and the corners are known."""
+    """Return a picture interpolated from the shown pixels, the corners, and one in a hundred of all pixels."""
     from scipy.interpolate import LinearNDInterpolator
 
     seeds = np.zeros(shown.size, bool)
@@ -185,7 +185,7 @@ def _blurred(image: NDArray[np.uint8], shown: NDArray[np.bool_], seed: int) -> N
 
 
 def _curve(image: NDArray[np.uint8], found: Floats, seed: int, ask: Callable[[NDArray[np.uint8]], float]) -> float:
-    """The area under a performance information curve, as its authors describe it, without their package."""
+    """Return the area under a performance information curve, as its authors describe it, without their package."""
     none = _blurred(image, np.zeros(found.shape, bool), seed)
     low, high = (_size(none), ask(none)), (_size(image), ask(image))
     points, best = [(0.0, 0.0)], 0.0
@@ -199,7 +199,7 @@ def _curve(image: NDArray[np.uint8], found: Floats, seed: int, ask: Callable[[ND
 
 
 def told_apart(image: NDArray[np.uint8], blurred: NDArray[np.uint8], sure: int) -> Any:
-    """A network that is sure of a class for a picture, and sure of no such class for the blurred one."""
+    """Return a network that is sure of class `sure` for a picture, and not for the blurred picture."""
     import torch
 
     net = network()

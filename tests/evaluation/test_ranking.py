@@ -1,4 +1,4 @@
-"""Orders of test cases: worked examples of the figures, and planted weak cells that ours finds first."""
+"""Orders of test cases: worked examples of the figures, and planted weak cells that our order finds first."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def test_how_unsure_a_classifier_is() -> None:
 
 
 def test_the_figures_of_an_order_are_those_of_a_worked_example() -> None:
-    """Ten images with two faults, first seen at the ranks 2 and 5: APFD is 1 - 7/20 + 1/20; the best is 1 - 3/20 +
-    1/20."""
+    """Ten images have two faults, first seen at ranks 2 and 5. APFD is 1 - 7/20 + 1/20, and the best possible is 1 -
+    3/20 + 1/20.
+    """
     fault = [None, "a", "a", None, "b", None, None, "a", None, None]
     found = judge("as they are", np.arange(10), fault, (0.1, 0.2, 0.5))
     assert found.apfd == pytest.approx(0.70 / 0.90)
@@ -35,7 +36,7 @@ def test_the_figures_of_an_order_are_those_of_a_worked_example() -> None:
 def test_an_image_of_a_cell_that_was_seen_comes_later() -> None:
     chance = np.array([0.9, 0.8, 0.3, 0.2])
     order = by_new_faults(chance, np.ones(4), ["fog", "fog", "night", "snow"])
-    # After the first of fog another one shows something new with 0.1 x 0.8.
+    # After the first fog image, another one shows a new fault with probability 0.1 x 0.8.
     assert order.tolist() == [0, 2, 3, 1]
     assert by_new_faults(chance, np.array([0.0, 1, 1, 1]), ["fog", "fog", "night", "snow"]).tolist() == [1, 2, 3, 0]
     assert by_new_faults(np.array([]), np.array([]), []).tolist() == []
@@ -50,7 +51,7 @@ def test_planted_weak_cells_are_found_at_five_per_cent_of_the_images() -> None:
     rate = np.array([0.6 if cell in weak else 0.02 for cell in cells])
     wrong, valid = chance.random(images) < rate, chance.random(images) < 0.85
     fault = [cell if w and v and cell in weak else None for cell, w, v in zip(cells, wrong, valid, strict=True)]
-    # What a classifier's own doubt tells: something, but it is sure of itself in half of its faults.
+    # The classifier's own doubt: it predicts some faults, but in half of them the classifier is sure of itself.
     doubt = np.where(wrong & (chance.random(images) < 0.5), 0.6, 0.2) + chance.normal(0, 0.15, images)
     past = chance.integers(0, images, 1000)
     known: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -61,7 +62,7 @@ def test_planted_weak_cells_are_found_at_five_per_cent_of_the_images() -> None:
     foretold = chance_wrong(known, [(str(a), str(c)) for c, a in cells])
     before = judge("ours, before an image is made", by_new_faults(foretold, np.full(images, 0.85), cells), fault)
     random = judge("random", chance.permutation(images), fault)
-    assert before.all_faults == 20 and before.faults[0.05] >= 18  # 90 % of them
+    assert before.all_faults == 20 and before.faults[0.05] >= 18  # 90 % of all faults
     assert before.faults[0.01] > 2 * random.faults[0.01]
     share = float(wrong[past].mean())
     doubtful = np.clip((doubt - 0.2) / 0.8, 0.02, 0.98)
@@ -74,7 +75,7 @@ def test_planted_weak_cells_are_found_at_five_per_cent_of_the_images() -> None:
 
 def test_two_chances_that_tell_nothing_of_each_other() -> None:
     assert combined(np.array([0.5, 0.2]), np.array([0.5, 0.5]), 0.5) == pytest.approx([0.5, 0.2])
-    assert combined(np.array([0.2]), np.array([0.2]), 0.2) == pytest.approx([0.2])  # neither says anything
+    assert combined(np.array([0.2]), np.array([0.2]), 0.2) == pytest.approx([0.2])  # both equal the mean: nothing new
     assert combined(np.array([0.5]), np.array([0.5]), 0.1) == pytest.approx([0.9])
 
 

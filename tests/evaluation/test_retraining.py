@@ -1,4 +1,6 @@
-"""Arms of equal updates: what was stopped goes on to the same weights, and what was learnt is kept at its best."""
+"""Tests for trainings of equally many updates: a stopped training resumes to the same weights, and the best are
+kept.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ QUICK = TrainingRecipe("quick", 30, 8, "sgd", 0.2, looks=3)
 
 
 def net(kind: str = "classification") -> nn.Module:
-    """A small network with the same weights each time."""
+    """Return a small network with the same weights each time."""
     torch.manual_seed(0)
     if kind == "segmentation":
         return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 2, 1))
@@ -48,7 +50,7 @@ def net(kind: str = "classification") -> nn.Module:
 
 
 def pictures(folder: Path, number: int = 24) -> tuple[Example, ...]:
-    """Noisy pictures of two colours, each with the number of its colour."""
+    """Save noisy pictures of two colours. The target of each is the number of its colour."""
     chance = np.random.default_rng(1)
     folder.mkdir(exist_ok=True)
     found = []
@@ -60,7 +62,7 @@ def pictures(folder: Path, number: int = 24) -> tuple[Example, ...]:
 
 
 def right(examples: tuple[Example, ...], model: nn.Module) -> float:
-    """The share of examples whose class it says."""
+    """Return the share of examples whose class the model predicts."""
     with torch.inference_mode():
         said = [int(model(to_tensor(Image.open(one.image))[None]).argmax()) == one.target for one in examples]
     return sum(said) / len(said)
@@ -74,7 +76,7 @@ def test_batches_go_through_all_before_any_comes_again_and_can_begin_anywhere() 
     assert list(batches(10, 4, 25, seed=3, begin=7)) == everything[7:]
     assert list(batches(10, 4, 25, seed=4)) != everything
     assert set(Counter(flat).values()) == {10}
-    assert [len(some) for some in batches(3, 8, 2, seed=0)] == [8, 8]  # fewer images than a batch has
+    assert [len(some) for some in batches(3, 8, 2, seed=0)] == [8, 8]  # fewer images than a batch holds
 
 
 def test_what_was_stopped_goes_on_to_the_same_weights(tmp_path: Path) -> None:
@@ -104,21 +106,21 @@ def test_what_was_stopped_goes_on_to_the_same_weights(tmp_path: Path) -> None:
         run("stopped", stop)
     assert json.loads((tmp_path / "stopped/about.json").read_text())["update"] == 10
     again = run("stopped").state_dict()
-    assert losses == [30, 17, 20]  # from the last look on
+    assert losses == [30, 17, 20]  # training continues from the last validation
     for name, held in whole.items():
         assert torch.equal(held, again[name]), name
     kept = load_file(tmp_path / "whole/best.safetensors")
     assert kept.keys() == whole.keys()
     train(net(), "classification", to_tensor, arm, QUICK, 5, lambda m: 0.0, tmp_path / "whole")
     done = kept_state(tmp_path / "whole")
-    assert done is not None and done.done and done.score > 0.9  # what is done is not done again
+    assert done is not None and done.done and done.score > 0.9  # a finished training does not run again
 
 
 @pytest.mark.parametrize("where", ["in the state", "before it is told"])
 def test_what_was_killed_while_its_state_was_saved_goes_on_to_the_same_weights(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the second look, of three: the state of the first one is still there."""
+    """The process is killed at the second of three validations. The state of the first one is still there."""
     examples = pictures(tmp_path / "images")
     arm, real, saved = Arm("original only", examples), Accelerator.save_state, list[str]()
 
@@ -209,7 +211,9 @@ def test_an_empty_arm_a_broken_file_and_another_training_are_told(tmp_path: Path
 
 
 def test_an_image_may_be_of_several_classes_of_which_each_is_right(tmp_path: Path) -> None:
-    """“bird” covers 59 classes of ImageNet: the loss is that of any of them, and for a single class it is unchanged."""
+    """“bird” covers 59 classes of ImageNet. The loss is that of all of them together. A single class has the usual
+    loss.
+    """
     examples = pictures(tmp_path / "images")
     alone = tuple(Example(one.image, (one.target,)) for one in examples if isinstance(one.target, int))
     several = tuple(Example(one.image, (0, 2) if one.target == 0 else 1) for one in examples)
@@ -224,7 +228,9 @@ def test_an_image_may_be_of_several_classes_of_which_each_is_right(tmp_path: Pat
 
 
 def test_each_class_of_a_group_is_right_for_its_pixels() -> None:
-    """“car” and “bus” form “vehicle”: a group's probability is the sum, and the rest is one more group."""
+    """“car” and “bus” form “vehicle”. A group's probability is the sum of its classes, and all other classes form a
+    group.
+    """
     chance = torch.Generator().manual_seed(3)
     logits, target = torch.randn(2, 5, 3, 4, generator=chance), torch.tensor([0, 1, 255, 1]).expand(2, 3, 4)
     groups = ((1, 3), (0,))

@@ -1,4 +1,4 @@
-"""Figures of a segmenter under test: against scikit-learn and worked examples."""
+"""Figures of a segmenter under test, compared with scikit-learn and worked examples."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ NAMES = ("road", "vehicle", "pedestrian")
 
 
 def maps(chance: np.random.Generator, wrong: float, size: int = 24) -> Floats:
-    """Return the confusion matrix of one image with this share predicted wrong."""
+    """Return the confusion matrix of a random image in which this share of the pixels is predicted wrong."""
     truth = chance.integers(0, 3, (size, size)).astype(np.uint8)
     said = np.where(chance.random(truth.shape) < wrong, (truth + 1) % 4, truth).astype(np.uint8)
     return confusion(truth, said, 3)
 
 
 def pixels(chance: np.random.Generator, source: list[int], wrong: float) -> Pixels:
-    """Images of these sources."""
+    """Return the confusion matrices of images of these sources."""
     return Pixels(np.array(source), np.stack([maps(chance, wrong) for _ in source]))
 
 
 def an_effect(control: bool = True) -> tuple[SegmentationEffect, Pixels, Pixels]:
-    """A segmenter that is a little worse on reconstructions, and much worse on test cases."""
+    """Return a segmenter's figures: a little worse on reconstructions, and much worse on test cases."""
     chance, sources = np.random.default_rng(4), list(range(30))
     original, generated = pixels(chance, sources, 0.1), pixels(chance, sources * 3, 0.5)
     drawn = pixels(chance, sources, 0.2) if control else None
@@ -103,8 +103,8 @@ ROAD, VEHICLE, PEDESTRIAN = ([1, 0, 0], [0, 1, 0], [0, 0, 1])
 
 
 def image(*found: float) -> Floats:
-    """The matrix of an image of which such a share of each class is found, and the rest is none of the classes; no
-    pixel of a class with a share of NaN.
+    """Return the confusion matrix of an image in which this share of each class is found, and the rest is predicted
+    as no class. A class with the share NaN has no pixel.
     """
     counts = np.zeros((3, 4))
     for row, share in enumerate(found):
@@ -122,13 +122,13 @@ def test_a_class_is_lost_where_it_was_found_and_falls_by_enough() -> None:
     original = of([0, 1, 2], image(0.9, 0.1, nan), image(0.9, 0.9, 0.9), image(0.1, 0.1, 0.1))
     cases = of(
         [0, 0, 1, 1, 1, 2, 3],
-        image(0.76, 0.0, nan),  # the road falls by less, and the vehicle was not found before
+        image(0.76, 0.0, nan),  # the road falls by less than the limit, and the vehicle was not found before
         image(0.7, 0.9, nan),
-        image(0.5, 0.2, 0.9),  # of two the vehicle falls more
+        image(0.5, 0.2, 0.9),  # road and vehicle fall, the vehicle more
         image(0.9, 0.9, 0.2),
         image(0.2, 0.9, 0.9),
-        image(0.0, 0.0, 0.0),  # nothing was found on its original
-        image(0.0, 0.0, 0.0),  # its original was not read
+        image(0.0, 0.0, 0.0),  # the original of this case shows nothing found
+        image(0.0, 0.0, 0.0),  # the original of this case was not read
     )
     protected = np.array([[True, True, True]] * 4 + [[False, True, True]] + [[True, True, True]] * 2)
     singles = [(0,), (1,), (2,)]
@@ -198,7 +198,7 @@ def test_pixels_of_each_test_case_are_compared_with_those_of_the_control_of_its_
     ways = np.array([0, 0, 1, 0, -1]), np.array([0, 1, 0])
     mixed = replace(cases, way=ways[0]), replace(control, way=ways[1])
     found = segmentation_effect(original, *mixed, np.zeros(5, bool), NAMES, [""] * 2)
-    # Nothing is said of another class, so that an IoU is the share that is found.
+    # No pixel is predicted as another class, so the IoU equals the share found.
     assert found.miou_generated_controlled.value == pytest.approx(((0.5 + 0.7 + 0.2) / 3 + 0.6) / 2)
     assert found.miou_reconstructed.value == pytest.approx(((2 * 0.9 + 0.4) / 3 + 0.8) / 2)
     assert found.miou_generated.value == pytest.approx(((0.5 + 0.7 + 0.2) / 3 + (0.6 + 0.1) / 2) / 2)

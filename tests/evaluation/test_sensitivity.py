@@ -1,4 +1,4 @@
-"""Edits that hurt a model: a planted weakness is found, and signs, intervals and corrections are right."""
+"""Tests for edits that hurt a model: a planted weakness is found, and signs, intervals and corrections are right."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_each_source_weighs_the_same_or_each_test_case() -> None:
 
 
 def test_where_few_sources_change_the_interval_still_reaches_what_was_not_seen() -> None:
-    """One of 100 sources changes: that it is one in twenty is not ruled out."""
+    """One of 100 sources changes, so the interval still contains one in twenty."""
     after = np.zeros(100)
     after[0] = -0.8
     (row,) = by_name(Changes(np.arange(100), after, np.zeros(100), after < 0), [["fog"]] * 100)
@@ -80,6 +80,6 @@ def test_a_case_with_two_edits_counts_in_both_and_few_cases_give_no_figure() -> 
 def test_rows_without_a_figure_begin_with_those_of_most_newly_wrong_test_cases() -> None:
     source, zero = np.arange(12), np.zeros(12)
     names = [[name] for name in ("amber", "bare", "night", "fog") for _ in range(3)]
-    wrong = np.isin(source, [6, 7, 9])  # two at night, one in fog
+    wrong = np.isin(source, [6, 7, 9])  # two wrong cases at night, one in fog
     rows = by_name(Changes(source, np.full(12, -0.1), zero, wrong), names)
     assert [(row.name, row.newly_wrong_cases) for row in rows] == [("night", 2), ("fog", 1), ("amber", 0), ("bare", 0)]

@@ -1,4 +1,6 @@
-"""Sources are parted before anything is learnt: their sides hang on nothing else, and share no picture."""
+"""Tests for the split of sources before a training: a source's part depends on nothing else, and no parts share
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ from experiments.paper.shared_images import Pictured, shared
 
 
 def picture(image: Image.Image, name: str, source: str) -> Pictured:
-    """An image with what is known of it."""
+    """Return an image with its name, source and hashes."""
     return Pictured(name, source, image_sha(image), perceptual_hash(image))
 
 
 def drawn(number: int) -> Image.Image:
-    """A scene."""
+    """Return a drawn scene as an image of its own source."""
     return Image.fromarray(render(random_scene(9_100_000 + number, "object"), 64)[0])
 
 

@@ -1,4 +1,4 @@
-"""One training of a model of each kind that can be trained: from its weights or from chance, measured and kept."""
+"""Tests for a training of each kind of model: from its weights or from random ones, measured and saved."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def examples(folder: Path, number: int = 6) -> tuple[Example, ...]:
 
 
 def checkpoint(folder: Path, name: str, classes: int = 3) -> UnderTestSettings:
-    """A file of weights by chance, of an architecture of torchvision or timm."""
+    """Save random weights of an architecture of torchvision or timm. Return the model's settings."""
     import timm
     import torch
     from safetensors.torch import save_file
@@ -57,7 +57,7 @@ def test_models_of_each_kind_learn_from_their_weights_or_from_chance(source: str
     from safetensors.torch import load_file
 
     torch.manual_seed(5)
-    many = 1000 if source == "resnet18" else 3  # as ImageNet has: more than a mask could number
+    many = 1000 if source == "resnet18" else 3  # like ImageNet, with more classes than the values of a mask
     model = transformers_folder(tmp_path / "vit") if source == "transformers" else checkpoint(tmp_path, source, many)
     before = find_network(model).net.state_dict()
     ends = []
@@ -71,7 +71,7 @@ def test_models_of_each_kind_learn_from_their_weights_or_from_chance(source: str
         ends.append({name: float((held.float() - before[name].float()).abs().max()) for name, held in after.items()})
         assert not (one.folder / "state").exists()
     near, far = (max(one[name] for name in one if name.endswith("weight")) for one in ends)
-    assert 0 < near < far  # two small updates move weights less than chance does
+    assert 0 < near < far  # two small updates change the weights less than random weights do
     assert said_before(model, training(tmp_path, model).sets)["all"].shape == (6,)
 
 

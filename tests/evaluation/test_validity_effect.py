@@ -1,4 +1,4 @@
-"""Error rates corrected by votes on a sample: the paper's own figures, worked examples, and coverage of intervals."""
+"""Error rates corrected by votes on a sample: the paper's figures, worked examples, and coverage of the intervals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evaluation.worker_errors import HARD, VALID, Ballots, drawn_states
 
 STRATA = ("right", "wrong, weather", "wrong, colour")
 NAMES = ("source", "wrong", "stratum", "votes_for", "votes", "score")
-"""The columns of `Judged`."""
+"""Columns of `Judged`."""
 
 
 def a_study(
@@ -24,8 +24,9 @@ def a_study(
     telling: float = 0.0,
     votes: int = 5,
 ) -> tuple[Judged, float, float]:
-    """Images of a model and votes on some of them; and how many are wrong and valid, and wrong of the valid ones, in
-    the world that they are from. `telling`: how much the score knows, 0 to 1; people vote as what is true with 0.97.
+    """Return a model's images with votes on some of them, the true share of images that are wrong and valid, and the
+    true error rate of valid images. `telling` is how much the score knows, from 0 to 1. Each vote is true with
+    probability 0.97.
     """
     images = 4 * sources
     source = np.repeat(np.arange(sources), 4)
@@ -42,12 +43,14 @@ def a_study(
         given[some] = votes
         votes_for[some] = chance.binomial(votes, np.where(valid[some], 0.97, 0.03))
     score = np.clip(telling * valid + (1 - telling) * chance.random(images), 0, 1)
-    both = 0.5 * (0.5 * 0.9 + 0.5 * 0.6)  # hard is uniform, so half of all images are wrong
+    both = 0.5 * (0.5 * 0.9 + 0.5 * 0.6)  # `hard` is uniform, so half of all images are wrong
     return Judged(source, wrong, stratum, votes_for, given, score), both, both / (both + 0.5 * 0.98)
 
 
 def test_the_papers_figures_are_what_its_way_gives() -> None:
-    """Its Table I and its study: 47.0 % wrong, of 98 judged failures 81 valid: 38.9 %, and 34.8 to 41.8 %."""
+    """The paper's Table I and study: 47.0 % are wrong, and 81 of 98 judged failures are valid. This gives 38.9 %
+    (34.8 to 41.8 %).
+    """
     from scipy import stats
 
     images = 10_000
@@ -69,7 +72,9 @@ def test_the_papers_figures_are_what_its_way_gives() -> None:
 
 
 def test_strata_are_weighed_as_they_are_and_not_as_they_were_judged() -> None:
-    """A worked example: 80 right, 10 wrong of each kind; of each five are judged."""
+    """A worked example: 80 images are right, and 10 are wrong in each of two ways. Five images of each group are
+    judged.
+    """
     stratum = np.repeat([0, 1, 2], [80, 10, 10])
     votes, votes_for = np.zeros(100, dtype=int), np.zeros(100, dtype=int)
     for begin, valid in ((0, 5), (80, 4), (90, 2)):
@@ -83,8 +88,9 @@ def test_strata_are_weighed_as_they_are_and_not_as_they_were_judged() -> None:
 
 
 def test_the_score_is_mended_by_the_votes() -> None:
-    """A worked example of prediction-powered inference with all of the score: mean of all and the mean of what it
-    misses."""
+    """A worked example of prediction-powered inference with the full weight of the score: the mean score of all
+    images, plus the mean error of the score on judged images.
+    """
     times = 15
     score = np.tile([0.9, 0.8, 0.7, 0.2, 0.6, 0.5], times)
     votes, votes_for = np.tile([1, 1, 1, 1, 0, 0], times), np.tile([1, 1, 1, 0, 0, 0], times)
@@ -116,15 +122,15 @@ def test_intervals_hold_what_is_true_whatever_the_score_knows(telling: float) ->
         widths += [found.by_strata.high - found.by_strata.low, found.with_score.high - found.with_score.low]  # type: ignore[operator]
     assert (held_true / studies >= 0.91).all() and (held_true / studies <= 0.995).all(), held_true
     if telling:
-        assert widths[1] < 0.85 * widths[0]  # what the score knows is worth votes
+        assert widths[1] < 0.85 * widths[0]  # a score that predicts votes narrows the interval
     else:
-        assert widths[1] < 1.05 * widths[0]  # and one that knows nothing costs none
+        assert widths[1] < 1.05 * widths[0]  # a score that predicts nothing hardly widens the interval
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sources", [250, 1500])
 def test_the_ends_are_those_of_sources_drawn_one_by_one(sources: int) -> None:
-    """An independent implementation: whole sources are drawn image by image, whether or not anybody judged them."""
+    """Compare with an independent implementation, which draws whole sources one by one, judged or not."""
     held, _, _ = a_study(np.random.default_rng(5), sources, judged=150, telling=0.5)
     found, chance = validity_effect(held, STRATA, resamples=4000), np.random.default_rng(6)
     weight, score = found.score_weight, held.score
@@ -147,7 +153,7 @@ def test_the_ends_are_those_of_sources_drawn_one_by_one(sources: int) -> None:
     expected = np.quantile(drawn, [0.025, 0.975], axis=0).T
     figures = (found.as_measured, found.times_valid, found.by_strata, found.with_score, found.among_valid)
     for figure, (low, high) in zip(figures, expected, strict=True):
-        # By chance, an end of 4,000 resamples is some 0.011 of the width off, and so is the other's.
+        # The end of an interval from 4,000 resamples varies by some 0.011 of the width, in both implementations.
         assert [figure.low, figure.high] == pytest.approx([low, high], abs=0.07 * (high - low))
 
 
@@ -161,7 +167,7 @@ def test_without_votes_or_with_strata_that_nobody_judged_it_says_so() -> None:
     votes = np.where(stratum == 2, 0, 3)
     found = validity_effect(Judged(source, wrong, stratum, votes, votes), STRATA)
     assert found.not_judged_in == ("wrong, colour",)
-    # Half of the wrong images are valid, and nobody knows of the others: bounds and no value.
+    # All judged wrong images are valid, which is half of them. The others are unknown: bounds and no value.
     assert found.by_strata.value is None and found.by_strata.why == "no image of “wrong, colour” was judged"
     assert [found.at_least.value, found.at_most.value] == pytest.approx([0.25, 0.5])
     assert found.by_strata.low is not None and found.by_strata.high is not None
@@ -183,14 +189,14 @@ def test_of_wrong_images_alone_no_more_than_are_wrong_are_wrong_and_valid() -> N
         assert found.as_measured.value == pytest.approx(0.643)
         assert found.by_strata.value == pytest.approx(0.643 * 80 / 98)
         assert found.by_strata.high is not None and found.by_strata.high < 0.643
-        # How many right images are valid nobody knows: all of them, or none.
+        # The validity of the right images is unknown: all may be valid, or none.
         both = 0.643 * 80 / 98
         assert found.among_valid.value is None and found.among_valid.high == 1.0
         assert found.among_valid.low is not None and found.among_valid.low < both / (both + 0.357)
 
 
 def test_every_source_weighs_the_same_and_its_images_share_its_weight() -> None:
-    """One source with eight images, all wrong and invalid, beside two of one image, wrong and valid."""
+    """One source has eight images, all wrong and invalid. Two sources have one image each, wrong and valid."""
     source, wrong = np.array([0] * 8 + [1, 2]), np.ones(10, bool)
     votes, votes_for = np.ones(10, int), np.array([0] * 8 + [1, 1])
     held = Judged(source, wrong, np.zeros(10, int), votes_for, votes)
@@ -200,7 +206,9 @@ def test_every_source_weighs_the_same_and_its_images_share_its_weight() -> None:
 
 
 def test_the_interval_of_one_kind_of_images_lies_between_the_exact_ones() -> None:
-    """Clopper and Pearson's two ends are quantiles of two beta distributions: here both are drawn alike often."""
+    """The ends of Clopper and Pearson's interval are quantiles of two beta distributions. Here each is drawn half
+    the time.
+    """
     from scipy import optimize, stats
 
     images, n = 5000, 20
@@ -218,13 +226,15 @@ def test_the_interval_of_one_kind_of_images_lies_between_the_exact_ones() -> Non
     none = np.zeros(images, int)
     held = Judged(np.arange(images), np.ones(images, bool), none, none, np.where(np.arange(images) < n, 1, 0))
     figure = validity_effect(held, ("wrong",), resamples=20_000).by_strata
-    # Nothing valid among 20: half of the draws are 0, and the upper end is that of one side at 95 %.
+    # With none of 20 valid, half of the draws are 0. The upper end is that of a one-sided interval of 95 %.
     assert (figure.value, figure.low) == (0.0, 0.0)
     assert figure.high == pytest.approx(stats.beta(1, n).ppf(0.95), abs=0.01)
 
 
 def test_images_without_a_consensus_are_counted_and_bound_the_figure() -> None:
-    """A worked example (Manski): 60 of 100 images are wrong; of 40 judged ones 20 are valid, 12 not, 8 undecided."""
+    """A worked example of Manski's bounds: 60 of 100 images are wrong. Of 40 judged images 20 are valid, 12 not, 8
+    undecided.
+    """
     wrong = np.arange(100) < 60
     votes, votes_for, undecided = np.zeros(100, int), np.zeros(100, int), np.zeros(100, bool)
     votes[:32], votes_for[:20], undecided[32:40] = 5, 5, True
@@ -240,7 +250,7 @@ def test_images_without_a_consensus_are_counted_and_bound_the_figure() -> None:
 
 
 def test_of_a_selected_part_the_other_images_bound_the_figure() -> None:
-    """Accepted images alone were judged: of the 30 wrong images that are not accepted nothing is known."""
+    """Only accepted images were judged. Nothing is known of the 30 wrong images that are not accepted."""
     wrong, accepted = np.arange(100) < 60, np.arange(100) % 2 == 0
     votes = np.where(accepted, 1, 0)
     held = Judged(np.arange(100), wrong, wrong.astype(int), votes, votes, outside=~accepted)
@@ -250,7 +260,7 @@ def test_of_a_selected_part_the_other_images_bound_the_figure() -> None:
 
 
 def test_two_studies_that_cannot_both_be_right_give_no_figure() -> None:
-    """The paper's: 299 of 300 images valid, and of 98 wrong ones 81, where 47 % are wrong."""
+    """The paper's figures: 299 of 300 random images are valid, but only 81 of 98 wrong images, while 47 % are wrong."""
     assert "at most 91.8 % of all images are valid, but 299 of 300" in contradiction(0.47, 81 / 98, 299, 300)
     assert not contradiction(0.47, 81 / 98, 270, 300) and not contradiction(0.47, 0.5, 0, 0)
     images = 4000
@@ -269,12 +279,12 @@ def test_two_studies_that_cannot_both_be_right_give_no_figure() -> None:
         "contradict each other" in found.by_strata.why
         and "Were both samples asked the same question?" in found.by_strata.why
     )
-    votes_for[of_all[wrong[:300]][::6]] = 0  # as many invalid ones among the wrong as in the other study
+    votes_for[of_all[wrong[:300]][::6]] = 0  # as few valid ones among the wrong as in the other study
     assert validity_effect(held, ("right", "wrong")).by_strata.value is not None
 
 
 def test_workers_who_always_say_yes_are_seen_by_control_items() -> None:
-    """Five workers judge 60 images, a half of them valid; two say yes to all. Four of five never agree on a no."""
+    """Five workers judge 60 images, half of them valid, and two always say yes. So no image gets four votes for no."""
     rng = np.random.default_rng(4)
     truth = np.arange(60) % 2 == 0
     worker, image = np.tile(np.arange(5), 60), np.repeat(np.arange(60), 5)
@@ -294,7 +304,7 @@ def test_workers_who_always_say_yes_are_seen_by_control_items() -> None:
     assert ((found > 0.5) == truth).mean() > 0.95 and (states == HARD).mean() < 0.1
     again = drawn_states(ballots, np.arange(60), np.zeros(60, int), np.full(60, -1))
     assert (states == again).all(), "the same votes say the same"
-    # The bounds are of the same estimate: what was measured lies between them, and without hard images on both.
+    # The bounds come from the same estimate, so the measured value lies between them. Without split votes all agree.
     votes_for, ones = votes.astype(int), np.ones(60, bool)
     split = (votes_for > 1) & (votes_for < 4)
     held = Judged(
@@ -311,7 +321,7 @@ def test_workers_who_always_say_yes_are_seen_by_control_items() -> None:
 
 @pytest.mark.slow  # crowd-kit is loaded
 def test_what_votes_say_agrees_with_crowd_kit() -> None:
-    """Without control items: Dawid and Skene's answers by another library."""
+    """Without control items, compare with the answers of Dawid and Skene by crowd-kit."""
     import pandas
     from crowdkit import aggregation
 
@@ -337,8 +347,8 @@ _CREWS = ("2 of 5 always say yes, with control items", "hard invalid images", "o
     [pytest.param(_EASY, 50, id="samples"), pytest.param(_CREWS, 8, marks=pytest.mark.soak, id="crews")],
 )
 def test_intervals_hold_what_is_true_where_it_is_hard(names: tuple[str, ...], repetitions: int) -> None:
-    """A short form of `python -m evaluation coverage`. Measured before: 41.7, 77.7 and 88 % of the random studies, and
-    25, 40 and 87 % of those with workers who err together. The bound is what chance leaves of 95 %.
+    """A short form of `python -m evaluation coverage`. Earlier methods covered 41.7, 77.7 and 88 % of the random
+    studies, and 25, 40 and 87 % of those with workers who err together. The limit allows for chance around 95 %.
     """
     from scipy import stats
 
@@ -355,7 +365,7 @@ def test_a_sample_is_shared_out_and_its_width_foretold() -> None:
     assert sum(sample_sizes([800, 150, 50, 2], 100)) == 100
     assert sample_sizes([3, 4], 100) == (3, 4)
     assert expected_width([1.0], [100], 0.5) == pytest.approx(2 * 1.96 * 0.05, rel=1e-3)
-    # Of a stratum without a judged image nothing is known.
+    # Nothing is known of a stratum without a judged image.
     assert expected_width([0.9, 0.1], [100, 0], 0.5) == pytest.approx(0.9 * 2 * 1.96 * 0.05 + 0.1, rel=1e-3)
 
 

@@ -1,4 +1,6 @@
-"""The score that foretells people's votes: against scikit-learn, and what it must not have seen."""
+"""The score that predicts people's votes: compared with scikit-learn, and kept from seeing the votes that it
+predicts.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ NAMES = ("edit shows", "label kept", "structure")
 
 
 def votes(chance: np.random.Generator, images: int = 600) -> tuple[Floats, NDArray[np.bool_], NDArray[np.int64]]:
-    """Checks of which two tell something and one tells nothing, and what people say."""
+    """Return three checks, of which two predict validity and one does not, whether images are valid, and their
+    sources.
+    """
     checks = chance.normal(0, 1, (images, 3))
     valid = chance.random(images) < 1 / (1 + np.exp(-(1.0 + 2 * checks[:, 0] + checks[:, 1])))
     checks[chance.random(images) < 0.2, 1] = np.nan
@@ -41,12 +45,12 @@ def test_its_figures_are_those_of_scikit_learn() -> None:
 
     chance = np.random.default_rng(2)
     checks, valid, source = votes(chance)
-    score = np.round(learn(NAMES, checks, valid)(checks), 2)  # with ties
+    score = np.round(learn(NAMES, checks, valid)(checks), 2)  # some values are equal
     found = agreement(score, valid, source, threshold=0.6)
     assert found.auc.value == pytest.approx(roc_auc_score(valid, score))
     assert found.precision == pytest.approx(precision_score(valid, score >= 0.6))
     assert found.recall == pytest.approx(recall_score(valid, score >= 0.6))
-    # Where each image is a source of its own, the interval is that of a bootstrap over images.
+    # If every image has its own source, the interval is that of a bootstrap over images.
     alone = agreement(score, valid, np.arange(len(valid))).auc
     theirs = stats.bootstrap(
         (valid, score),
@@ -61,7 +65,9 @@ def test_its_figures_are_those_of_scikit_learn() -> None:
 
 
 def test_no_image_is_foretold_from_votes_on_itself_or_its_kin() -> None:
-    """Votes that are pure chance, but the same on all images of a source: whoever has seen one knows the others."""
+    """The votes are random but the same on all images of a source. A model that has seen one of them knows the
+    others.
+    """
     chance = np.random.default_rng(3)
     source = np.repeat(np.arange(60), 10)
     valid = (chance.random(60) < 0.5)[source]
@@ -88,13 +94,13 @@ def test_too_few_votes_and_votes_that_are_all_alike() -> None:
     found = agreement(np.full(60, 0.4), np.ones(60, dtype=bool), source)
     assert found.auc.value is None and found.precision is None and found.recall == 0.0
     nothing = checks.copy()
-    nothing[:, 2] = np.nan  # a check that no image has
+    nothing[:, 2] = np.nan  # no image has this check
     half = np.arange(60) % 2 == 0
     assert np.isfinite(learn(NAMES, nothing, half)(nothing)).all()
 
 
 def test_the_interval_of_its_agreement_covers_with_few_sources_that_are_alike() -> None:
-    """A bootstrap of percentiles covers 90 % of these worlds."""
+    """A percentile bootstrap covers only 90 % of these worlds."""
     for sources in (20, 50):
         (found,) = measured(sources, 0.9, 0.5, 0.5, repetitions=300, seed=1)
         assert found.covers is not None and 0.93 <= found.covers <= 0.99 and found.shown == 1

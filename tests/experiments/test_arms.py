@@ -1,4 +1,4 @@
-"""The training experiment of recipes: its scenes and its figures."""
+"""Tests for the training experiment of recipes: its scenes and its figures."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_sets_have_other_looks_and_no_subject_stands_in_its_own_place() -> None:
 
 
 def test_a_subject_is_put_in_place_without_a_rim() -> None:
-    """Where a subject stays in its own place, the picture is what the renderer draws, up to its edge's own softness."""
+    """A subject pasted at its own place gives the renderer's picture, except for the softness of its edge."""
     scene = arms.tested(3, ON_FAIR)
     subject, numbers = render(scene, arms.FINE * 128)
     behind, _ = render(scene.without_subject(), arms.FINE * 128)

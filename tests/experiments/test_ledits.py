@@ -1,4 +1,6 @@
-"""LEDITS++ of diffusers, the real class: on tiny random weights that predict epsilon or v, and on the demo's."""
+"""LEDITS++ of diffusers, the real class, on tiny random weights that predict epsilon or v, and on the demo's
+weights.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 
 def psnr(one: Image.Image | np.ndarray, other: Image.Image) -> float:
-    """In dB, at most 99."""
+    """Return the PSNR in dB, at most 99."""
     apart = ((np.asarray(one, float) - np.asarray(other, float)) ** 2).mean()
     return float(10 * np.log10(255**2 / max(apart, 1e-5)))
 

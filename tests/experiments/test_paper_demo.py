@@ -1,5 +1,5 @@
-"""The paper's questions on the drawn world: the whole at a tiny size, whose report holds every part and claims no goal
-without its figure; that it goes on where it was; that what it calls true and unseen is.
+"""Tests for the experiments on the paper's questions in the drawn world, at a tiny size. The report has every part
+and claims no goal without its figure. A stopped run resumes. The truth and the unseen scenes are right.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_sources_are_fair_days_that_stay_on_their_side() -> None:
 @pytest.mark.demo
 @pytest.mark.slow
 def test_truth_tells_the_ideal_image_from_one_without_its_edit(tmp_path: Path) -> None:
-    """The judges of the truth on pictures of which nobody doubts what they show."""
+    """Compare the judges of the truth with pictures whose content is known."""
     found = {"ideal": list[int](), "unedited": list[int]()}
     for number in range(6):
         one = world.source("object", number)
@@ -89,11 +89,11 @@ def test_annotators_err_together_on_hard_images_and_control_items_find_only_thos
     nowhere, everywhere = np.zeros(600, bool), np.ones(600, bool)
     easy, fooled = vote(broken, nowhere, 1), vote(broken, everywhere, 1)
     assert (easy.known & easy.valid).mean() < 0.01
-    assert (fooled.known & fooled.valid).mean() > 0.5  # they agree, and are wrong: more votes would not help
+    assert (fooled.known & fooled.valid).mean() > 0.5  # the voters agree and are wrong, so more votes would not help
     kept = [[CREW[one] for one in kept_workers(control_answers(random.Random(seed)))] for seed in range(50)]
     assert min(len(one) for one in kept) >= VOTES
     share = {one: sum(crew.count(one) for crew in kept) / (50 * CREW.count(one)) for one in (CREW[0], CREW[-1])}
-    assert share[CREW[0]] > 0.95 and share[CREW[-1]] < 0.65  # who always says yes slips through at times
+    assert share[CREW[0]] > 0.95 and share[CREW[-1]] < 0.65  # a worker who always says yes sometimes passes
     again, other = vote(broken, nowhere, 1), vote(broken, nowhere, 2)
     assert (again.votes_for == easy.votes_for).all() and (again.votes == easy.votes).all()
     assert (other.votes != easy.votes).any()
@@ -132,7 +132,7 @@ RULES = stated(GOALS.read_text(encoding="utf-8"), "abc of today").rules
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.figure for rule in RULES])
 def test_a_goal_is_judged_by_the_worse_end_of_its_interval(rule: Rule) -> None:
-    """Every goal can be reached and missed; without an interval nobody can tell."""
+    """Every goal can be reached or missed. Without an interval the result is unknown."""
     least = rule.at_least if rule.at_least is not None else rule.above
     low = least + 0.01 if least is not None else (rule.at_most or 0) - 0.2
     high = rule.at_most - 0.01 if rule.at_most is not None else low + 0.1
@@ -148,7 +148,7 @@ def test_a_goal_is_judged_by_the_worse_end_of_its_interval(rule: Rule) -> None:
         assert rule.reached_by(Figure(middle, low, rule.at_most + 0.001)) is False
     if rule.above is not None:
         assert rule.reached_by(Figure(rule.above, rule.above, rule.above + 0.1)) is False
-    assert rule.reached_by(Figure(middle, middle, middle)) is None  # as where all images are alike
+    assert rule.reached_by(Figure(middle, middle, middle)) is None  # the interval is a point when all images are alike
 
 
 def test_a_goal_without_a_bound_is_refused() -> None:
@@ -169,9 +169,9 @@ def test_a_run_keeps_the_goals_that_it_began_with_and_says_whether_they_were_com
         who = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
         subprocess.run(["git", *who, *command], cwd=repository, check=True, capture_output=True)
 
-    assert commit_of(file) == ""  # no repository
+    assert commit_of(file) == ""  # not in a repository
     git("init")
-    assert commit_of(file) == ""  # in no commit
+    assert commit_of(file) == ""  # not in a commit
     git("add", "goals.toml")
     git("commit", "-m", "State the goals")
     assert re.fullmatch(r"[0-9a-f]{7,} of \d{4}-\d\d-\d\d", commit_of(file))
@@ -179,7 +179,7 @@ def test_a_run_keeps_the_goals_that_it_began_with_and_says_whether_they_were_com
     work = paper.Work(tmp_path / "work", SMALL)
     assert work.goals.commit and "before this run began" in work.goals.words
     file.write_text(file.read_text(encoding="utf-8").replace("at_least = 0.9\n", "at_least = 0.1\n"), encoding="utf-8")
-    assert commit_of(file) == ""  # changed since
+    assert commit_of(file) == ""  # changed since the commit
     assert paper.Work(tmp_path / "work", SMALL).goals == work.goals, "the bar was lowered after the run began"
     late = paper.Work(tmp_path / "late", SMALL).goals
     assert "they judge nothing" in late.words
@@ -188,7 +188,7 @@ def test_a_run_keeps_the_goals_that_it_began_with_and_says_whether_they_were_com
 
 
 def test_over_sources_counts_a_source_as_one() -> None:
-    """Ten sources, each with a hundred images that are all alike, say as much as ten images."""
+    """Ten sources with a hundred equal images each have the interval of ten images."""
     values = np.repeat(np.arange(10) % 2, 100).astype(float)
     found = over_sources(np.repeat(np.arange(10), 100), lambda rows: float(values[rows].mean()))
     assert found.value == 0.5 and found.low is not None and found.high is not None

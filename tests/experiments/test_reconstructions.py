@@ -1,4 +1,4 @@
-"""The report on models under test on reconstructions: what is shown, met and missed."""
+"""The report on models under test on reconstructions: its figures, and the goals met and missed."""
 
 from __future__ import annotations
 

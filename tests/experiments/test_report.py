@@ -1,4 +1,4 @@
-"""The report on the embedded models: what it reads out of captions and images, and how it names a missed floor."""
+"""The report on the embedded models: how it reads captions and images, and how it names a missed minimum."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RED_AND_BLUE = (
 
 
 def walk_of(family: str) -> Walk:
-    """The first unseen scene of a family, with its canonical caption."""
+    """Return the first unseen scene of a family, with its canonical caption."""
     profile = load_profile("demo")
     found = next(walk for number in range(50) if (walk := start_walk(number, profile)).scene.family == family)
     found.caption = caption(found.scene)
@@ -109,9 +109,9 @@ def test_what_is_lost_and_what_is_added_is_told_by_its_class() -> None:
     truth[60:80, 10:40] = truth[60:80, 70:100] = vehicle
     assert lost_and_added(truth, truth) == ([], [])
     seen = truth.copy()
-    seen[60:80, 70:98] = 0  # a twentieth is left of the second car
+    seen[60:80, 70:98] = 0  # a twentieth of the second car is left
     seen[90:110, 100:106] = pedestrian
-    seen[5:8, 5:8] = vehicle  # a crumb
+    seen[5:8, 5:8] = vehicle  # too small to count
     assert lost_and_added(truth, seen) == (["vehicle"], ["pedestrian"])
     assert lost_and_added(truth, np.roll(truth, 2, axis=1)) == ([], []), "a little aside is not lost"
     assert lost_and_added(truth, seen, ideal=seen) == ([], []), "what the judges misread anyway is held against nobody"
@@ -171,7 +171,7 @@ def test_the_language_part_counts_a_first_reply_that_does_not_parse_and_a_protec
     label, weather = walk.scene.label, walk.scene.look.weather
     other = "foggy" if weather != "foggy" else "sunny"
     replies = (
-        "I like birds.",  # does not parse: asked for again
+        "I like birds.",  # cannot be parsed, so the model is asked again
         f"{label} | object\n{weather} | weather",
         f"{weather}: {other}",
         walk.caption.replace(weather, other),
@@ -225,7 +225,9 @@ def test_the_judges_refuse_another_size() -> None:
 
 
 def test_the_truth_of_an_image_is_that_of_its_scene() -> None:
-    """The ideal image of an edited street is good; the source shows no edit; one without its cars has lost things."""
+    """The ideal image of an edited street is good. The source lacks the edit. An image without its cars has lost
+    things.
+    """
     judges = Judges()
     scene = next(s for s in map(random_scene, range(900, 1000)) if s.vehicles == 2 and s.look.time == "day")
     edits = (("time", "at sunset"),)
@@ -273,7 +275,7 @@ def test_lines_are_raised_where_it_costs_fewest_good_images_until_few_broken_one
 
 
 FOR_EVERY_MODEL = {INVERTED, SUBJECT_KEPT, BACKGROUND_FREE, SUBJECT_FOUND, SUBJECT_SIZE}
-"""Checks of what an inversion and a pasted subject have to be, whatever model draws."""
+"""Checks of an inversion and of a pasted subject, whose thresholds are the same for every generator."""
 
 
 def test_the_demo_profile_has_lines_for_every_check_of_an_image() -> None:

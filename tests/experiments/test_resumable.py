@@ -1,4 +1,4 @@
-"""A stopped measurement resumes with the things that have no line yet."""
+"""A stopped measurement resumes with the items that have no result yet."""
 
 from __future__ import annotations
 

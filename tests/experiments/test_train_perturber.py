@@ -1,4 +1,4 @@
-"""A LoRA of one's own on a tiny LLaMA: real peft, real transformers, real ctransformers."""
+"""Train a LoRA on a tiny LLaMA with the real peft, transformers and ctransformers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BAD = (
 
 @dataclass(frozen=True)
 class Ended:
-    """One call of the program."""
+    """Exit code and output of a call of the program."""
 
     code: int
     printed: str
@@ -56,7 +56,7 @@ def call(*words: str | Path) -> Ended:
 
 
 def save_base(pieces: SentencePieceProcessor, file: Path, seed: int, layers: int = 2) -> None:
-    """A tiny LLaMA of random weights, as GGUF and, in a folder beside it, as transformers saves it."""
+    """Save a tiny LLaMA of random weights as GGUF, and in a folder beside it for transformers."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(pieces), hidden_size=64, intermediate_size=96, num_hidden_layers=layers, num_attention_heads=4,
@@ -71,7 +71,7 @@ def save_base(pieces: SentencePieceProcessor, file: Path, seed: int, layers: int
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the models "own", "other" (of other weights) and "deeper", and of the file of pairs."""
+    """Return the folder with the models "own", "other" (other weights) and "deeper", and the file of pairs."""
     folder = tmp_path_factory.mktemp("bases")
     pairs = drawn_pairs(20)
     write_pairs(pairs, folder / "pairs.jsonl")
@@ -93,7 +93,7 @@ def often() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def trained(bases: Path, often: None) -> tuple[Path, Ended]:
-    """The folder of one training on pairs with bad lines among them, and what the program said."""
+    """Train on pairs with some invalid lines. Return the folder of the training, and the program's output."""
     text = (bases / "pairs.jsonl").read_text(encoding="utf-8")
     (bases / "brought.jsonl").write_text(f"{BAD[0]}\n{text}\n" + "\n".join(BAD[1:]), encoding="utf-8")
     return bases / "trained", train(bases)
@@ -167,7 +167,7 @@ def test_the_merged_file_gives_the_tokens_of_the_merged_model(bases: Path, train
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([ids])).logits[0, -1]
         first, second = logits.topk(2).values.tolist()
-        if first - second > 0.02:  # weights in half precision may turn what is as good as equal
+        if first - second > 0.02:  # half precision may change the order of nearly equal logits
             assert int(np.argmax(file.logits)) == int(logits.argmax())
             told += 1
         ids.append(int(logits.argmax()))
@@ -223,7 +223,7 @@ def test_a_lora_of_another_model_is_refused(
 ) -> None:
     adapter = tmp_path / "adapter"
     shutil.copytree(trained[0] / "adapter", adapter)
-    if not noted:  # as the LoRAs of other programs
+    if not noted:  # as in LoRAs of other programs
         (adapter / train_perturber.BASE_FILE).unlink()
     refused = call("--adapter", adapter, "--base", bases / f"{base}.gguf", "--out", tmp_path / "out")
     assert refused.code == 2

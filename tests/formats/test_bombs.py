@@ -1,4 +1,4 @@
-"""Small files that could grow without end are read or refused, within a bound of memory and time."""
+"""Small files that expand without end are read or refused within limits of memory and time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSED = {
 
 def test_every_small_file_is_read_or_refused_within_bounds(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.support.bombs", str(tmp_path)]
-    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each takes addresses of its own
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thread takes address space of its own
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **threads}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     told = {name: (images, reasons) for name, images, reasons in map(json.loads, done.stdout.splitlines())}

@@ -1,4 +1,4 @@
-"""Labels and masks as people have them, exported in every format and loaded by the lines that the card gives."""
+"""Unusual labels and masks, exported in every format and loaded by the code on the export's card."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def maker(tmp_path: Path) -> Maker:
 
 
 def loaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Run the lines of the card. Return the names that they define."""
+    """Run the code on the card of an export. Return the names that it defines."""
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(folder.parent / "cache"))
     card = (folder / "README.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
@@ -97,7 +97,7 @@ def numbers_of_shards(names: Mapping[str, Any], folder: Path) -> list[str]:
 
 
 def names_of_yaml(folder: Path) -> list[str]:
-    """Return the class names that a reader of YAML 1.1 sees, such as Ultralytics."""
+    """Return the class names that a reader of YAML 1.1 gets, such as Ultralytics."""
     import yaml
 
     names = yaml.safe_load((folder / "data.yaml").read_text(encoding="utf-8"))["names"]

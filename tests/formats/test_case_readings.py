@@ -1,6 +1,6 @@
-"""Data sets as other tools and people write them, each imported and, where a batch takes it, read in place.
+"""Data sets as other tools and people write them, imported and, where a batch supports them, read in place.
 
-Most rows stand for a public report on a tool of the field; the files are our own.
+Most cases come from a public report on a tool of the field. The files are our own.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Files = Mapping[str, bytes | str]
 
 
 class Seen(NamedTuple):
-    """An image as its reader shows it."""
+    """Facts that a reader reports of an image."""
 
     label: str = ""
     split: str = ""
     mask: tuple[str, ...] | None = None
-    """Names of the classes in the mask, sorted; None without a mask."""
+    """Sorted names of the classes in the mask. None without a mask."""
     words: str = ""
-    """The caption, or the fact called `text` or `edit_prompt`. A batch does not show them."""
+    """The caption, or the image's fact `text` or `edit_prompt`. A batch does not report it."""
 
 
 @dataclass(frozen=True)
@@ -49,29 +49,31 @@ class Plan:
     split: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     seen: tuple[Seen, ...] | None = None
-    """Images as the batch shows them, if they differ from the import's."""
+    """Expected images in a batch, if they differ from the import's."""
     or_told: str = ""
-    """Words that a refusal or the report has where the images are not shown so."""
+    """If a batch's images differ from `seen`, words that the refusal or the report must contain. "" allows no
+    difference.
+    """
 
 
 @dataclass(frozen=True)
 class Case:
-    """Files, and what a user gets of them."""
+    """Files of a data set, with the expected images and messages."""
 
     files: Files | Callable[[Path], object]
     seen: tuple[Seen, ...]
     told: tuple[str, ...] | None = ()
-    """Words of the report's rows, all of which are needed; () for no row at all, None for any."""
+    """Words of which each must be in a row of the report. () for an empty report, None for any report."""
     or_told: str = ""
-    """Words of the report where the images are not shown so."""
+    """If the images differ from `seen`, words that the report must contain. "" allows no difference."""
     source: str = ""
     classes: str = ""
     layouts: tuple[str, ...] = ("",)
-    """Layouts that the import is asked for: "" to detect it."""
+    """Layouts to try in the import. "" detects the layout."""
     plan: Plan | None = None
 
 
-# Files that several rows share.
+# Files of several cases
 
 
 def yolo(lines: bytes | str, names: str = "[cat, dog]") -> Files:
@@ -93,7 +95,7 @@ def yolo_words(*words: str) -> Files:
 
 
 def whole_boxes(*stems: str) -> dict[str, bytes | str]:
-    """Pictures of cat and dog in turn, each with its label file beside it."""
+    """Return pictures of a cat and a dog in turn, each with its label file."""
     files: dict[str, bytes | str] = {}
     for number, stem in enumerate(stems):
         files[f"{stem}.jpg"], files[f"{stem}.txt"] = jpeg(), f"{number % 2} 0.5 0.5 1 1\n"
@@ -148,7 +150,7 @@ def coco_trio(*kinds: str) -> Files:
 
 
 def folders(*labels: str) -> dict[str, bytes | str]:
-    """Two pictures of each class in a folder called as it is."""
+    """Return two pictures of each class, in a folder with the name of the class."""
     return {f"{label}/{label.rpartition('/')[2]}{n}.jpg": jpeg() for label in labels for n in range(2)}
 
 
@@ -577,13 +579,13 @@ CASES: dict[str, Callable[[], Case]] = {
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    """One for all cases: no picture comes twice."""
+    """Workspace for all cases. No picture occurs twice."""
     with Workspace(tmp_path_factory.mktemp("workspace")) as opened:
         yield opened
 
 
 def written(case: Case, folder: Path) -> Path:
-    """Write the files of a case. Return what is imported."""
+    """Write the files of a case. Return the path to import."""
     if callable(case.files):
         case.files(folder)
     else:
@@ -614,7 +616,7 @@ def imported(workspace: Workspace, source: Path, case: Case, layout: str) -> tup
 
 
 def planned(source: Path, plan: Plan) -> tuple[list[Seen], list[str]]:
-    """Read the data set in place as a batch does. Return the images, and what is told of them."""
+    """Read the data set in place as a batch does. Return the images and the messages about them."""
     try:
         data_set = open_data_set(source, plan.layout, plan.split, **plan.options)
         seen, told = [], []
@@ -632,7 +634,7 @@ def planned(source: Path, plan: Plan) -> tuple[list[Seen], list[str]]:
 
 
 def parts(seen: Sequence[Seen], words: bool) -> list[Seen]:
-    """Return the images in an order that two readers share."""
+    """Return the images sorted by label and split. Without `words`, their captions are dropped."""
     images = [image if words else image._replace(words="") for image in seen]
     return sorted(images, key=lambda image: [str(part) if part is not ANY else "" for part in image[:2]])
 

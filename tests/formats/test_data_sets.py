@@ -1,4 +1,4 @@
-"""Whole data sets, read where they lie: folders of classes, ImageNet-1K, and what each layout does with bad input."""
+"""Data sets read in place: folders of classes, ImageNet-1K, and the handling of bad input in each layout."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def labels(data_set: DataSet) -> dict[str, str]:
 
 
 def why(data_set: DataSet, key: str, stamp: str = "") -> str:
-    """Return the refusal to read an item."""
+    """Return the message with which reading an item is refused."""
     with pytest.raises(UserError) as refused:
         data_set.read(key, stamp)
     return str(refused.value)
 
 
 def refusal(root: Path, layout: str, split: str = "", **more: str) -> str:
-    """Return the refusal to open a data set."""
+    """Return the message with which opening a data set is refused."""
     with pytest.raises(UserError) as refused:
         open_data_set(root, layout, split, **more)
     return str(refused.value)
@@ -91,14 +91,14 @@ _hooked = False
 
 @pytest.fixture
 def opened_files() -> Iterator[list[str]]:
-    """The paths of all files that this process opens during the test."""
+    """Paths of all files that this process opens during the test."""
     global _opened, _hooked
 
     def note(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and _opened is not None and isinstance(arguments[0], str | bytes | os.PathLike):
             _opened.append(os.fsdecode(arguments[0]))
 
-    if not _hooked:  # a hook cannot be taken away again
+    if not _hooked:  # Python cannot remove an audit hook
         sys.addaudithook(note)
         _hooked = True
     _opened = []
@@ -156,7 +156,7 @@ def test_a_class_may_be_called_as_a_split_and_a_mixture_is_asked_about(tmp_path:
 
 def test_what_is_in_no_class_is_told(tmp_path: Path) -> None:
     data_set = open_data_set(put(tmp_path, {"cat/a.png": png(1), "b.png": png(2)}), "imagefolder")
-    for _ in range(2):  # and told once, however often the items are gone through
+    for _ in range(2):  # one row, however often the items are listed
         assert list(labels(data_set)) == ["cat/a.png"]
         assert ["has no label" in row.reason for row in data_set.left_out] == [True]
 
@@ -232,7 +232,7 @@ def test_what_cannot_be_opened_is_told_with_what_was_looked_for(tmp_path: Path) 
 
 
 def devkit(truth: list[int]) -> dict[str, bytes]:
-    """The lists of the ImageNet devkit: three classes, and a synset above them."""
+    """Return the files of the ImageNet devkit, for three classes and a synset above them."""
     from scipy.io import savemat
 
     fields = ("ILSVRC2012_ID", "WNID", "words", "gloss", "num_children", "children", "wordnet_height")
@@ -287,7 +287,7 @@ def test_the_tars_of_imagenet_are_what_torchvision_makes_of_them(
     assert names == ["tench, Tinca tinca", "crane", "crane"]
     assert data_set.classes == ("tench, Tinca tinca", "crane, n02012849", "crane, n03126707")
     assert sorted(path.name for path in ours.rglob("*")) == before, "nothing is unpacked beside the tars"
-    # What torchvision unpacked is the other published form, and has the same images and labels.
+    # torchvision's unpacked folders are the other published form, with the same images and labels.
     folders = open_data_set(put(theirs, devkit([3, 1, 2, 1])), "imagenet", split)
     assert {(folders.read(item.key).image, item.label) for item in folders.items()} == {
         (data_set.read(item.key).image, item.label) for item in data_set.items()

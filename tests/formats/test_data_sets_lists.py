@@ -1,4 +1,4 @@
-"""Data sets that are lists: Hugging Face's files, WebDataset tars, CSV, and what the studio exported."""
+"""Data sets with lists of images: Hugging Face's files, WebDataset tars, CSV, and the studio's exports."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ SIZE = (48, 32)
 
 
 def halves(left: int, right: int, size: tuple[int, int] = SIZE) -> np.ndarray:
-    """Class numbers: one in the left half, one in the right."""
+    """Return class numbers (h, w), with `left` in the left half and `right` in the right half."""
     numbers = np.full((size[1], size[0]), left, np.uint8)
     numbers[:, size[0] // 2 :] = right
     return numbers
@@ -37,13 +37,13 @@ def numbers(content: Content) -> np.ndarray:
 
 
 def classes_at(data_set: DataSet, key: str) -> tuple[str, str]:
-    """The names of the classes left and right."""
+    """Return the names of the classes at the left and right edges of an item's mask."""
     found = numbers(data_set.read(key))
     return tuple(data_set.mask_classes.get(int(number), "none") for number in (found[0, 0], found[0, -1]))  # type: ignore[return-value]
 
 
 def shift_mask(left: int, right: int) -> bytes:
-    """Return a mask as the simulator writes it: the class in the red channel, ids of objects in the others."""
+    """Return a mask like the simulator's: the class in the red channel, object ids in the others."""
     numbers = halves(left, right)
     rgba = np.stack(
         [numbers, np.full_like(numbers, 9), np.full_like(numbers, 200), np.full_like(numbers, 255)], axis=-1
@@ -223,7 +223,9 @@ def test_bdd100k(tmp_path: Path) -> None:
 
 
 def instances(split: str, license_name: str = "Attribution License") -> dict[str, Any]:
-    """Return annotations like COCO's: ids with gaps, an outline, a crowd of plain run lengths, a name beyond ASCII."""
+    """Return annotations like COCO's: ids with gaps, an outline, a crowd with uncompressed run lengths, a name
+    beyond ASCII.
+    """
     left = [[0, 0, 24, 0, 24, 32, 0, 32]]
     right_column = {"size": [32, 48], "counts": [47 * 32, 32]}  # the last column
     return {
@@ -331,5 +333,5 @@ def test_cocos_masks_are_those_of_pycocotools(tmp_path: Path) -> None:
     wanted = np.full((32, 48), 255)
     for one in sorted(published.loadAnns(published.getAnnIds(139)), key=lambda one: -one["area"]):
         wanted[published.annToMask(one) == 1] = {90: 1, 1: 0}[one["category_id"]]
-    # The pixels on an edge of an outline are of it here.
+    # Here, the pixels on an outline's edge belong to the region.
     assert {int(column) for _, column in np.argwhere(found != wanted)} <= {24}

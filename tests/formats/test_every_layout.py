@@ -1,4 +1,4 @@
-"""Pictures in every layout, read by an import and by a batch, have the same sources, labels, masks and splits."""
+"""Pictures in every layout get the same sources, labels, masks and splits from an import and from a batch."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from formats.types import Example, Split, TestSet
 from tests.support.data_set_files import SIDE, jpeg, tar_file, write
 
 NAMES = {0: "road", 10: "sky"}
-"""The classes of the masks, by the numbers of Cityscapes' training."""
+"""Classes of the masks by Cityscapes' training numbers."""
 
 
 class Scene(NamedTuple):
-    """A picture with all that a layout may say of it."""
+    """A picture with its label, split and mask, which not every layout can hold."""
 
     name: str
     label: str
     split: Split
     image: bytes
-    """JPEG."""
+    """JPEG file of the picture."""
     horizon: int
-    """The rows of sky in its mask."""
+    """Number of rows of sky at the top of the mask."""
 
     def mask(self, road: int = 0, sky: int = 10) -> bytes:
         return png_of(self.numbers(road, sky))
@@ -58,7 +58,7 @@ SCENES = tuple(
 VAL = {"train": "train", "validation": "val"}
 
 Seen = tuple[str, str, str, str]
-"""Hash of the pixels, label, split, and hash of the names of the mask's classes; "" for what is not said."""
+"""Hash of the pixels, label, split, and hash of the mask's class names. "" for facts that the layout does not hold."""
 
 
 def seen(image: Image.Image, label: str, split: str, mask: Image.Image | None, names: Mapping[int, str]) -> Seen:
@@ -71,15 +71,15 @@ def seen(image: Image.Image, label: str, split: str, mask: Image.Image | None, n
 
 @dataclass(frozen=True)
 class Form:
-    """A layout of files: who writes it, what it says, and how it is opened."""
+    """A layout of files: how to write it, the facts that it holds, and how to open it."""
 
     write: Callable[[Path], object]
     says: Sequence[str] = ("label", "split", "mask")
     layout: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Options that a batch needs."""
+    """Options that a batch needs to open it."""
     classes: Mapping[int, str] | None = None
-    """Classes that an import needs."""
+    """Class names by number that an import needs."""
 
 
 def expected(form: Form) -> list[Seen]:
@@ -96,7 +96,9 @@ def expected(form: Form) -> list[Seen]:
 
 
 def exported(layout: str, plain: bool) -> Callable[[Path], object]:
-    """Write by our own export; `plain` without what only the studio writes, as another program would hand it on."""
+    """Return a function that writes an export of the studio. `plain` leaves out the files that only the studio
+    writes.
+    """
 
     def write_it(root: Path) -> None:
         files = root.parent / "pictures"
@@ -129,7 +131,7 @@ def exported(layout: str, plain: bool) -> Callable[[Path], object]:
 
 
 def files_of(make: Callable[[Scene], Mapping[str, bytes | str]], **more: bytes | str) -> Callable[[Path], object]:
-    """Write the files that each scene has, and more that are called by their names with "__" for "/"."""
+    """Return a function that writes the files of each scene, and `more` files. "__" in their names stands for "/"."""
 
     def write_it(root: Path) -> None:
         for scene in SCENES:
@@ -396,7 +398,7 @@ def by_batch(form: Form, root: Path) -> Iterator[Seen]:
 
 
 SLOW = ("save_to_disk",)
-"""Forms whose writing loads a large package."""
+"""Forms whose writer loads a large package."""
 
 
 @pytest.mark.parametrize("way", ["import", "import, found out", "batch"])

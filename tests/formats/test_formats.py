@@ -1,4 +1,4 @@
-"""Exports of test sets: each is loaded by the library that it is meant for, and read back as the same set."""
+"""Exports of test sets: the library of each format loads its export, and an import gives the same set."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SET = TestSet(
 
 
 class Maker:
-    """Makes examples, their files in a folder called by their hashes."""
+    """Makes examples with files in `folder`, which are named by their hashes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -108,7 +108,7 @@ def maker(tmp_path: Path) -> Maker:
 
 
 def masked(maker: Maker) -> list[Example]:
-    """Examples with every split and none; masks whose numbers differ in meaning, and two numbers with the same name."""
+    """Return examples of every split and of none. Masks use numbers differently, and two numbers have the same name."""
     return [
         maker.example("a-street", "bird", "train", STREET),
         maker.example("b.street", "a boat/ship", "validation", STREET),
@@ -119,7 +119,7 @@ def masked(maker: Maker) -> list[Example]:
 
 
 def mixed(maker: Maker) -> list[Example]:
-    """Some without a mask."""
+    """Return examples, some of them without a mask."""
     return [
         *masked(maker),
         maker.example("f-plain", "bird", "train"),
@@ -195,9 +195,9 @@ def test_the_manifest_names_every_file_with_its_hash(layout: str, maker: Maker, 
 
 @pytest.mark.parametrize("layout", WRITTEN)
 def test_the_format_alone_says_what_it_can(layout: str, maker: Maker, tmp_path: Path) -> None:
-    """Without the files that only the studio writes: as another program would hand it on."""
+    """Remove the files that only the studio writes, as if another program had written the export."""
     wanted = examples_for(layout, maker)
-    if layout == "torchvision":  # its one list of classes is all that names the numbers
+    if layout == "torchvision":  # a single list names the classes of all masks
         wanted = [example for example in wanted if example.mask is None or example.mask_classes == STREET]
     folder = export(SET, wanted, tmp_path / "out", layout)
     for name in ("records.jsonl", "records.parquet", "manifest.json", "croissant.json", "README.md", "sheet.jpg"):
@@ -263,7 +263,7 @@ def _exported(layout: str, folder: Path, example: Example) -> bytes:
     return (folder / row["file"]).read_bytes()
 
 
-# The libraries that the formats are for
+# Loading by the libraries of the formats
 
 
 @pytest.mark.slow
@@ -330,7 +330,7 @@ def test_torchvision_loads_its_folders(maker: Maker, tmp_path: Path) -> None:
 
 
 def _named(numbers: np.ndarray, names: Any) -> np.ndarray:
-    """The name of the class of each pixel."""
+    """Return the class name of each pixel."""
     table = np.asarray([names.get(n, names.get(str(n), "")) for n in range(256)])
     return table[numbers]
 
@@ -407,7 +407,7 @@ def test_mlcroissant_loads_it(layout: str, maker: Maker, tmp_path: Path) -> None
     folder = export(SET, wanted, tmp_path / "out", layout)
     loaded = croissant.Dataset(str(folder / "croissant.json"))
     issues = loaded.metadata.ctx.issues
-    # A version of the semantic kind and a paper to cite are recommended: a set has neither.
+    # A semantic version and a citation are recommended, but a set has neither.
     assert not issues.errors and all("citeAs" in said or "version" in said for said in issues.warnings)
     rows = {_text(row["examples/name"]): row for row in loaded.records("examples")}
     assert sorted(rows) == sorted(example.name for example in wanted)
@@ -439,7 +439,9 @@ def test_csv_is_safe_in_a_spreadsheet_and_pandas_reads_it(maker: Maker, tmp_path
 
 
 def test_yolo_outlines_are_the_masks(maker: Maker, tmp_path: Path) -> None:
-    """Files as its readers expect them: text beside image, classes of data.yaml, points as shares of the sides."""
+    """The files are as YOLO's readers expect: a text file for each image, classes in data.yaml, points as shares of
+    the size.
+    """
     import yaml
 
     wanted = mixed(maker)
@@ -466,7 +468,7 @@ def test_yolo_outlines_are_the_masks(maker: Maker, tmp_path: Path) -> None:
     assert (_named(pixels(mask), drawn["a-street"].mask_classes) == _named(pixels(wanted[0].mask), STREET)).mean() > 0.7
 
 
-# Whole or not there
+# An export is complete, or absent
 
 
 def test_a_folder_that_is_not_empty_is_refused_unless_it_is_an_export_to_be_replaced(
@@ -524,7 +526,9 @@ def test_a_stopped_export_and_a_full_disk_leave_nothing(
 
 @pytest.mark.slow
 def test_a_killed_export_leaves_no_folder_that_looks_whole(maker: Maker, tmp_path: Path) -> None:
-    """Killed in the middle: what is left is called unfinished, has no manifest, and the next export takes it away."""
+    """The export is killed in the middle. The leftover is named unfinished, has no manifest, and the next export
+    removes it.
+    """
     wanted = mixed(maker)
     code = (
         "import os, sys, pickle; from pathlib import Path; from formats.exporting import export;"
@@ -548,7 +552,9 @@ def test_a_killed_export_leaves_no_folder_that_looks_whole(maker: Maker, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("again", [False, True])
 def test_an_export_that_was_about_to_be_replaced_comes_back(again: bool, maker: Maker, tmp_path: Path) -> None:
-    """Killed between the two renames: the old one is called otherwise, and the new one has not its name yet."""
+    """The export is killed between its two renames: the old folder has another name, and the new one is not in place
+    yet.
+    """
     wanted, into = mixed(maker), tmp_path / "out"
     old = contents(export(SET, wanted, into, "coco"))
     code = (
@@ -577,7 +583,7 @@ def test_an_export_that_was_about_to_be_replaced_comes_back(again: bool, maker: 
 def test_what_an_export_writes_is_swept_only_when_nobody_writes_it(
     maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where each process has the same number, as in a container."""
+    """This also holds if all processes have the same process id, as in containers."""
     wanted = mixed(maker)
     dead = [tmp_path / f"out.unfinished-{os.getpid()}-0123456{n}" for n in range(2)]
     other = tmp_path / "out.unfinished-notes"

@@ -1,4 +1,4 @@
-"""Test sets from elsewhere: whatever is wrong has a row in the report, and the good rest comes, once."""
+"""Imports of test sets from other tools: each problem has a row in the report, and the good images come in once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BIRD, BOAT = (200, 30, 30), (30, 30, 200)
 
 
 def picture(colour: tuple[int, int, int] = BIRD, size: tuple[int, int] = (48, 32)) -> Image.Image:
-    """One that is not the same turned or mirrored."""
+    """Return a picture that differs from its turned and mirrored versions."""
     image = Image.new("RGB", size, colour)
     image.paste((255, 255, 255), (0, 0, size[0] // 4, size[1] // 2))
     return image
@@ -42,7 +42,7 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
 
 
 def mask_of(image: Image.Image) -> Image.Image:
-    """1 where the picture is white."""
+    """Return a mask that is 1 where the picture is white."""
     return Image.fromarray((np.asarray(image.convert("L")) > 250).astype(np.uint8))
 
 
@@ -115,14 +115,14 @@ def test_one_folder_around_all_is_no_label(tmp_path: Path) -> None:
 def test_a_turned_picture_and_its_mask_stay_together(
     orientation: int, kind: str, size: tuple[int, int], tmp_path: Path
 ) -> None:
-    """The mask lies as the pixels are stored, or as the picture is shown: either way it comes out upright."""
+    """The mask is stored like the pixels or like the upright picture. Both come out upright."""
     exif = Image.Exif()
     exif[0x0112] = orientation
     lying = picture(size=size)
     source = put(tmp_path / "x", {"images/a.png": encoded(lying, kind, exif=exif), "masks/a.png": mask_of(lying)})
     put(source, {"classes.txt": "0 sky, 1 house", "images/b.png": picture(BOAT), "masks/b.png": mask_of(picture(BOAT))})
     found = read(source, tmp_path / "in")
-    if orientation < 5:  # the size is the same both ways
+    if orientation < 5:  # the mask's size does not tell which way it is stored
         assert names(found) == ["b"] and "nothing tells whether its mask" in told(found)["images/a.png"]
         return
     turned = found.examples[0]
@@ -198,7 +198,7 @@ def test_two_files_of_one_content_come_once(tmp_path: Path) -> None:
 
 
 def test_names_that_differ_by_case_or_unicode_form_only_both_come(tmp_path: Path) -> None:
-    """In a zip, since a file system may hold only one of them."""
+    """The files are in a zip, since a file system may hold only one of two such names."""
     colours = iter([(n, 60, 90) for n in range(0, 200, 20)])
     packed = tmp_path / "x.zip"
     with zipfile.ZipFile(packed, "w") as archive:
@@ -366,7 +366,7 @@ def test_masks_that_do_not_fit_are_refused_with_their_image(tmp_path: Path) -> N
 
 
 def test_a_foreign_coco_file(tmp_path: Path) -> None:
-    """Outlines, run lengths as a list, boxes, an unknown category, a missing file, a damaged region."""
+    """The file has outlines, run lengths as a list, boxes, an unknown category, a missing file and a damaged region."""
     entries = [{"id": n, "file_name": f"{n}.png", "width": 48, "height": 32} for n in range(1, 8)]
     counts = [0, 32 * 12, 32 * 36]  # the left quarter
     annotations = [
@@ -477,7 +477,7 @@ def test_a_stopped_import_goes_on_and_a_second_one_changes_nothing(tmp_path: Pat
 
 
 def test_a_hostile_record_is_bounded(tmp_path: Path) -> None:
-    """Class numbers out of range, and an honest line beside them."""
+    """A record has class numbers out of range, and the record after it is good."""
     maker = Maker(tmp_path / "images")
     folder = export(SET, [maker.example("a", "bird", "", STREET), maker.example("b", "bird")], tmp_path / "out", "coco")
     lines = (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""An import or export keeps of each image no more than its name and label: what its files say of it goes with it."""
+"""An import or export keeps only the name and label of each image in memory, and no other facts from its files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.workspaces import workspace_in
 pytestmark = pytest.mark.slow
 
 LONG = "Snow falls on a bird. " * 1000
-"""Caption of each image."""
+"""Caption of every image: 22,000 characters."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def peaks() -> Iterator[Peaks]:
 
 
 def examples(maker: Maker, number: int, size: int, said: str = "") -> list[Example]:
-    """Return this number of noise images."""
+    """Return `number` images of noise with the prompt `said`."""
     made = []
     for place in range(number):
         noise = np.random.default_rng(place).integers(0, 256, (size, size, 3), np.uint8)
@@ -47,13 +47,13 @@ def examples(maker: Maker, number: int, size: int, said: str = "") -> list[Examp
 
 
 def take_in(source: Path, into: Path) -> None:
-    """Read all images of a set and keep none."""
+    """Read all images of a set, then delete them."""
     read(source, into, each=lambda example: True)
     shutil.rmtree(into)
 
 
 def write_out(workspace: Path, version: int, layout: str) -> None:
-    """Export a version, few images at once."""
+    """Export a version, 20 images at a time."""
     test_sets.examples._AT_ONCE = drafts._DETAILED_AT_ONCE = 20
     with Workspace(workspace) as opened:
         held = opened.test_sets.version(version)
@@ -77,7 +77,7 @@ def test_what_files_say_of_an_image_is_not_kept(layout: str, tmp_path: Path, pea
 @pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("layout", ["parquet", pytest.param("webdataset", marks=pytest.mark.soak)])
 def test_the_images_within_a_table_are_not_kept(layout: str, packed: bool, tmp_path: Path, peaks: Peaks) -> None:
-    """Rows come by 64, and some more are worked on at once."""
+    """Rows of a table are read in groups of 64, and some more are processed at the same time."""
     maker = Maker(tmp_path / "images")
     held = examples(maker, 450, 64)
     size = held[0].image.stat().st_size

@@ -1,4 +1,4 @@
-"""One odd line or file of an import has a row in its report, and what is good beside it comes in."""
+"""An odd line or file of an import has a row in its report, and the good images beside it come in."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SQUARE = [[0, 0, 24, 0, 24, 32, 0, 32]]
 
 
 def coco(folder: Path, entry: dict[str, Any], annotation: dict[str, Any], categories: Any = ()) -> Path:
-    """A set of COCO with the good image 1 and the odd image 2."""
+    """Write a COCO set with the good image 1 and the odd image 2."""
     images = [{"id": n, "file_name": f"{n}.png", "width": 48, "height": 32} for n in (1, 2)]
     held = {
         "images": [images[0], {**images[1], **entry}],
@@ -87,7 +87,9 @@ def test_an_odd_line_of_records(odd: dict[str, Any], tmp_path: Path) -> None:
 
 
 def noted(orientation: Any, kind: int) -> bytes:
-    """The EXIF of a camera that wrote its orientation as this type of TIFF: 1 BYTE, 2 text, 7 UNDEFINED, 12 DOUBLE."""
+    """Return EXIF data whose orientation has the TIFF type `kind`: 1 BYTE, 2 text, 7 UNDEFINED, 12 DOUBLE. Cameras
+    write it.
+    """
     data = struct.pack("<d", orientation) if isinstance(orientation, float) else orientation
     inside = len(data) <= 4
     entry = struct.pack("<HHI", 0x0112, kind, len(data) if kind != 12 else 1)
@@ -108,7 +110,7 @@ def test_an_odd_orientation_is_none(orientation: bytes | float, kind: int, tmp_p
 
 @pytest.mark.parametrize("mode", ["P", "LA", "1", "RGB", "L"])
 def test_a_list_with_the_true_hash_of_its_file(mode: str, tmp_path: Path) -> None:
-    """The list's facts are imported whether the file is kept as it is or not, and the result can be saved again."""
+    """The list's facts are imported, whether the file is stored unchanged or not. The result can be exported again."""
     image = picture().convert(mode)
     data = encoded(image)
     line = {"file_name": "a.png", "sha256": hashlib.sha256(data).hexdigest(), "caption": "A bird.", "weather": "snow"}
@@ -146,7 +148,7 @@ COMPOSED, APART = "\u00e9.png", "e\u0301.png"
 
 @pytest.mark.parametrize("layout", ["imagefolder", "csv", "coco"])
 def test_two_names_that_differ_by_their_unicode_form_keep_their_labels(layout: str, tmp_path: Path) -> None:
-    """In a zip, since a file system may hold only one of them."""
+    """The files are in a zip, since a file system may hold only one of two such names."""
     images = {COMPOSED: picture(), APART: picture(BOAT)}
     labels = {COMPOSED: "bird", APART: "boat"}
     if layout == "imagefolder":
@@ -177,7 +179,7 @@ def test_a_name_is_found_in_its_other_unicode_form(file: str, listed: str, tmp_p
 
 
 WORDS = ("train", "test", "val", "data", "images", "mask", "masks", "labels", "annotations", "bird")
-"""Labels that folders of other things are called, too."""
+"""Labels that are also names of folders with other content."""
 
 
 @pytest.mark.parametrize("bare", [False, True])
@@ -189,7 +191,7 @@ def test_labels_that_are_called_as_folders_come_back(
     splits: tuple[Split, ...] = ("train", "validation", "test", "")
     wanted = [maker.example(f"{word}-in-{split or 'none'}", word, split, classes) for word in WORDS for split in splits]
     folder = export(SET, wanted, tmp_path / "out", "torchvision")
-    if bare:  # as another program would hand it on
+    if bare:  # as if another program had written it
         for name in ("records.jsonl", "records.parquet", "manifest.json", "croissant.json", "README.md", "sheet.jpg"):
             (folder / name).unlink()
     found = read(folder, tmp_path / "in")

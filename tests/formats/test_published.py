@@ -1,4 +1,4 @@
-"""ImageNet's relatives, CUB-200-2011 and iWildCam in their published folders, by a batch and by an import."""
+"""ImageNet's variants, CUB-200-2011 and iWildCam in their published folders, read by a batch and by an import."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def labels(data_set: DataSet) -> dict[str, str]:
 
 
 def imported(root: Path, into: Path) -> tuple[str, dict[str, str], list[str]]:
-    """Return the layout that an import finds out, the label of each image by name, and what is refused."""
+    """Return the layout that an import detects, the label of each image by name, and the refused files."""
     found = read(root, into)
     refused = [row.file for row in found.rows if row.kind == "refused"]
     return found.layout, {one.name: one.label for one in found.examples}, refused

@@ -1,4 +1,4 @@
-"""The method that puts the subject of the source in front of another background, and the recipe that uses it."""
+"""The method that puts the source's subject in front of a new background, and its recipe."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SETTINGS = AGA.settings_in(load_profile("demo"))
 
 
 def settings(**changes: Any) -> SettingsWithBackgrounds:
-    """The demo's, with two backgrounds of few steps."""
+    """Return the demo's settings with two backgrounds of few steps, and `changes`."""
     base = {"generation": {"steps": 2, "short_side": 64}, "backgrounds": {"captions": 2}}
     plain = SETTINGS.model_dump(mode="json")
     for section, values in (*base.items(), *changes.items()):
@@ -48,7 +48,7 @@ def settings(**changes: Any) -> SettingsWithBackgrounds:
 def drawn(
     chosen: SettingsWithBackgrounds | None = None, models: ScriptedModels | None = None, **more: Any
 ) -> MemoryStore:
-    """A store after all of the recipe."""
+    """Run the whole recipe and return the store."""
     store = more.pop("store", None) or MemoryStore(SOURCE)
     driver = more.pop("driver", None) or Driver(load_profile("demo"), models or ScriptedModels(), **more)
     driver.run(Request(BIRD, chosen or settings(), "aga"), store, _raise_failures)
@@ -187,7 +187,7 @@ def test_from_text_alone_no_control_image_holds_the_background() -> None:
 
 
 class Shelf:
-    """A store in memory."""
+    """Stored preparations in memory."""
 
     def __init__(self) -> None:
         self.held: dict[str, bytes] = {}
@@ -333,7 +333,9 @@ def test_the_checks_tell_a_changed_subject_a_phantom_and_a_grown_subject() -> No
 
 def test_the_background_shows_nothing_that_is_to_be_avoided() -> None:
     class Finds:
-        """Finds a boat beside the subject, a house there below its threshold, a ship behind it; knows no unicorn."""
+        """Segmenter that finds a boat beside the subject, a house below its threshold and a ship behind, but knows
+        no unicorn.
+        """
 
         name = "finds"
 

@@ -1,4 +1,4 @@
-"""The stage that describes backgrounds: places and times, words to avoid, a bank, and a person's own pictures."""
+"""The stage that describes backgrounds: places and times, words to avoid, a bank, and the user's own pictures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = BackgroundsSettings(
 
 
 def said(prompt: str) -> str:
-    """What is asked for, and a little more."""
+    """Return the requested place and time, and a little more."""
     lines = [line.partition(": ")[2] for line in prompt.splitlines() if line.startswith(("Inst", "Place", "Time"))]
     return f"{' '.join(lines[-3:])}, with a pale sky."
 

@@ -1,4 +1,4 @@
-"""The checks of texts: what passes, what does not, and the sentence that a person reads."""
+"""Tests for the checks of texts: which texts pass or fail, and the sentence for the user."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_an_edit_with_consequences_does_not_excuse_everything(text: str, found: 
 
 
 def test_no_right_caption_of_the_drawn_world_is_blamed_for_a_loss() -> None:
-    """The world's own words for the edited scene pass, whatever the weather rewrites, for many scenes."""
+    """The drawn world's own captions of edited scenes pass, for many scenes and all changes that a weather causes."""
     for seed in range(120):
         scene = random_scene(seed)
         for weather in ("snowy", "rainy", "sunny"):
@@ -145,7 +145,7 @@ def test_an_added_protected_class_is_named() -> None:
         (STREET, ("red", "green"), "“green” is not in the caption where “red” was."),
         (STREET.replace("is red", "is red and green"), ("red", "green"), "“red” still stands where it was."),
         (STREET.replace("is red", "is small"), ("red", "green"), "“green” is not in the caption where “red” was."),
-        # "blue" was there before, for another car: that is not this edit.
+        # "blue" describes another car already, so it does not count for this edit.
         (STREET.replace("is red", "is small"), ("red", "blue"), "“blue” is not in the caption where “red” was."),
     ],
 )
@@ -231,7 +231,7 @@ def test_a_task_has_to_say_what_is_kept() -> None:
 
 @pytest.mark.slow
 def test_the_drawn_world_s_own_counterfactuals_pass() -> None:
-    """One edit of each kind, written by the world itself, consequences and all."""
+    """Each kind of edit is tried on captions by the drawn world itself, with all consequences."""
     tried = 0
     for seed in range(120):
         scene = random_scene(seed)
@@ -252,7 +252,7 @@ CHOICES = {"ground": GROUNDS, "trees": TREES, "walls": WALLS, "water": WATERS, "
 
 
 def edited(scene: Scene, slot: str) -> tuple[Scene, str]:
-    """The scene with another look in one slot, and the words for it."""
+    """Return the scene with another look in one slot, and the words for it."""
     look = scene.look
     if slot == "weather":
         weather = "snowy" if look.weather != "snowy" else "rainy"

@@ -1,4 +1,4 @@
-"""The conditioning tells where things are, not which weather or hour it is."""
+"""The control image shows where things are, and not the weather or the time of day."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SCENES = [random_scene(seed, family) for seed in range(500, 504) for family in (
 
 
 def wide(found: np.ndarray) -> np.ndarray:
-    """Edges with two pixels of tolerance."""
+    """Return the edges widened by two pixels."""
     return cv2.dilate(found, np.ones((5, 5), np.uint8)) > 0
 
 
 def borders(mask: np.ndarray) -> np.ndarray:
-    """Return True where two classes meet."""
+    """Return a mask that is True where two classes meet."""
     found = np.zeros(mask.shape, bool)
     found[:, 1:] |= mask[:, 1:] != mask[:, :-1]
     found[1:] |= mask[1:] != mask[:-1]

@@ -1,7 +1,7 @@
 """Detectors, kinds of control image and previews with the real classes, at small size and with random weights.
 
-Soft edges and line art run whole. MiDaS is a network of half a gigabyte, too large to make up here: of it the loading
-is tried as far as the file that is not there.
+Soft edges and line art run whole. MiDaS has half a gigabyte, too much to make here. Its loading is tried up to the
+missing file.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def test_a_preview_shows_and_changes_nothing(models: Models) -> None:
     assert plain.tobytes() == watched.tobytes()
     assert len(shown) == 5 and all(image.mode == "RGB" and max(image.size) <= SIDE for image in shown)
     assert generator.preview() is None, "between images there is nothing to show"
-    # The last step's prediction is what the image becomes.
+    # The prediction of the last step is close to the image.
     last = np.asarray(shown[-1].resize(plain.size), float)
     assert np.abs(last - np.asarray(plain, float)).mean() < 12
 

@@ -1,4 +1,4 @@
-"""The steps around the drawing of an image: kinds of control image, seeds, speeds, previews, and the queue."""
+"""Tests for the steps around drawing an image: kinds of control image, seeds, speeds, previews, and the queue."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_an_estimate_is_of_the_same_size_and_steps_where_there_was_one() -> None
     speeds = Speeds()
     settings = GenerationSettings(steps=20, short_side=512)
     assert not speeds and speeds.seconds(effort_of(settings, (600, 400))) is None
-    for seconds in (9.0, 4.0, 4.2):  # the first one also loaded the models
+    for seconds in (9.0, 4.0, 4.2):  # the first image also loaded the models
         speeds.add(Effort(512 * 768, 20), seconds)
     assert speeds.seconds(effort_of(settings, (600, 400))) == 4.2
     speeds.add(Effort(512 * 768, 10), 2.5)
@@ -155,7 +155,7 @@ def test_an_estimate_is_of_the_same_size_and_steps_where_there_was_one() -> None
 def test_previews_take_their_share_and_no_more() -> None:
     work, shown = SideTime(), 0
     begun = time.monotonic()
-    # At least half a second, and until the first is shown, which a busy machine may delay.
+    # Run for half a second, and until the first preview is shown, which may take longer on a busy machine.
     while (passed := time.monotonic() - begun) < 0.5 or (not shown and passed < 60):
         if work.affordable(0.1):
             with work.measured():
@@ -165,11 +165,11 @@ def test_previews_take_their_share_and_no_more() -> None:
     assert 1 <= shown <= 6
 
 
-# Making what is on the list
+# Drawing the images of a worklist
 
 
 class List(FixedWorklist):
-    """Drops the first image once `wanted` is False."""
+    """Worklist that drops its first image once `wanted` is False."""
 
     wanted = True
 
@@ -184,7 +184,7 @@ def run(
     cancelled: threading.Event | None = None,
     on_preview: Callable[[Image.Image], None] = lambda _: None,
 ) -> list[int]:
-    """The seeds of the images that are drawn of a worklist."""
+    """Draw the images of a worklist, and return their seeds."""
     profile, models, store = load_profile("demo"), ScriptedModels(), MemoryStore(RED)
     models.embedder = embedder or models.embedder
     few = profile.settings.model_copy(update={"generation": GenerationSettings(steps=4, short_side=64)})
@@ -213,7 +213,7 @@ def test_an_image_that_is_dropped_stops_and_the_next_one_begins() -> None:
 
 
 class Checking(ScriptedEmbedder):
-    """Has something done whenever an image is looked at."""
+    """Embedder that calls a function whenever it embeds an image."""
 
     def __init__(self, meanwhile: Callable[[], object]) -> None:
         self._meanwhile = meanwhile
@@ -264,7 +264,7 @@ def test_a_preview_is_held_for_a_moment_under_a_name_of_its_own() -> None:
 
 
 class Painter:
-    """Work that makes its parts when it may, and remembers them."""
+    """Job that draws its parts once the test lets it, and records them."""
 
     def __init__(self) -> None:
         self.made: list[str] = []
@@ -357,7 +357,7 @@ def test_the_queue_says_what_is_at_work_and_how_long_it_takes(jobs: JobQueue) ->
     assert queue_part((), {}, "a", "") == ""
 
 
-# The page's side
+# The page
 
 
 def new_run(studio: Studio) -> str:
@@ -457,7 +457,7 @@ def test_a_yes_makes_what_was_shown_or_nothing(studio: Studio) -> None:
     for part in ("generation", "source"):
         assert (f'data-shown="{shown}"' in parts_of(studio, run_id)[part]) == (part == "generation")
 
-    # Another page changes what would be made; it is put back, and the same is shown again.
+    # Another page changes the planned images and changes them back. The page then shows the same plan again.
     do(studio, run_id, "setting", tab="B", setting="generation.images_per_caption", value="8")
     other = studio.states.of(run_id).gate.shown
     assert "check them and approve again" in do(studio, run_id, "generate", tab="A", shown=shown)
@@ -466,13 +466,13 @@ def test_a_yes_makes_what_was_shown_or_nothing(studio: Studio) -> None:
     do(studio, run_id, "setting", tab="B", setting="generation.images_per_caption", value="1")
     assert studio.states.of(run_id).gate.shown == shown
 
-    # What is the same number of images is not the same for that.
+    # A plan with the same number of images is still another plan.
     steps = studio.states.of(run_id).settings.generation.steps
     do(studio, run_id, "setting", setting="generation.steps", value=steps + 1)
     assert do(studio, run_id, "generate", shown=shown)
     do(studio, run_id, "setting", setting="generation.steps", value=steps)
 
-    # A second press after all was made says yes to nothing new.
+    # After all planned images were drawn, a second press approves nothing new.
     assert not do(studio, run_id, "generate", shown=shown)
     assert do(studio, run_id, "generate", shown=shown)
     assert len(studio.workspace.runs.get(run_id).test_cases) == 4

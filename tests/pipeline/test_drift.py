@@ -1,4 +1,4 @@
-"""The drift of edited images: planted ones are found and undone, none is made up, and a lost border is told."""
+"""Drift of edited images: planted drifts are found and undone, none is invented, and a lost border is reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEEDS = range(41_000, 41_006)
 @pytest.mark.slow
 @pytest.mark.parametrize(("shift", "zoom"), [(0.01, 1.0), (0.05, 1.0), (0.2, 1.0), (0.0, 0.9), (0.0, 1.1)])
 def test_a_planted_drift_is_found_and_masks_fit_once_it_is_undone(shift: float, zoom: float) -> None:
-    """`python -m tests.support.drifted` measures the same on many more scenes."""
+    """`python -m tests.support.drifted` measures many more scenes."""
     measured = found(SEEDS, 1, shift, zoom)
     assert measured.moved == 1 and np.mean(measured.overlaps) >= 0.95
 

@@ -1,4 +1,4 @@
-"""The driver: all stages in a row, what is reused, how it stops. The models are stand-ins, see
+"""The driver: it runs all stages in order, reuses values, and stops. For the stand-ins, see
 `tests/support/scripted.py`.
 """
 
@@ -48,7 +48,7 @@ def driver(models: ScriptedModels | None = None) -> Driver:
 def driven(
     store: MemoryStore | None = None, request: Request = ALL, models: ScriptedModels | None = None
 ) -> tuple[MemoryStore, list[Event]]:
-    """Return the store after a request, and the events during it."""
+    """Run a request. Return the store and the events."""
     store = store or MemoryStore(SOURCE)
     said: list[Event] = []
     driver(models).run(request, store, said.append)
@@ -56,14 +56,14 @@ def driven(
 
 
 def done(said: list[Event]) -> dict[str, bool]:
-    """By stage, whether it was reused; images count as one stage."""
+    """Return for each stage whether its value was reused. All images count as one stage."""
     found = {event.stage: event.reused for event in said if isinstance(event, StageDone)}
     images = [event.reused for event in said if isinstance(event, ImageDone)]
     return found | ({"images": all(images)} if images else {})
 
 
 def copied(store: MemoryStore, **more: Any) -> MemoryStore:
-    """Another store that holds the same."""
+    """Return a copy of the store, with other values for `more`."""
     copy = MemoryStore(SOURCE, {**store.held, **more})
     copy.cases = list(store.cases)
     return copy
@@ -328,7 +328,7 @@ def test_captions_that_all_fail_are_not_generated() -> None:
 
 def test_one_stage_anew_takes_another_seed_and_what_follows_only_where_it_changed() -> None:
     class Remembering(MemoryStore):
-        """Knows what was tried, as a workspace does."""
+        """Store that knows earlier tries, like a workspace."""
 
         def tries(self, stage: str) -> tuple[Any, ...]:
             return (self.held[stage],) if stage in self.held else ()
@@ -353,7 +353,7 @@ def test_a_reconstruction_draws_the_caption_as_it_is() -> None:
     assert not {"edit shows", "edit direction"} & {check.name for check in case.checks}, "there is no edit to show"
     began = next(event for event in said if isinstance(event, StageBegan))
     assert (began.number, began.total) == (1, 2)
-    # The caption is shared; images of one recipe are none of the other.
+    # The recipes share the caption, but not the images.
     _, said = driven(store, models=models)
     assert done(said)["caption"] and not done(said)["images"] and len(store.cases) == 4
     assert RECONSTRUCTION.is_current(case.lineage.counterfactual, {"caption": Caption(SUNNY_BIRD)})

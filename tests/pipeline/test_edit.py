@@ -1,4 +1,4 @@
-"""The method `edit` on the embedded models: what it keeps and records, its sweep, its batches, and what it refuses."""
+"""The method `edit` on the embedded models: results, records, search for a strength, batches, refusals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def settings(steps: int = 4, guidance: float = 1.0, **edit: object) -> SettingsW
 
 
 class Kept(dict[str, bytes]):
-    """Inversions that the tests share."""
+    """Inversions in memory that the tests share."""
 
     read, save = dict.get, dict.__setitem__
 
@@ -94,7 +94,7 @@ def own_settings(case: TestCase) -> EditedSettings:
 
 
 def apart(one: TestCase, other: TestCase) -> float:
-    """Mean distance of two images in grey values."""
+    """Return the mean distance of two images in grey values."""
     return float(np.abs(np.asarray(one.image, float) - np.asarray(other.image, float)).mean())
 
 
@@ -198,7 +198,7 @@ def test_a_sweep_stops_at_the_first_strength_that_passes_and_drops_those_that_dr
 
 @contextmanager
 def evaluations() -> Iterator[list[int]]:
-    """Count evaluations of the denoising network: the rows of each, in order."""
+    """Record the number of rows in each evaluation of the denoising network, in order."""
     generator: Any = demo_models().generator.on("canny")
     rows = list[int]()
     with generator._pipe.unet.register_forward_pre_hook(

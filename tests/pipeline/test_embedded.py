@@ -1,4 +1,4 @@
-"""The run inside an image file: it comes back as it was, and what was damaged or made up is refused in a sentence."""
+"""The run inside an image file: it is read back unchanged, and a damaged or invented run is refused in one sentence."""
 
 from __future__ import annotations
 

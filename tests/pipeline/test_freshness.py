@@ -48,7 +48,7 @@ TEXTS: dict[StageName, Any] = {
 
 
 def fresh_values(task: Task = TASK, settings: Settings = SETTINGS) -> dict[StageName, StageValue[Any]]:
-    """All four stages as a model gave them, from one another."""
+    """Return the values of all four stages, each made by a model from the values before it."""
     return {
         stage: StageValue(
             value, Trace("model", "m", prompt="p"), inputs_key(DILLEMA, stage, task, "sha", TEXTS, settings)
@@ -64,7 +64,7 @@ def stale(
 
 
 def changed(stage: StageName, value: Any) -> dict[StageName, StageValue[Any]]:
-    """The values after a person changed one of them."""
+    """Return the values of all stages after a person changed one of them."""
     values = fresh_values()
     now: dict[StageName, Any] = {name: held.value for name, held in values.items()}
     return values | {stage: StageValue(value, Trace("person"), inputs_key(DILLEMA, stage, TASK, "sha", now, SETTINGS))}

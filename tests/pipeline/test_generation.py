@@ -1,6 +1,6 @@
-"""Stage 5 on a stand-in generator (`tests/support/scripted.py`): seeds, what is left out, progress, stopping, the plan.
+"""Stage 5 on a stand-in generator (`tests/support/scripted.py`): seeds, skipped images, progress, stopping, the plan.
 
-`tests/pipeline/test_pipeline_demo.py` runs the real one.
+`tests/pipeline/test_pipeline_demo.py` runs the real generator.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def generate(
     models: ScriptedModels | None = None,
     seconds_per_image: float | None = None,
 ) -> list[tuple[str, int, bytes]]:
-    """Caption, seed and pixels of each image."""
+    """Draw the images. Return the caption, the seed and the pixels of each."""
     driver, store = Driver(DEMO, models or ScriptedModels()), store or MemoryStore(SOURCE)
     if seconds_per_image is not None:
         driver.speeds.add(effort_of(SMALL, SOURCE.size), seconds_per_image)

@@ -1,4 +1,4 @@
-"""The further generators, each with its real classes at small size, and where a generator runs."""
+"""The other generators with their real classes at small size, and the devices that generators run on."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_a_sampler_that_draws_noise_at_every_step_gives_the_same_bits_in_a_batch
 
 
 def previewed(generator: Any, batch: int = 1) -> tuple[list[Image.Image | None], list[bytes]]:
-    """Return the preview after each step, and the results."""
+    """Draw images. Return the preview after each step, and the pixels of the results."""
     shown: list[Image.Image | None] = []
     asked = [DrawRequest("a bird", seed, seed) for seed in range(batch)]
     results = generator.draw(
@@ -266,7 +266,7 @@ def sdxl_at(folder: Path, **changes: Any) -> Profile:
 
 @pytest.fixture(scope="module")
 def sdxl(folder: Path) -> Any:
-    """The generator; `counted` are the parts that its placing went by."""
+    """Generator of Stable Diffusion XL. `counted` lists the parts whose sizes decide the device."""
     models, counted = load_models(sdxl_at(folder)), list[str]()
     models.check()
 
@@ -317,7 +317,7 @@ def test_sdxl_draws_on_every_kind_with_one_controlnet(folder: Path, sdxl: Any) -
 
 @pytest.mark.slow
 def test_what_ran_out_of_memory_on_one_kind_is_known_on_all(sdxl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They share the pipeline, so that what was moved off the GPU is off it for all of them."""
+    """The kinds of control image share a pipeline. Parts moved off the GPU are off it for all kinds."""
     monkeypatch.setattr(sdxl._at, "now", place(Gpu(61 * GB), {"unet": GB}))
     monkeypatch.setattr(sdxl._pipe, "enable_model_cpu_offload", lambda: None)
     sdxl.on("segmentation")._offload()
@@ -352,7 +352,9 @@ def test_sdxl_reads_a_short_prompt_as_the_stock_pipeline_does_and_draws_the_same
 
 
 def same_on_control_images_of_its_own(generator: Any, **changes: Any) -> None:
-    """Each of a batch is drawn on its own control image as it is alone, and another one makes another image."""
+    """Check that each image of a batch gets its own control image: it is as if drawn alone, and differs from the
+    others.
+    """
     settings, wanted = QUICK.model_copy(update=changes), [DrawRequest("a bird", 5, at) for at in range(3)]
     controls = [control(), control().rotate(180), control().transpose(Image.Transpose.FLIP_LEFT_RIGHT)]
     together = generator.draw(wanted, 4, controls, settings, lambda _done, _total: None)
@@ -480,7 +482,7 @@ def test_a_section_that_does_not_fit_says_why() -> None:
 def test_weights_go_from_the_files_to_where_they_stay(
     family: str, small: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a device of its own, "meta", as a GPU is one: nothing of the pipeline was on the CPU before."""
+    """The device "meta" stands for a GPU: no part of the pipeline was on the CPU before."""
     import diffusers.pipelines.pipeline_utils as pipelines
     from diffusers import DiffusionPipeline
 

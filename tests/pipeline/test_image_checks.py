@@ -1,4 +1,4 @@
-"""Checks of generated images: what moves, vanishes, or turns into something else is noticed, and said in a sentence."""
+"""Checks of generated images: they notice things that move, vanish or change, and say so in a sentence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SUN = "A bird in sunny weather."
 
 
 class Placed:
-    """Puts every text where the test says, and an image where its brightness says (0 to 1, as an angle)."""
+    """Embedder that places texts as the test says, and images by brightness. Positions are angles from 0 to 1."""
 
     name = "placed"
 
@@ -77,7 +77,7 @@ def test_edges_of_the_same_scene_under_another_look_are_kept() -> None:
 
 
 def test_what_has_melted_has_outlines_that_run_elsewhere() -> None:
-    """A town under another look keeps its forms; the same through wavy glass does not."""
+    """A town keeps its outlines under another look, but not when seen through wavy glass."""
     scene = random_scene(107, "road").with_look(weather="sunny", time="day")
     scene = replace(scene, background="buildings")
     source, mask = render(scene)
@@ -134,7 +134,9 @@ def test_the_bands_of_a_profile_decide() -> None:
 
 
 def test_an_image_that_fits_the_source_caption_better_shows_no_edit() -> None:
-    """Any step away from the source is not enough: it has to be nearer to the edited scene than to the source's."""
+    """A step away from the source is not enough: the image must be nearer to the edited caption than to the
+    source's.
+    """
     embedder = Placed({"snowy": 1.0, "sunny": 0.0})
     assert found(grey(60), embedder)["edit shows"].outcome == "failed"
 
@@ -188,7 +190,7 @@ def test_without_an_embedder_only_edges_are_checked() -> None:
 
 
 def test_edges_of_an_edited_image_have_to_be_where_chance_would_not_find_them() -> None:
-    """An image full of edges keeps those of any source."""
+    """An image full of edges has edges where any source has them."""
     scene = Image.fromarray(render(random_scene(3, "road"), 256)[0])
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (256, 256, 3), np.uint8))
     moved = Image.fromarray(np.roll(np.asarray(scene), 16, axis=1))

@@ -1,4 +1,6 @@
-"""The method `instruct`: what the editor is told, what comes back, where it is offered; a real editor at small size."""
+"""The method `instruct`: its prompt for the editor, its results, and where it is offered. A real editor at small
+size.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,14 @@ NO_EDITOR = "The profile demo has no editor of images: take the profile edit, or
 
 
 def profile_with(folder: Path | str) -> Profile:
-    """The demo with an editor beside its generator, and no model under test."""
+    """Return the demo profile with an editor and without a model under test."""
     editor = {"kind": "flux2-klein", "path": str(folder)}
     held = demo().model_dump() | {"name": "demo-edit", "editor": editor}
     return Profile.model_validate(held)
 
 
 def demo() -> Profile:
-    """Without a model under test, so that none is loaded for the pages."""
+    """Return the demo profile without a model under test, so that no page loads one."""
     held = load_profile("demo").model_dump()
     return Profile.model_validate(held | {"model_under_test": {}, "checks": {}})
 
@@ -67,7 +69,7 @@ def demo() -> Profile:
 def ignore(_done: int, _total: int) -> None: ...
 
 
-# What the editor is told
+# The editor's prompt
 
 
 @pytest.mark.parametrize("prompt_set", ["paper", "demo"])
@@ -84,11 +86,11 @@ def test_the_instruction_names_the_edits_the_scene_and_what_has_to_stay(prompt_s
     assert INSTRUCT.prompt(prompts, CAPTION, STREET, held).endswith("where they are: road.")
 
 
-# What comes back
+# The editor's result
 
 
 class Painter:
-    """An editor that gives the picture itself, moved to the right by a share of its width."""
+    """Editor that returns the picture itself, shifted to the right by a share of its width."""
 
     name = "painter"
 
@@ -191,7 +193,7 @@ def test_what_the_editor_took_says_nothing_of_the_generator() -> None:
 
 @pytest.fixture
 def studio(tmp_path: Path) -> Iterator[Studio]:
-    """One with an editor."""
+    """Studio with an editor."""
     with workspace_in(tmp_path / "with") as workspace:
         made = Studio(profile_with("nowhere"), ScriptedModels(), workspace)
         yield made
@@ -199,7 +201,7 @@ def studio(tmp_path: Path) -> Iterator[Studio]:
 
 
 def drawn_by(studio: Studio) -> str:
-    """A run whose images were edited; gives its id."""
+    """Create a run whose images were edited. Return its id."""
     source = Image.radial_gradient("L").resize((96, 64)).convert("RGB")
     plain = studio.profile.settings.model_dump(mode="json")
     run_id = studio.workspace.runs.create(source, BIRD, studio.profile.name, "bird", plain)
@@ -420,7 +422,7 @@ def test_a_preview_without_a_small_vae_has_the_colours_of_the_source(
         [DrawRequest("Rain.", 1, 0)], 1, [picture()], QUICK, lambda _done, _total: seen.append(editor.preview())
     )
     assert [image.size for image in seen] == [(8, 12)] * 2, "a pixel for each of the latents"
-    # Of latents in which the colours are mixed, the map finds each colour again.
+    # The map finds each colour again in latents that mix the colours.
     small = np.asarray(picture().resize((8, 12), Image.Resampling.BOX), np.float32) / 127.5 - 1
     mixed = torch.from_numpy(np.concatenate([small @ small[:3, 0], small[..., :1]], axis=2)).permute(2, 0, 1)[None]
     latents = editor._pipe._patchify_latents(mixed)

@@ -1,4 +1,4 @@
-"""Drawing from the inverted source, on the embedded models: what it keeps, what it depends on, and what is refused."""
+"""Drawing from the inverted source on the embedded models: what stays, what the result depends on, and refusals."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def drawn(driver: Driver, asked: Settings, *captions: CounterfactualCaption, tel
 
 
 def apart(one: TestCase, other: TestCase | Image.Image) -> float:
-    """Mean distance of two images in grey values."""
+    """Return the mean distance of two images in grey values."""
     image = other.image if isinstance(other, TestCase) else other
     return float(np.abs(np.asarray(one.image, float) - np.asarray(image, float)).mean())
 
@@ -123,7 +123,7 @@ def test_a_kept_inversion_gives_the_same_pixels_after_a_restart_and_beside_other
         DrawnBatch(size=2, place=1),
     )
     with workspace_in(tmp_path / "workspace") as workspace:
-        monkeypatch.setattr(Inverter, "invert", None)  # whoever inverts now fails
+        monkeypatch.setattr(Inverter, "invert", None)  # any further inversion fails
         driver = Driver(DEMO, models, inversions=workspace.inversions)
         again, (resumed,) = drawn(driver, asked, OWN, SUNNY), drawn(driver, asked, OWN)
     assert [case.image.tobytes() for case in again] == [case.image.tobytes() for case in first]
@@ -304,7 +304,7 @@ def test_a_model_that_cannot_be_inverted_is_refused_before_anything_is_made(prof
 
 
 class OneWay(NoiseGenerator):
-    """Has no way back."""
+    """Generator that cannot invert."""
 
     inverting = None  # type: ignore[assignment]
 

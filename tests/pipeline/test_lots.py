@@ -1,4 +1,6 @@
-"""Many sources at once: the same values and pixels as one source after another, and what fails takes no other along."""
+"""Many sources at once: the same values and pixels as one source after another, and a failure affects no other
+source.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ from tests.support.scripted import (
 
 DEMO = load_profile("demo")
 FIRST = 3_000_000
-"""The number of the first scene: no training draws from so far on."""
+"""Number of the first scene. Trainings draw only from smaller numbers."""
 BIRD = Task("classification", label="bird")
 QUICK = DEMO.settings.model_copy(update={"generation": GenerationSettings(steps=2, short_side=64)})
 BLUE = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
@@ -68,7 +70,7 @@ def batches(models: ScriptedModels) -> list[tuple[int, list[tuple[int, int]]]]:
 def asked_for(
     number: int, images: Sequence[PlannedImage] = (), settings: Settings = QUICK, side: int = 64
 ) -> SourceWork:
-    """A work on a picture of its own."""
+    """Return work on a picture with a colour of its own."""
     picture = Image.new("RGB", (side, 64), (number, 90, 120))
     return SourceWork(Request(BIRD, settings, seed=number, images=tuple(images), watched=False), MemoryStore(picture))
 
@@ -90,7 +92,7 @@ def drawn_seeds(works: Sequence[SourceWork]) -> list[list[int]]:
     return [[case.lineage.seed for case in cases(work)] for work in works]
 
 
-# Batches that cross sources
+# Batches with images of several sources
 
 
 def test_batches_cross_sources_and_all_have_one_size() -> None:
@@ -160,7 +162,7 @@ def test_only_works_of_one_shape_share_a_batch() -> None:
 
 
 class Editing(NoiseEditor):
-    """Keeps which picture and which places are edited together."""
+    """Editor that records the batch size and the indices of the images in each call."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, list[int]]] = []
@@ -192,7 +194,7 @@ def test_an_editor_edits_the_sources_one_after_another() -> None:
 
 
 class SeveralVectors(ScriptedEmbedder):
-    """Embeds several at once; keeps how many of each, and fails of what it is told to."""
+    """Embedder for several images or texts at once. It records the number of each, and fails for those in `fails`."""
 
     def __init__(self, *fails: str) -> None:
         self.fails, self.asked = fails, list[tuple[str, int]]()
@@ -254,7 +256,7 @@ def test_what_cannot_be_embedded_fails_its_own_image_only() -> None:
 
 
 class Remembering(MemoryStore):
-    """Keeps what could not be made."""
+    """Store that records failed images."""
 
     def __init__(self, source: Image.Image) -> None:
         super().__init__(source)
@@ -298,7 +300,7 @@ def test_what_breaks_a_batch_is_found_and_the_others_are_drawn() -> None:
 
 
 class Broken(Remembering):
-    """Its source cannot be read."""
+    """Store whose source cannot be read."""
 
     def source(self) -> Image.Image:
         raise UserError("The image is damaged or cut short: save or download it again.")
@@ -363,7 +365,7 @@ def test_a_stop_is_heeded_within_a_step_and_keeps_what_is_there() -> None:
 
 
 class SeveralCaptions(ScriptedCaptioner):
-    """Several at once; keeps how many were asked together."""
+    """Captioner for several pictures at once. It records the pictures of each request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -375,7 +377,7 @@ class SeveralCaptions(ScriptedCaptioner):
 
 
 def with_values_of(works: Sequence[SourceWork]) -> list[dict[str, Any]]:
-    """Return the values that `Driver.run` makes of each work on its own."""
+    """Return the values that `Driver.run` makes for each work alone."""
     alone = [SourceWork(work.request, MemoryStore(work.store.source())) for work in works]
     driver = Driver(DEMO, ScriptedModels())
     for work in alone:
@@ -566,7 +568,7 @@ def test_a_lot_has_the_values_of_single_runs_and_each_image_is_drawn_again_alone
         assert replace(alone_case.lineage, seconds=0.0) == replace(lineage, seconds=0.0)
         assert [(c.name, c.passed) for c in alone_case.checks] == [(c.name, c.passed) for c in case.checks]
         assert [c.value for c in alone_case.checks] == pytest.approx([c.value for c in case.checks], abs=1e-6)
-    # And neighbours change nothing: the same lot in another order of sources, at the same places.
+    # Neighbours change nothing: the sources in reverse order, each image at its old place in a batch.
     fixed = [
         replace(
             work,
@@ -631,7 +633,7 @@ def test_stable_diffusion_draws_each_on_its_own_control_image_and_halves_what_do
     generator: Any = models.generator
 
     def full(_unet: object, given: tuple[Any, ...]) -> None:
-        if len(given[0]) > 4:  # with guidance each image takes two rows
+        if len(given[0]) > 4:  # with guidance each image needs two rows
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
 
     lot = works()

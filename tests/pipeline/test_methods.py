@@ -1,4 +1,4 @@
-"""The ControlNet method: what reaches the generator, which here gives back its control image, and what comes of it."""
+"""The ControlNet method: the requests to the generator, which returns its control image here, and the test cases."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BIRD = Task("classification", label="bird")
 
 
 class Echo(OneByOne):
-    """A generator that returns the same picture for every request."""
+    """Generator that returns the same picture for every request."""
 
     name = "echo"
 
@@ -67,7 +67,7 @@ class Echo(OneByOne):
 
 
 class Brightness:
-    """An embedder for which bright images show snow."""
+    """Embedder that finds snow in bright images."""
 
     name = "brightness"
 
@@ -114,10 +114,10 @@ STREET = Task("segmentation", protected=("road", "car", "pedestrian", "traffic l
         (BIRD, None, "A house in the snow.", "A photo with bird. A house in the snow."),
         (STREET, None, "Two taxis on a wet street.", "A photo with road, car. Two taxis on a wet street."),
         (STREET, None, "A lake at night.", "A lake at night."),
-        # The mask has the last word on what it knows: this one knows a pedestrian and shows none.
+        # The mask decides on classes that it knows: it knows a pedestrian and shows none.
         (STREET, {0: "sky", 1: "Road", 2: "person"}, "A pedestrian.", "A photo with road. A pedestrian."),
         (STREET, {0: "road", 1: "car"}, "A wide road.", "A photo with road, car. A wide road."),
-        # Of what it has no class for, the caption tells.
+        # For things that the mask has no class for, the caption decides.
         (STREET, {0: "sky", 1: "road"}, "A stoplight.", "A photo with road, traffic light. A stoplight."),
         (STREET, {0: "pedestrian", 1: "road"}, "A car.", "A photo with road, car, pedestrian. A car."),
         (STREET, {0: "sky", 1: "sea", 2: "road", 3: "car", 4: "pedestrian", 5: "traffic light"}, "A bus.", "A bus."),
@@ -180,7 +180,7 @@ def test_check_fails_with_a_sentence_when_the_edit_does_not_show() -> None:
 
 
 class Painter(Echo):
-    """A generator that gives the same picture whatever it is asked for."""
+    """Generator that returns the same picture for every request."""
 
     def __init__(self, picture: Image.Image) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ def test_edges_are_looked_for_at_the_size_at_which_was_drawn(kind: ControlKind, 
     scenes = [Image.fromarray(render(random_scene(number), side)[0]) for number in (1, 77)]
     drawing = ControlNetSettings(conditioning=ConditioningSettings(kind=kind), generation=SETTINGS)
     kept = []
-    for scene in scenes:  # the ideal image, and one of another scene
+    for scene in scenes:  # the ideal image, and an image of another scene
         painter = Painter(fit(scene, SETTINGS.short_side))
         detector = ScriptedModels().detector
         method = ControlNetMethod(painter, None, DILLEMA.prompts("demo"), detector=detector)
@@ -207,7 +207,7 @@ def test_edges_are_looked_for_at_the_size_at_which_was_drawn(kind: ControlKind, 
 
 
 class Counted(ControlNetMethod):
-    """Counts how often it prepares a source."""
+    """Counts how often the method prepares a source."""
 
     times = 0
 

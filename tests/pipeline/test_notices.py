@@ -1,4 +1,4 @@
-"""Notices of a profile on pictures that its models do not know: for photographs, and not for drawn scenes."""
+"""Notices that a profile's models do not know a picture: shown for photographs, and not for drawn scenes."""
 
 from __future__ import annotations
 

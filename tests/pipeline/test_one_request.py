@@ -1,4 +1,4 @@
-"""One request for keywords, alternatives and captions: what of its reply is taken, and who asks for the rest."""
+"""One request for keywords, alternatives and captions: which parts of the reply are used, and who asks for the rest."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def is_for_all(prompt: str) -> bool:
 
 
 class Asked:
-    """A driver whose language model gives `reply` to the one request, and sensible replies to the single stages."""
+    """Driver whose language model answers the one request with `reply`, and single stages with sensible replies."""
 
     def __init__(self, reply: str | Callable[[str], str], prompts: str = "paper", **captions: Any) -> None:
         self.language = ScriptedLanguageModel(self._say)
@@ -71,7 +71,7 @@ class Asked:
         return self._reply if isinstance(self._reply, str) else self._reply(prompt)
 
     def run(self, **request: Any) -> dict[str, StageValue[Any]]:
-        """The values that there are then; what was asked before is forgotten."""
+        """Forget the recorded prompts and run the stages. Return all values."""
         self.language.prompts.clear()
         given = {"images": (), **request}
         self.driver.run(Request(BIRD, self.settings, **given), self.store, cancelled=request.get("cancelled"))
@@ -79,7 +79,7 @@ class Asked:
 
     @property
     def asked(self) -> list[str]:
-        """Return the last line of each prompt sent, "all" for a request for all stages."""
+        """Return the last line of each prompt sent, or "all" for the request for all stages."""
         return ["all" if is_for_all(each) else each.rstrip().rsplit("\n", 1)[-1] for each in self.language.prompts]
 
     @property
@@ -240,7 +240,7 @@ def test_half_a_reply_is_told_as_that() -> None:
 
 
 def asked_in(studio: Studio) -> ScriptedLanguageModel:
-    """The studio's language model, which knows the reply to the one request now."""
+    """Return the studio's language model, which now also answers the one request."""
     language = studio.driver.models.language
     assert isinstance(language, ScriptedLanguageModel)
     language.replies[:] = [lambda prompt: said() if is_for_all(prompt) else answer(prompt)]
@@ -264,7 +264,7 @@ def test_running_the_keywords_alone_fills_what_is_empty_or_stale_and_nothing_tha
         assert set(studio.states.of(run_id).run.values) == {"caption"}, "it came together and goes together"
         do(studio, run_id, "redo")
 
-        # An edit of the last stage, which stays whatever is run before it.
+        # A person's edit of the last stage stays when the stages before it run again.
         item = state.run.values["counterfactuals"].value.value.items[0]
         edit = {"place": 0, "text": item.text, "new": item.text + " It is quiet."}
         assert do(studio, run_id, "counterfactual-write", **edit).problem == ""

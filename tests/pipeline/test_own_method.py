@@ -1,6 +1,7 @@
-"""A method of one's own needs no change of page, storage, driver or files: here one that washes the source in a colour.
+"""A user's own method needs no change of page, storage, driver or files. Here it washes the source in a colour.
 
-It has settings and artifacts of its own, no control image, and prepares a source in steps that can be stopped.
+The method has settings and artifacts of its own and no control image. It prepares a source in steps that can be
+stopped.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SOURCE = Image.linear_gradient("L").resize((96, 64)).convert("RGB")
 
 
 class Colour(BaseModel, frozen=True):
-    """The method's own section."""
+    """Section of the method's own settings."""
 
     shade: int = Field(9, ge=0, le=255, description="How red the wash is")
 
@@ -63,7 +64,7 @@ class RunSettings(Settings):
 
 
 class WashDescription(MethodDescription):
-    """The method as data."""
+    """Description of the method as data."""
 
     title = "Wash"
     settings_type = WashSettings
@@ -85,11 +86,11 @@ class WashDescription(MethodDescription):
 
 @dataclass(frozen=True)
 class Washed(Prepared):
-    """A source with its wash."""
+    """Prepared source with its wash."""
 
 
 class Wash:
-    """Blends the source with a colour, by as much as the seed says; counts what it prepares."""
+    """Method that blends the source with a colour, as strongly as the seed says. It counts its preparations."""
 
     name, prepared = "wash", 0
 
@@ -185,7 +186,7 @@ def test_the_command_line_makes_it_and_repeats_it(
 
 
 def do(studio: Studio, run_id: str, name: str, **fields: object) -> None:
-    """One thing done on the page, to its end."""
+    """Perform an action on the page, and finish its work. Fails if the page refuses."""
     assert performed(studio, run_id, name, **fields).problem == ""
 
 
@@ -217,7 +218,7 @@ def test_the_page_makes_it_and_a_saved_picture_brings_it_to_another_workspace(
         )
         assert digital_source_type("wash").endswith("compositeWithTrainedAlgorithmicMedia")
 
-        # Where the method is not known any more, the image stays what it is.
+        # Without the method, the image still shows its method and seed.
         monkeypatch.delitem(METHODS, "wash")
         parts = parts_of(there, taken.run_id)
         assert 'data-view-mode="made-wash"' in parts["pictures"] and f"seed {case.lineage.seed}" in parts["pictures"]

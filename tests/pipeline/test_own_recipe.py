@@ -1,6 +1,4 @@
-"""A recipe of one's own needs no change of page, storage or driver: `tests/support/own_recipe.py` goes through all of
-them.
-"""
+"""A user's own recipe needs no change of page, storage or driver. `tests/support/own_recipe.py` defines the recipe."""
 
 from __future__ import annotations
 
@@ -154,7 +152,7 @@ def test_the_page_runs_it_shows_its_values_and_stores_its_images(studio: Studio)
 
 
 def stamped_away(part: str) -> str:
-    """A part without its stamp: "" when it shows nothing."""
+    """Return the markup of a part of the page without its leading version stamp."""
     return part[part.index("-->") + 3 :]
 
 
@@ -301,7 +299,7 @@ def test_a_reconstruction_on_the_page(studio: Studio) -> None:
     assert case.lineage.counterfactual == CounterfactualCaption(SUNNY_BIRD, ())
     pictures = parts_of(studio, run_id)["pictures"]
     assert "reconstruction" in pictures and "by hand" not in pictures
-    # It is drawn once more as what it is, whichever recipe the run has by then.
+    # The image is drawn again by its own recipe, although the run has another recipe now.
     do(studio, run_id, "recipe", recipe="dillema")
     assert do(studio, run_id, "regenerate", case=case.id) == ""
     state = studio.states.of(run_id)
@@ -358,7 +356,7 @@ def test_the_profile_may_set_what_a_recipe_begins_with() -> None:
     settings = POSTCARD.settings_in(profile)
     assert isinstance(settings, PostcardSettings) and settings.greeting.shout
     assert settings.generation == profile.settings.generation
-    # Sections of other recipes stay out of the way.
+    # Settings of a recipe leave out the sections of other recipes.
     assert not hasattr(DILLEMA.settings_in(profile, {"greeting": {"shout": True}}), "greeting")
     wrong = profile.model_copy(update={"recipes": {"postcard": {"greeting": {"shout": "loud"}}}})
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Replies of language models as they come: tidy, decorated, chatty, useless."""
+"""Tests for reading replies of language models: tidy, decorated, chatty and useless replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage that asks for captions with one edit of a type: what it believes, checks, keeps and tells."""
+"""The stage that asks for captions with one edit of a type: which replies it accepts, checks, keeps and reports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def perturbed(
     return perturbations.run(StageInputs(NO_SOURCE, BIRD, values, chosen, models, PROMPT, 0))
 
 
-# What differs
+# Differences between texts
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""The pipeline on the real embedded models: not that something comes out, but what is in it.
+"""The content of the pipeline's results with the real embedded models.
 
-Scenes are rendered from seeds that no training draws from. `make demo-report` measures the same things on many more
-scenes and with judges; here a few scenes show that the whole thing is put together rightly.
+The scenes have seeds that no training uses. `make demo-report` measures many more scenes, with judges. Here a few
+scenes show that the parts work together.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def picture(scene: Scene) -> Image.Image:
 
 
 def plain_bird(number: int, label: str = "bird") -> Scene:
-    """A red thing on a sunny day."""
+    """Return a scene with a red object on a sunny day."""
     return random_scene(FIRST + number, "object", label).with_look(weather="sunny", time="day", colours=("red",))
 
 
 def edited(before: Scene, after: Scene, keyword: str, alternative: str, kind: EditType) -> CounterfactualCaptions:
-    """One counterfactual caption, in the world's own words."""
+    """Return a counterfactual caption in the drawn world's own words."""
     assert caption(before) != caption(after)
     return CounterfactualCaptions((CounterfactualCaption(caption(after), (Edit(keyword, alternative, kind),)),))
 
@@ -69,7 +69,7 @@ def edited(before: Scene, after: Scene, keyword: str, alternative: str, kind: Ed
 def test_captions_name_class_colour_weather_and_time_of_day(driver: Driver) -> None:
     scenes = [random_scene(FIRST + number, "object") for number in range(8)]
     said = [driver.produce(DILLEMA, "caption", picture(scene), task_of(scene), {}).value.text for scene in scenes]
-    assert len(set(said)) > 4  # a captioner that does not look says the same of everything
+    assert len(set(said)) > 4  # a captioner that ignores the picture gives one caption
     for part in ("label", "colour", "weather", "time"):
         right = sum(
             contains(text, {"label": s.label, "colour": s.look.colours[0], "weather": s.look.weather}.get(part, ""))
@@ -88,21 +88,23 @@ def test_captions_of_roads_name_what_is_protected(driver: Driver) -> None:
 
 
 class Tried(MemoryStore):
-    """A store whose captions are those that were tried so far."""
+    """Store whose earlier tries are its present caption."""
 
     def tries(self, stage: str) -> tuple[StageValue[Any], ...]:
         return (self.held[stage],)
 
 
 def said_again(driver: Driver, image: Image.Image, task: Task, before: StageValue[Any], number: int) -> StageValue[Any]:
-    """Another caption, at the try of this number."""
+    """Ask for another caption, with `number` as the number of the try."""
     store, settings = Tried(image, {"caption": before}), DILLEMA.settings_in(driver.profile)
     driver.run(Request(task, settings, seed=number - 1, stages=("caption",), anew="caption", images=()), store)
     return store.held["caption"]
 
 
 def test_another_caption_is_whole_and_of_the_same_thing(driver: Driver) -> None:
-    """Asked again, the captioner says something else where it sees two ways to say it, and nothing broken or wrong."""
+    """When asked again, the captioner uses another wording if it knows two, and never breaks or falsifies the
+    caption.
+    """
 
     def said_and_said_again(name: str, task: Task) -> tuple[str, set[str]]:
         image = read_image(Path(f"demo/samples/{name}.png")).image
@@ -124,7 +126,7 @@ def test_another_caption_is_whole_and_of_the_same_thing(driver: Driver) -> None:
 
 
 def test_language_stages_keep_the_task(driver: Driver) -> None:
-    """Keywords leave out what is protected, each has alternatives, and the new captions carry them."""
+    """Keywords leave out protected words, each has alternatives, and the new captions contain the alternatives."""
     settings = Settings(counterfactuals=CounterfactualSettings(captions=3))
     first_try = asked = passed = written = 0
     for number in range(4):
@@ -280,7 +282,7 @@ def test_the_model_is_not_asked_to_choose_edits_but_held_to_those_that_are_offer
     made = driver.produce(DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked)
     assert len(made.value.items) == 3 and "edits.toml is missing" in made.trace.notes[0]
 
-    # It was not trained for the question; what it says is one of the offers all the same.
+    # The model was not trained on this question, but its choice is one of those offered.
     question = {"edits": "Task: $task\nCaption: $caption\nAlternatives: $alternatives\nReply:"}
     asking = Driver(driver.profile, driver.models, driver.prompts(DILLEMA, question))
     made = asking.produce(DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked)

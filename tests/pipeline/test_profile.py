@@ -1,4 +1,4 @@
-"""Profiles are data: read, validated, and refused with the key that is wrong."""
+"""Profiles as data: read, validated, and refused with the invalid key."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ def test_a_profile_says_what_is_pinned_and_how_much_is_fetched() -> None:
 
 
 def test_the_paper_profile_is_as_near_to_the_released_code_as_it_can_be() -> None:
-    """HED, UniPC, guidance 7.5, up to three edits of chance, five test cases an image, temperature 0.1 and top-p 0.85;
-    its five steps are a preset. docs/paper-and-here.md has the rest."""
+    """HED, UniPC, guidance 7.5, up to three random edits, five test cases per image, temperature 0.1 and top-p 0.85.
+    Its five steps are a preset. docs/paper-and-here.md has the rest.
+    """
     paper = load_profile("paper")
     held, preset = paper.settings, paper.preset("paper")
     assert (held.conditioning.kind, held.generation.guidance, held.generation.short_side) == ("soft edges", 7.5, 512)
@@ -88,7 +89,7 @@ def test_the_table_of_models_is_that_of_the_profile() -> None:
 
 
 def test_the_models_of_the_other_profiles_are_told_as_about() -> None:
-    """Each has a row, unless it is one of the paper's; and no row tells of another one."""
+    """The table has a row for each model, except for the paper's, and no row for any other."""
 
     def row(role: str, weights: Weights) -> tuple[str, ...]:
         half, full = in_bytes(weights.memory_half), in_bytes(weights.memory_full)
@@ -133,7 +134,7 @@ def test_the_few_steps_of_the_docs_are_ones_that_a_profile_can_have() -> None:
 
 
 def test_what_undoes_a_difference_to_the_paper_is_there() -> None:
-    """Each setting and each key of the profile that docs/paper-and-here.md names."""
+    """Check each setting and each key of the profile that docs/paper-and-here.md names."""
     paper = load_profile("paper")
     text = (ROOT / "docs/paper-and-here.md").read_text()
     settings = set(re.findall(r"`settings\.(\w+)\.(\w+)", text))

@@ -1,4 +1,4 @@
-"""A lint of the shipped prompts: their variables, their worked examples, their words, and how long they are."""
+"""Check the shipped prompts: variables, worked examples, words and length."""
 
 from __future__ import annotations
 
@@ -56,23 +56,24 @@ SENT = {
     name: {slot: prompt for one in (DILLEMA, LANCE, AGA) for slot, prompt in one.prompts(name).prompts.items()}
     for name in SETS
 }
-"""The prompts of all shipped text stages, by set."""
+"""Prompts of all shipped text stages, by set."""
 PROMPTS = [pytest.param(name, slot, id=f"{name}/{slot}") for name in SETS for slot in SENT[name]]
 WORKED = [name for name in SETS if "\nExample\n" in DILLEMA.prompts(name)["keywords"].template]
-"""The sets for models that were not made for these prompts, each of which shows them an example."""
+"""Prompt sets with worked examples, for models that were not trained on these prompts."""
 MODELS = (
     "alpaca blip chatgpt claude clip controlnet deepseek falcon florence gemini gemma glm gpt granite idefics inst "
     "internvl llama llava mistral mixtral olmo openai opt phi pixart qwen sd sdxl smollm stable t5 vicuna yi z-image"
 ).split()
-"""Words of names that models go by, and of what they are wrapped in."""
+"""Names of models, and parts of their chat templates, which no prompt may contain."""
 RELEASED = frozenset(
     "1ce2bf179859 1eeac65bd1c0 26db50a5734a 3a30157ec7fd 4d713c1b9b5c 4f147402e54b 59f5089349da 69db91d84b2c "
     "6eb3b824435e 6fba7419e1cf 788826c662d9 7fde15174b1f 8077e031d6c2 81778d5cb1be 8675c85d71a2 88578d65e32e "
     "9dac3a198cd9 a10dd886294a a3fffd382bf7 ac5f20e5423c b4e8898ed0c7 bb8e2b246ea0 c03c9209f46e cb825477cf41 "
     "df568a6181c6 ed6d9cb15f8a f4bbdb86037f f8bb1b6b5332 fe6d54e4c656 fece1d2dedb4".split()
 )
-"""The sentences of the prompts that the paper's authors released, which have no licence: each by the start of a sha256
-of its words."""
+"""Sentences of the prompts that the paper's authors released without a licence, which no prompt may copy. Each is
+the start of a sha256 of its words.
+"""
 
 
 def words_of(text: str) -> list[str]:
@@ -80,13 +81,13 @@ def words_of(text: str) -> list[str]:
 
 
 def sentences(text: str) -> set[str]:
-    """The sentences of a text, each as `RELEASED` has its own: four words or more, cut at variables too."""
+    """Return the sentences of a text in the form of `RELEASED`: four words or more, split at variables too."""
     pieces = (words_of(piece) for piece in re.split(r"\$\{?\w+\}?|[.!?;](?=\s|$)|\n", text))
     return {hashlib.sha256(" ".join(words).encode()).hexdigest()[:12] for words in pieces if len(words) >= 4}
 
 
 def models_in(text: str) -> list[str]:
-    """The names of models in a text, also with a number behind: Qwen3."""
+    """Return the names of models in a text, also with a number behind, such as Qwen3."""
     return [name for name in MODELS if re.search(rf"\b{name}[\d.]*\b", text, re.IGNORECASE)]
 
 
@@ -95,9 +96,9 @@ def template(name: str, stage: str) -> str:
 
 
 def example(name: str, stage: str) -> dict[str, str]:
-    """The worked example of a prompt, by the names of the variables that it fills, and its "reply".
+    """Return the worked example of a prompt: the value of each variable, and the "reply".
 
-    It has to have the form of what is asked at the prompt's end: a model goes on as it was shown.
+    The example must have the form of the prompt's end, since a model continues in the form that it was shown.
     """
     text = template(name, stage)
     shown = text.partition("\nExample\n")[2].partition("\n\n")[0]
@@ -109,7 +110,7 @@ def example(name: str, stage: str) -> dict[str, str]:
 
 
 def task_in(words: str) -> Task:
-    """The task that a prompt describes."""
+    """Return the task that a prompt describes."""
     label = words.removeprefix("image classification with the label ")
     named = tuple(words.removeprefix("semantic segmentation of ").split(", "))
     task = Task("classification", label) if label != words else Task("segmentation", protected=named)
@@ -118,7 +119,7 @@ def task_in(words: str) -> Task:
 
 
 def kinds(name: str) -> dict[str, str]:
-    """The edit type of each keyword in the example of the keywords."""
+    """Return the edit type of each keyword in the example for keywords."""
     return dict(line.split(" | ") for line in example(name, "keywords")["reply"].splitlines())
 
 
@@ -256,13 +257,15 @@ def test_the_example_of_the_one_request_is_a_reply_that_we_take_whole(name: str)
     assert [(item.text, item.edit_type) for item in words.items] == [
         (each["keyword"], each["edit_type"]) for each in data["keywords"]
     ]
-    found = run_alternatives(caption, words, task, model, prompt, own, 0, said=made.early_replies["alternatives"]).value
+    found = run_alternatives(
+        caption, words, task, model, prompt, own, 0, early_reply=made.early_replies["alternatives"]
+    ).value
     assert [[option.text for option in item.options if option.used] for item in found.items] == [
         each["alternatives"] for each in data["keywords"]
     ]
     assert {len(item.options) for item in found.items} == {count}, "as many as are allowed"
     new = run_counterfactuals(
-        caption, found, task, model, prompt, settings, 0, said=made.early_replies["counterfactuals"]
+        caption, found, task, model, prompt, settings, 0, early_reply=made.early_replies["counterfactuals"]
     )
     assert [item.text for item in new.value.items] == [each["caption"] for each in data["captions"]]
     assert [[f"{edit.keyword} -> {edit.alternative}" for edit in item.edits] for item in new.value.items] == [

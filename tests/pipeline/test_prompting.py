@@ -1,4 +1,4 @@
-"""Prompt sets: what the shipped ones hold, and what is said about a broken one."""
+"""Prompt sets: the content of the shipped sets, and the messages about broken ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GOOD = {
 
 
 def write_set(folder: Path, **changed: str) -> Path:
-    """A prompt set "mine" under `folder`, with some files changed."""
+    """Write a prompt set "mine" into `folder`, with other texts for the files in `changed`. Return the folder."""
     (folder / "mine").mkdir()
     for stage, template in GOOD.items():
         text = changed.get(stage, f"template = '''{template}'''\n")
@@ -60,7 +60,7 @@ def test_the_paper_set_asks_the_questions_of_the_paper_with_one_example() -> Non
     assert "modify the caption by applying the transformations" in prompts["counterfactuals"].template
     for prompt in (prompts["keywords"], prompts["alternatives"], prompts["counterfactuals"]):
         assert prompt.template.count("Example\n") == 1
-        assert "[INST]" not in prompt.template  # the chat wrapping is the profile's
+        assert "[INST]" not in prompt.template  # the profile holds the chat template
 
 
 def test_the_demo_diffusion_prompt_is_what_it_was_trained_on() -> None:

@@ -1,4 +1,6 @@
-"""The stage that says where a source may change: what it gives, what it outdates, and how it reaches a method."""
+"""The stage for the region where a source may change: its value, the values that it outdates, and its use in a
+method.
+"""
 
 from __future__ import annotations
 

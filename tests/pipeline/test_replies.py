@@ -1,4 +1,4 @@
-"""Replies as models write them: thoughts, marks of chat templates, refusals, JSON in another form than asked for."""
+"""Unusual replies of models: thoughts, marks of chat templates, refusals, and JSON in another form than requested."""
 
 from __future__ import annotations
 

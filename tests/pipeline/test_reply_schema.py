@@ -1,4 +1,4 @@
-"""Reply formats of the stages, as lines and as JSON, and the embedded language model held to them."""
+"""Schemas of the stages' replies, as lines and as JSON, and the embedded language model held to them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_what_is_no_json_of_the_form_stays_as_it_is(reply: str) -> None:
 
 
 def taken(schema: Schema, text: str) -> bool:
-    """Whether a model that is held to the schema could say so, and end there."""
+    """Return True if a model that is held to the schema could reply with `text` and end there."""
     form, said = letters().start(schema), text.encode()
     assert form is not None
     for byte in said:
@@ -89,7 +89,7 @@ def taken(schema: Schema, text: str) -> bool:
 
 @cache
 def letters() -> Forms:
-    """For a vocabulary of single bytes."""
+    """Return the grammars for a vocabulary of single bytes."""
     return Forms.of_pieces([bytes([byte]) for byte in range(256)] + [b""], 256, list)
 
 
@@ -108,7 +108,7 @@ def letters() -> Forms:
         (ALTERNATIVES, "red: or Red\nby day: at night", False),
         (ALTERNATIVES, "red: none\nby day: at night", False),
         (ALTERNATIVES, "red: reddish\nby day: at night", False),
-        (ALTERNATIVES, "red: blue, red, green\nby day: at night", True),  # the reader leaves the second one out
+        (ALTERNATIVES, "red: blue, red, green\nby day: at night", True),  # the parser drops the second alternative
         (ALTERNATIVES, "red: blue, green, white, black\nby day: at night", False),
         (EDITS, 'red -> blue; sunny -> snowy\nby day -> at 5; or "later"', True),
         (EDITS, "sunny -> snowy", True),
@@ -123,7 +123,7 @@ def letters() -> Forms:
         (CAPTION, "Bird", False),
         (CAPTION, "Sure! A blue bird.", False),
         (CAPTION, "Okay: a blue bird.", False),
-        (CAPTION, "Hereabouts a blue bird sits.", False),  # nobody who began with "Here" meant it
+        (CAPTION, "Hereabouts a blue bird sits.", False),  # replies beginning with "Here" are excluded
         (CAPTION, "New caption: A blue bird.", False),
         (CAPTION, "I am sorry, I cannot.", False),
         (CAPTION, "A blue bird.\nNote: it is blue.", False),
@@ -159,11 +159,11 @@ def test_a_list_of_lists_of_free_texts_is_held_as_json() -> None:
     assert grammar({"type": "object", "properties": {"captions": free}}) is None
 
 
-# Held
+# The embedded model, held to the schemas
 
 
 class FirstReplies:
-    """The embedded language model with what it said, and the seeds of whoever asks in the place of the stage's."""
+    """Embedded language model that records its replies. Without `hold`, it ignores schemas."""
 
     def __init__(self, model: Any, hold: bool = True) -> None:
         self.name, self.model, self.hold = model.name, model, hold
@@ -188,7 +188,7 @@ def prompts() -> PromptSet:
 
 
 def walk(model: FirstReplies, prompts: PromptSet, number: int, temperature: float) -> None:
-    """The three stages about one scene that no training saw, each asked once. Raises UnreadableReply."""
+    """Run the three stages on a scene outside the training, with one request each. Raises UnreadableReply."""
     from demo.language import caption
     from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
 

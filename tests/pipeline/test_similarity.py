@@ -1,4 +1,4 @@
-"""Similarity of alternatives: the sentence model of every profile, and the third stage's use of it."""
+"""Similarity of alternatives: the sentence model of every profile, and its use in the third stage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOO_CLOSE = AlternativeSettings().too_close
 
 @pytest.fixture(scope="module")
 def sentences() -> Sentences:
-    """The real one."""
+    """The real sentence model."""
     return load_models(load_profile("demo")).sentences
 
 
@@ -132,7 +132,7 @@ def test_more_is_asked_for_freely_and_only_what_is_new_is_added() -> None:
 
 
 def test_rules_and_reasons_need_no_network(tmp_path: Path) -> None:
-    """The package is found without being imported, which would import torch."""
+    """The package is located without being imported, since the import would load torch."""
     import sys
 
     assert load_profile("demo").sentences.local() is not None

@@ -1,7 +1,6 @@
-"""The four text stages on replies that a test scripts: what they keep, drop, ask again, refuse and record.
+"""The four text stages on scripted replies: what they keep, drop, ask again, refuse and record.
 
-The models are stand-ins (`tests/support/scripted.py`) and not covered here; `tests/pipeline/test_pipeline_demo.py` runs
-the real ones.
+The models are stand-ins (`tests/support/scripted.py`). `tests/pipeline/test_pipeline_demo.py` runs the real ones.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ RED, SUNNY, DAY = Keyword("red", "attribute"), Keyword("sunny", "weather"), Keyw
 
 
 def alternatives_for(**options: tuple[str, ...]) -> Alternatives:
-    """Ticked alternatives of "red", "sunny" and "day" ("by day")."""
+    """Return alternatives for "red", "sunny" and "day" ("by day"), all ticked."""
     types: dict[str, tuple[str, EditType]] = {
         "red": ("red", "attribute"),
         "sunny": ("sunny", "weather"),
@@ -209,7 +208,7 @@ OFFERED = {"red": ("blue", "green"), "sunny": ("snowy",), "day": ("at night",)}
 
 
 def chosen_by(model: ScriptedLanguageModel, choosing: Prompt | None = CHOOSING, **settings: object) -> StageValue[Any]:
-    """Captions of edits that the model chooses: its first replies are to that question."""
+    """Write captions whose edits the model chooses. Its first replies answer the question for the edits."""
     wanted = CounterfactualSettings.model_validate({"combinations": "model", "edits_at_once": 2, **settings})
     options, prompt = alternatives_for(**OFFERED), PROMPTS["counterfactuals"]
     return run_counterfactuals(CAPTION, options, BIRD, model, prompt, wanted, 5, choosing=choosing)
@@ -253,10 +252,10 @@ def test_what_the_model_may_not_choose_is_dropped() -> None:
         "red -> pink; sunny -> snowy",  # not offered
         "red -> blue; sunny -> snowy; by day -> at night",  # too many
         "sunny -> snowy; red -> green",
-        "red -> green; sunny -> snowy",  # as before
+        "red -> green; sunny -> snowy",  # the same edits as before
         "Those are my captions.",
         "by day -> at night",
-        "red -> blue",  # more than were asked for
+        "red -> blue",  # more than requested
     ]
     made = chosen_by(ScriptedLanguageModel("\n".join(reply), answer), captions=2)
     assert edits_of(made) == [["green", "snowy"], ["at night"]] and made.trace.attempts == 1
@@ -325,7 +324,7 @@ def test_a_caption_that_never_passes_is_kept_as_it_is_but_not_used() -> None:
     made = run_counterfactuals(
         CAPTION, alternatives_for(red=("blue",)), BIRD, model, PROMPTS["counterfactuals"], settings, 0
     )
-    assert made.value.items[0].text == lost  # one check failed, where "A dog." fails two
+    assert made.value.items[0].text == lost  # one check failed, while "A dog." fails two
     assert not made.value.items[0].used
     assert len(model.prompts) == 3
 
@@ -383,7 +382,9 @@ def test_counterfactual_captions_can_be_stopped_between_two_calls() -> None:
 
 
 class Stumbling:
-    """Says `answer`, but to every prompt about blue first a caption without the bird, and then one without the edit."""
+    """Language model like `answer`. For a prompt with "blue", its first caption lacks the bird and its second lacks
+    the edit.
+    """
 
     def __init__(self) -> None:
         self.asked = Counter[str]()

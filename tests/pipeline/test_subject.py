@@ -1,4 +1,4 @@
-"""The stage that finds the subject: by the label, within a box, at points, or cut out of its surroundings."""
+"""The stage that finds the subject: by the label, in a box, at points, or by cutting it out of its surroundings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BIRD = Task("classification", label="bird")
 
 
 def picture(*discs: tuple[int, int]) -> Image.Image:
-    """Green with red discs of 20 pixels around these places."""
+    """Return a green picture with red discs of 20 pixels at these positions."""
     image = Image.new("RGB", SIZE, (40, 130, 50))
     for x, y in discs:
         ImageDraw.Draw(image).ellipse((x - 10, y - 10, x + 9, y + 9), (200, 40, 40))
@@ -47,7 +47,7 @@ def found(
 
 
 class RedThings:
-    """Finds each red disc, whatever it is asked for, and knows no unicorn."""
+    """Segmenter that finds each red disc for any word, but knows no unicorn."""
 
     name = "red things"
 

@@ -1,4 +1,4 @@
-"""The subject among the things that a segmenter found, its tidied mask, and the words about every choice."""
+"""The choice of the subject among a segmenter's finds, the cleaning of its mask, and the messages about both."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_a_tiny_a_huge_and_an_unsure_subject_are_pointed_out() -> None:
 def test_small_holes_are_filled_and_specks_dropped() -> None:
     clean = block(10, 10, 60, 60)
     mask = clean.copy()
-    mask[20:24, 20:24] = False  # a hole of 16 of 2,500 pixels
-    mask[70:73, 90:93] = True  # a speck of 9
+    mask[20:24, 20:24] = False  # a hole of 16 pixels in 2,500
+    mask[70:73, 90:93] = True  # a speck of 9 pixels
     assert np.array_equal(tidied(mask), clean)
 
 

@@ -1,4 +1,4 @@
-"""The dispatcher of commands: what comes in is checked by the model, and what is wrong names its field."""
+"""The dispatcher of commands: models check the input, and an error names its field."""
 
 from __future__ import annotations
 

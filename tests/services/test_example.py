@@ -1,4 +1,6 @@
-"""The example workspace with stand-ins for the models that write and draw: made, stopped, killed, gone on, removed."""
+"""The example workspace with stand-ins for the models that write and draw: made, stopped, killed, resumed and
+removed.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ with example_studio(Path(sys.argv[1])) as studio:
 
 @pytest.fixture
 def example(made_once: MadeOnce, tmp_path: Path) -> Path:
-    """A workspace with a whole example, of the test's own."""
+    """Workspace with a whole example, for one test."""
 
     def make(folder: Path) -> None:
         with example_studio(folder / "workspace") as studio:
@@ -50,7 +52,7 @@ def example(made_once: MadeOnce, tmp_path: Path) -> Path:
 
 
 def guards(folder: Path) -> list[tuple[str, str]]:
-    """All triggers of a workspace."""
+    """Return all triggers of a workspace by name."""
     with closing(sqlite3.connect(folder / DATABASE)) as database:
         return database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name").fetchall()
 
@@ -106,7 +108,7 @@ def test_a_removed_example_leaves_nothing_in_sight(example: Path) -> None:
         assert not [*(example / DRAWN_SCENES).iterdir()]
         assert workspace.images.orphans() == ()
         assert "make-example" in parts_of(studio, "")["start"]
-        made(studio)  # another one, whose runs are its own
+        made(studio)  # a second example with its own runs
         require_whole(studio)
     assert guards(example) == before and catalogue_faults(example / DATABASE) == ()
 
@@ -194,7 +196,7 @@ def test_an_example_whose_studio_was_killed_goes_on(tmp_path: Path) -> None:
 
 
 def _quietly(true: object) -> bool:
-    """Ask, and take it for no while the database has no tables yet."""
+    """Return the result of `true`, or False while the database has no tables."""
     try:
         return bool(true())  # type: ignore[operator]
     except sqlite3.OperationalError:
@@ -206,7 +208,7 @@ def test_the_command_removes_an_example_too_and_goes_on_with_none(
 ) -> None:
     assert main(["--workspace", str(example)]) == 0, "nothing is left to do"
     assert str(example) in capsys.readouterr().out
-    for _ in range(2):  # what is not there changes nothing
+    for _ in range(2):  # the second removal finds no example and does nothing
         assert main(["--workspace", str(example), "--remove"]) == 0
         assert "The example is removed." in capsys.readouterr().out
     with example_studio(example) as studio:

@@ -1,4 +1,4 @@
-"""The example workspace by the embedded models, as small as it shows each part."""
+"""The example workspace by the embedded models, at the smallest size that shows each part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counting failures: by address, in all, with a clock of the test, in bounded memory."""
+"""Limits on failures: by address and in all, with the test's clock and in bounded memory."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_many_addresses_together_are_held_up_but_not_who_is_known() -> None:
 def test_memory_is_bounded() -> None:
     counted, _ = limiter(attempts=2, in_all=50)
     for number in range(10_000):
-        counted.failed(f"address-{number}")  # even of those who did not ask first
+        counted.failed(f"address-{number}")  # some callers do not ask first
     assert counted.held() <= 100
     assert len(counted._times) <= 100
     for number in range(2 * REMEMBERED):

@@ -1,4 +1,4 @@
-"""The lead's password: how it is kept, and where it takes one."""
+"""The lead's password: how it is stored, and where one is required."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages for refused values: in our own words, at their field, and only as long as they are true."""
+"""Messages for refused values: in our own words, at their field, and removed once they no longer apply."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_a_field_says_itself_is_not_said_at_its_card(studio: Studio) -> Non
     done = explorer_of(studio).perform(run, Action(name="setting", fields=fields, own=True))
     assert (done.where, done.field) == ("field", "value") and "from 1 to 150" in done.problem
     assert not studio.states.of(run).problems
-    # Where a person may insist, the card has the button that does.
+    # If the user may insist, the card shows the button for it.
     fields = {"new": "bird", "edit_type": "subject"}
     done = explorer_of(studio).perform(run, Action(name="keyword-add", fields=fields, own=True))
     assert done.where == "keywords" and studio.states.of(run).problems["keywords"].insist

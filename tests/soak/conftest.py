@@ -1,4 +1,4 @@
-"""Tests of whole programs that take minutes. `make soak` runs them, `make test` does not."""
+"""Tests of whole programs that take minutes. `make soak` runs them, and `make test` does not."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kill processes in the middle of their work, a thousand times, and say what was lost.
+"""Kill processes in the middle of their work, a thousand times, and report losses.
 
-`python -m tests.soak.kills --kills 1000 --out docs/kills.md` kills ten kinds of work at random moments. Kills are
-counted in a file one by one: the same command goes on where it was stopped, and begins anew once the report is written.
+`python -m tests.soak.kills --kills 1000 --out docs/kills.md` kills ten kinds of work at random moments. A file counts
+the kills, so the same command resumes a stopped program. After the report it begins anew.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tests.support.killed_work import KINDS, KilledWork, Seen, Thing, child
 ROOT = Path(__file__).resolve().parents[2]
 STATE = ROOT / "build" / "kills.json"
 LIBRARIES = ("torch", "torchvision", "accelerate", "timm", "safetensors.torch")
-"""Libraries that a training loads, which takes a process longer than all else."""
+"""Libraries that a training imports, which takes most of a process's time."""
 PATIENCE = 300.0
-"""Seconds until work that does not end counts as a fault."""
+"""Maximum number of seconds for a piece of work. Work that takes longer counts as a fault."""
 
 
 @dataclass
@@ -42,16 +42,16 @@ class Counts:
 
     kills: int = 0
     acknowledged: int = 0
-    """Things that were acknowledged by processes that were killed or that finished what others had begun."""
+    """Number of acknowledgements by processes that were killed, or that finished the work of killed ones."""
     rounds: int = 0
-    """Number of times the work was resumed to its end, and compared with work that nobody killed."""
+    """Number of times the work was resumed to its end, and compared with the same work without kills."""
     seconds: float = 0.0
     told: dict[str, int] = field(default_factory=dict)
-    """Number of times that unfinished work was reported in these words."""
+    """Number of times that unfinished work was reported, by the words of the report."""
     lost: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    """All other faults, in a sentence each."""
+    """All other faults, in one sentence each."""
 
     @property
     def faults(self) -> list[str]:
@@ -60,19 +60,19 @@ class Counts:
 
 @dataclass(frozen=True)
 class Tried:
-    """Results of a child until it ended."""
+    """Result of a child process."""
 
     killed: bool
-    """True if it was killed in the middle of its work."""
+    """True if the child was killed in the middle of its work."""
     acknowledged: Sequence[Thing]
     seconds: float
     problem: str = ""
-    """The child's own failure, "" if it did not fail."""
+    """The child's own failure, or ""."""
 
 
 def tried(kind: KilledWork, folder: Path, moment: float = PATIENCE) -> Tried:
-    """Have a child work, and kill it `moment` seconds after it began unless it has ended by then."""
-    # One process has imported what is needed, and each child begins as a copy of it.
+    """Run the work in a child, and kill the child `moment` seconds after it began unless it has ended."""
+    # A server process imports the modules once, and each child is a fork of it.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([child.__module__, *LIBRARIES])
     ours, theirs = context.Pipe(duplex=False)
@@ -87,11 +87,11 @@ def tried(kind: KilledWork, folder: Path, moment: float = PATIENCE) -> Tried:
             if began and not is_killed and now >= began + moment:
                 process.kill()
                 is_killed = True
-            # What was said before the kill is read to its end.
+            # Read on after the kill, up to the end of the child's messages.
             if ours.poll(PATIENCE if is_killed or not began else began + moment - now):
                 said.append(ours.recv())
                 began = began or time.monotonic()
-    except (EOFError, OSError):  # also where it was killed in the middle of a word
+    except (EOFError, OSError):  # the kill may cut a message
         pass
     process.join()
     ours.close()
@@ -105,12 +105,12 @@ def tried(kind: KilledWork, folder: Path, moment: float = PATIENCE) -> Tried:
 
 
 class Kills:
-    """Kills one kind of work until it was killed often enough."""
+    """Kills one kind of work until the number of kills is reached."""
 
     def __init__(self, kind: KilledWork, folder: Path, counts: Counts) -> None:
         self._kind, self._folder, self._counts = kind, folder, counts
         self._acknowledged: list[Thing] = []
-        """Things acknowledged in the current round."""
+        """Things that were acknowledged in the current round."""
         self._template, self._place = folder / "prepared", folder / "work"
         self._template.mkdir()
         kind.prepare(self._template)
@@ -124,7 +124,7 @@ class Kills:
         self._begin_anew()
 
     def kill(self) -> None:
-        """Let the work go on until a kill has met it; begin anew whenever it is done."""
+        """Run the work until a kill interrupts it. Work that finishes begins anew."""
         fate = random.Random(f"{self._kind.name} {self._counts.kills}")
         while not self._go_on(fate.uniform(0, self._seconds)).killed:
             pass
@@ -133,7 +133,7 @@ class Kills:
         self._counts.told[seen.told] = self._counts.told.get(seen.told, 0) + 1
 
     def finish(self) -> None:
-        """Let the work go on to its end."""
+        """Let the work run to its end."""
         self._go_on()
 
     def _go_on(self, moment: float = PATIENCE) -> Tried:
@@ -169,7 +169,7 @@ class Kills:
 
 
 def report(found: dict[str, Counts], commit: str) -> str:
-    """The report as Markdown."""
+    """Return the report as Markdown."""
     kills, faults = sum(one.kills for one in found.values()), sum(len(one.faults) for one in found.values())
     lost, twice = (sum(len(getattr(one, name)) for one in found.values()) for name in ("lost", "twice"))
     seconds = sum(one.seconds for one in found.values())
@@ -230,7 +230,7 @@ def _write(state: Path, found: dict[str, Counts]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Kill, and write the report. Returns 1 if anything was lost, is there twice or is wrong."""
+    """Kill, and write the report. Return 1 if anything was lost, duplicated or wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=1000, help="in all; each kind of work has its share (1000)")
     parser.add_argument("--out", type=Path, required=True, help="file for the report")
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _write(options.state, found)
         print(f"{kind.name}: {counts.kills} kills, {len(counts.faults)} faults", flush=True)
     options.out.write_text(report(found, _commit()), encoding="utf-8")
-    options.state.unlink(missing_ok=True)  # the next time it begins anew
+    options.state.unlink(missing_ok=True)  # the next run begins anew
     return 1 if any(one.faults for one in found.values()) else 0
 
 

@@ -1,4 +1,4 @@
-"""A small run of the training experiment of recipes, from nothing to the report."""
+"""A small run of the training experiment of recipes, from the first image to the report."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.support.browser import chromium_running
 from tests.support.demo_server import browsing_demo
 
 PATIENCE = 300_000
-"""Milliseconds: two processes load the models one after the other on a machine that may be busy."""
+"""Maximum number of milliseconds. Two processes load models one after the other on a machine that may be busy."""
 
 
 def test_processes_of_this_machine_make_the_images_of_a_batch(chromium_path: str, tmp_path: Path) -> None:

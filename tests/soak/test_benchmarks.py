@@ -1,4 +1,4 @@
-"""Benchmarks run whole at their smallest size and measure every part that they name."""
+"""Benchmarks run completely at their smallest size and measure every part that they name."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.support.demo_server import demo_models
 def test_all_of_it_runs_at_tiny_size(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The real classes and the product's loading code, down to the table."""
+    """Run the real classes and the product's loading code, up to the table."""
     import torch
 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")  # spares compilations that only try what this CPU can
+    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")  # skips compilations that only test the CPU
     assert gpu.main(["--tiny", "--times", "3"]) == 0
     told = capsys.readouterr().out
     rows = [line.split(" | ") for line in told.splitlines() if line.startswith("| ")][2:]
@@ -59,7 +59,7 @@ def test_both_ways_and_several_processes_make_test_cases() -> None:
 
 @pytest.mark.demo
 def test_both_ways_make_test_cases_of_a_sample() -> None:
-    """The real embedded models: all that it does, once."""
+    """Run every part once with the embedded models."""
     beside, without_checks, batch, edited = reference.measure(1, ("bird-on-a-twig",), 2, 2, demo_models(), 0)
     assert "2 test cases of each way" in beside.words, "as many by each"
     assert all(part in beside.words for part in ("captions", "replies", "drawing", "checks"))

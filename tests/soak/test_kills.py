@@ -1,4 +1,4 @@
-"""The program that kills a thousand times, with two kills of most kinds of work."""
+"""Test the program that kills a thousand times, with two kills of most kinds of work."""
 
 from __future__ import annotations
 

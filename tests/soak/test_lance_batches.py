@@ -1,5 +1,5 @@
-"""Images of LANCE and of AGA by the embedded models in batches: the same pixels by worker processes, by Ray and by the
-driver of Explore, also after kills and a stop in the middle, and each once.
+"""Images of LANCE and of AGA by the embedded models in batches: worker processes, Ray and Explore's driver draw the
+same pixels, each image once, also after kills and a stop in the middle.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def plan(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def calm(plan: Path) -> Path:
-    """The workspace of the plan, done to its end by one worker without a kill."""
+    """Workspace of the plan, completed by one worker without a kill."""
     done = run(plan.parent / "calm", "run", plan, "--yes", "--workers", 1)
     assert done.returncode == 0, done.stderr
     return plan.parent / "calm"
 
 
 def same_as_without(calm: Path, workspace: Path, done: object) -> None:
-    """Every image is there once, with the same pixels."""
+    """Check that every image exists once, with the same pixels."""
     before, after = made(calm), made(workspace)
     assert len(before.images) == SOURCES * CAPTIONS
     assert after.images == before.images, done
@@ -85,7 +85,7 @@ def test_after_kills_of_workers_and_of_their_driver_the_images_are_the_same(
 def test_a_batch_that_is_stopped_while_it_draws_goes_on(plan: Path, calm: Path, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     with subprocess.Popen(command(workspace, "run", plan, "--yes", "--workers", 1)) as process:
-        begun = wait_for_pieces(workspace, process, 2 * SOURCES + 1)  # all text and one image
+        begun = wait_for_pieces(workspace, process, 2 * SOURCES + 1)  # all texts and one image
         process.send_signal(signal.SIGINT)
     assert process.returncode and 2 * SOURCES < begun < (2 + CAPTIONS) * SOURCES
     assert sum(made(workspace).states.values()) > len(made(workspace).images) > 0, "some of it is not done"
@@ -114,11 +114,11 @@ def test_ray_draws_the_same_also_when_one_of_its_workers_is_killed(plan: Path, c
 
 
 def test_the_driver_of_explore_draws_each_image_of_a_batch_to_the_bit(recipe: Recipe, calm: Path) -> None:
-    """From its source, its captions and its settings, with an inversion of its own for LANCE."""
+    """Draw each image again from its source, caption and settings. For LANCE, the source is inverted again."""
     import torch
 
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as in worker processes
+    torch.set_num_threads(1)  # like worker processes
     driver, drawn = Driver(load_profile("demo"), demo_models()), 0
     try:
         with Workspace(calm) as workspace:

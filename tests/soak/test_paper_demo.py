@@ -1,5 +1,5 @@
-"""The paper's questions on the drawn world, whole at a small size: the report holds every part and claims no goal
-without its figure, and a second run goes on where the first one was.
+"""All of the paper's questions on the drawn world at a small size: the report has every part and claims no goal
+without its figure, and a second run resumes the first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Whole:
-    """A small run."""
+    """Folder, output and report of a small run."""
 
     folder: Path
     printed: str
@@ -66,7 +66,7 @@ def _run(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
 
 
 def _goal_lines(report: str) -> list[list[str]]:
-    """The table of the goals: question, goal, wanted, measured, beside, reached."""
+    """Return the rows of the table of goals: question, goal, wanted, measured, beside, reached."""
     lines = report.split("| question | goal |")[1].splitlines()[2:]
     table = lines[: next(place for place, line in enumerate(lines) if not line.startswith("|"))]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
@@ -169,7 +169,7 @@ def test_no_arm_learns_from_what_it_is_measured_on(whole: Whole) -> None:
             assert {side[file] for file in files} == {"train"}
             assert UNSEEN not in {kind.get(file) for file in files}
         assert len(arms[MAIN_ARM]) > len(arms["original only"])
-        # What is measured stays; its twin is not learnt from.
+        # The measured image stays in the test part, and its copy is left out of the training.
         of_side = {side[one.image]: at for at, one in enumerate(found.cases) if found.edit_types[at] != UNSEEN}
         twin = whole.folder / f"{family}-twin.png"
         twin.write_bytes(Path(found.cases[of_side["test"]].image).read_bytes())

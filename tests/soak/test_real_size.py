@@ -1,6 +1,5 @@
-"""Stable Diffusion 1.5 and a ControlNet of their published sizes, with random weights, draw, invert and edit.
-
-It takes minutes: `make soak` alone runs it.
+"""Stable Diffusion 1.5 and a ControlNet of their published sizes, with random weights, draw, invert and edit. It
+takes minutes, so only `make soak` runs it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tests.support.server_process import ROOT
 GB = 1_000_000_000
 MAKE = "import pathlib, sys, benchmarks.random_weights as made; made.save_stable_diffusion(pathlib.Path(sys.argv[1]))"
 SLOWEST = 3_000
-"""Seconds, on a machine that does other things too."""
+"""Maximum number of seconds for a program, on a machine with other work."""
 INVERT_AND_EDIT = """
 import sys
 from PIL import Image
@@ -50,11 +49,13 @@ Driver(profile, models).run(request, store, print)
 print("rows of the network:", rows, flush=True)
 store.cases[0].image.save(sys.argv[3])
 """
-"""Two steps there, both answered once more for the PSNR, and two steps of source and edit in one batch."""
+"""Program that inverts in two steps, repeats both for the PSNR, and draws source and edit together in two steps."""
 
 
 def profile_at(folder: Path, checked: bool = True) -> Path:
-    """The profile demo with the Stable Diffusion and the ControlNet of a folder, `checked` by their safety checker."""
+    """Write the demo profile with a folder's Stable Diffusion and ControlNet, and return its path. `checked` adds
+    the folder's safety checker.
+    """
     text = (PROFILES / "demo.toml").read_text(encoding="utf-8")
     for old, new in (
         ("demo/weights/stable-diffusion", str(folder / "stable-diffusion")),
@@ -65,7 +66,7 @@ def profile_at(folder: Path, checked: bool = True) -> Path:
     assert text.count("\nsafety_checker = false") == text.count('\n"edges kept" = ') == 1
     if checked:
         text = text.replace("\nsafety_checker = false", "\nsafety_checker = true")
-    # Random weights find a source again as they happen to.
+    # With random weights the quality of an inversion is arbitrary.
     band = f"\n{INVERTED!r} = {{ failed_below = 0.0, passed_from = 1.0 }}"
     file = folder / ("real-size.toml" if checked else "unchecked.toml")
     file.write_text(text.replace('\n"edges kept" = ', f'{band}\n"edges kept" = '), encoding="utf-8")
@@ -74,7 +75,7 @@ def profile_at(folder: Path, checked: bool = True) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The weights, a profile with them, and a source of 512 pixels. What makes them is a process of its own."""
+    """Folder of the weights, their profile, and a source of 512 pixels, written by a process of its own."""
     folder = tmp_path_factory.mktemp("real-size")
     subprocess.run([sys.executable, "-c", MAKE, str(folder)], cwd=ROOT, check=True, timeout=SLOWEST)
     halves = sum(file.stat().st_size for file in folder.rglob("*.fp16.safetensors"))
@@ -85,7 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told_by(folder: Path, name: str, *command: str) -> str:
-    """Run Python in a process of its own, and return what it told. It takes at most ten gigabytes."""
+    """Run Python in a process of its own, and return its output. Fails if it uses more than ten gigabytes."""
     began = time.monotonic()
     with (folder / name).open("w") as told:
         process = subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=told, stderr=subprocess.STDOUT)
@@ -111,7 +112,7 @@ def test_stable_diffusion_of_real_size_draws_within_ten_gigabytes(folder: Path) 
 
 
 def test_stable_diffusion_of_real_size_inverts_and_edits_within_ten_gigabytes(folder: Path) -> None:
-    """One inversion, and one image beside its source with attention control."""
+    """Invert once, and draw one image beside its source with attention control."""
     files = [profile_at(folder, checked=False), folder / "bird.png", folder / "edited.png"]
     said = told_by(folder, "edited", "-c", INVERT_AND_EDIT, *map(str, files))
     assert "rows of the network: [1, 1, 1, 1, 2, 2]\n" in said, said

@@ -1,4 +1,6 @@
-"""A backup comes back as the same workspace; one that is not whole is neither written nor restored."""
+"""A backup is restored as the same workspace. A damaged workspace is not backed up, and a damaged backup not
+restored.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,7 @@ HARMS: dict[str, Callable[[Path, Path], object]] = {
     "cut": lambda path, other: path.write_bytes(path.read_bytes()[:-9]),
     "swapped": lambda path, other: path.write_bytes(other.read_bytes()),
 }
-"""Damage to an image's file, and its neighbour."""
+"""Kinds of damage to an image's file. Each function gets the file and the file of another image."""
 
 
 @pytest.mark.parametrize("harm", HARMS)

@@ -1,4 +1,4 @@
-"""Images are found by the batch that made them: at once, and whatever becomes of their runs."""
+"""Images are found by the batch that drew them, at once and whatever happens to their runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def draw(workspace: Workspace, batch: int, images: int) -> str:
-    """Read one source of a batch and draw this number of images of it. Returns the run."""
+    """Read one source of a batch, and draw this number of images of it. Return the id of its run."""
     held = workspace.batches
     held.record(batch, [read(workspace, held.claim(batch, "captions")[0].id, 50 * batch)], TRIES)
     source = next(one for one in held.sources(batch) if one.run)
@@ -44,7 +44,7 @@ def draw(workspace: Workspace, batch: int, images: int) -> str:
 
 
 def found(workspace: Workspace, *values: str) -> set[int | None]:
-    """The test cases of these batches."""
+    """Return the test cases of these batches."""
     return {one.test_case for one in workspace.catalogue.page(ImageFilter(facets={"batch": values})).entries}
 
 

@@ -1,4 +1,4 @@
-"""The ledger of batches: what is leased, what a death costs, and that everything counts once."""
+"""Tests for a batch's table of work: leases, the cost of a worker's death, and that each piece of work counts once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def batch_of(workspace: Workspace, sources: int = 5, lot: int = 4, digest: str = "d") -> int:
-    """Plan a batch with the captions of this number of sources, in lots of the given size."""
+    """Plan a batch with the captions of this number of sources, in lots of the given size. Return its number."""
     held = workspace.batches
     number = held.create("Birds", "plan", digest, "demo", "dillema", {}, 8)
     held.add_sources(number, (Item(f"bird/{place}.png", "bird") for place in range(sources)))
@@ -45,7 +45,7 @@ def batch_of(workspace: Workspace, sources: int = 5, lot: int = 4, digest: str =
 
 
 def read(workspace: Workspace, work: int, grey: int = 0) -> Done:
-    """A source that was read and captioned."""
+    """Return the result of reading and captioning a source."""
     image = workspace.images.save(Image.new("RGB", (16, 12), (grey, grey, grey)))
     value = StageValue(Caption("A red bird."), Trace("model", model="m"), "k")
     source = ReadSource(image, Task("classification", "bird"))
@@ -53,7 +53,7 @@ def read(workspace: Workspace, work: int, grey: int = 0) -> Done:
 
 
 def counted(workspace: Workspace, number: int) -> dict[str, int]:
-    """Return the number of work items in each state, by the counts."""
+    """Return the number of work items in each state, from the stored counts."""
     found = Counter[str]()
     for states in workspace.batches.counts(number).values():
         found.update({state: one.number for state, one in states.items()})
@@ -106,7 +106,7 @@ def test_an_image_is_a_test_case_of_the_run_of_its_source(workspace: Workspace) 
     held.record(number, [Done(claimed.id, case=case)], TRIES)
     assert batch_images(workspace, number) == {"key": case.image.sha}
     assert [one.image_sha for one in workspace.runs.get(source.run or "").test_cases] == [case.image.sha]
-    assert workspace.catalogue.get(1).image_sha == case.image.sha  # and Curate has it
+    assert workspace.catalogue.get(1).image_sha == case.image.sha  # Curate finds the image
 
 
 def test_after_a_death_each_piece_goes_out_alone_until_the_one_that_kills_is_set_aside(workspace: Workspace) -> None:
@@ -138,7 +138,7 @@ def test_what_fails_is_tried_as_often_as_the_plan_says_and_again_when_a_person_a
     assert held.retry_failed(number, "Another reason.") == 0
     assert held.retry_failed(number, "The reply cannot be read.") == 1
     (one,) = held.claim(number, "captions")
-    assert [*seeds, one.seeds] == [0, 1, 2, 3]  # no seed is tried twice
+    assert [*seeds, one.seeds] == [0, 1, 2, 3]  # no seed is used twice
     held.record(number, [read(workspace, one.id)], TRIES)
     assert counted(workspace, number) == {"done": 1}
 

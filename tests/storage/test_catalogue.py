@@ -1,6 +1,4 @@
-"""The catalogue of test cases: it follows whatever is saved, and filters, orders, pages and counts agree with a plain
-look at every image.
-"""
+"""The catalogue of test cases follows every change. Its filters, orders, pages and counts agree with a plain search."""
 
 from __future__ import annotations
 
@@ -86,7 +84,7 @@ def case(fate: random.Random, shade: int, task: Task | None = None) -> TestCase:
 
 
 class Busy:
-    """Does at random whatever changes the catalogue."""
+    """Changes the catalogue at random in every possible way."""
 
     def __init__(self, workspace: Workspace, seed: int) -> None:
         self.workspace, self.fate = workspace, random.Random(seed)
@@ -319,7 +317,7 @@ def test_pages_meet_every_image_once_in_every_order(
     whole = [one for one in everything(filled) if wanted == ImageFilter() or one.method == "a"]
     assert sorted(sort_key(one, order) for one in whole)
     expected = [one.id for one in sorted(whole, key=lambda one: sort_key(one, order))]
-    for few in (1000, 0):  # looked up one by one, and in the order of all
+    for few in (1000, 0):  # both ways to find a page: image by image, and in the order of all
         monkeypatch.setattr("storage.curation.selection._FEW", few)
         forwards: list[CatalogueEntry] = []
         while (page := catalogue.page(wanted, order, 7, after=forwards[-1].key if forwards else None)).entries:
@@ -383,7 +381,7 @@ def test_pages_meet_what_was_there_once_while_images_are_added(workspace: Worksp
             run = busy.fate.choice(busy.runs)
             workspace.test_cases.append(run, None, case(busy.fate, busy.fate.randrange(60)))
         if len(met) > 2 * len(there):
-            break  # more come in than are read
+            break  # more images are added than read
     assert there <= {*met} or order.sort != "newest"
     assert max(Counter(met).values()) == 1
 
@@ -493,7 +491,7 @@ def test_scripts_list_search_and_count_test_cases(studio: Studio) -> None:
 
 def test_sets_are_the_same_in_few_places_and_in_many() -> None:
     fate = random.Random(1)
-    for most in (40, 3_000):  # a list of places, and bits
+    for most in (40, 3_000):  # stored as a list of places, and as bits
         held: set[int] = set()
         stored = b""
         for _ in range(most // 4):

@@ -1,4 +1,6 @@
-"""One writer, many readers: every write whole or not at all, in order, and its outcome with whoever asked for it."""
+"""One writer and many readers: each write is complete or absent, writes keep their order, and the caller gets the
+result.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +146,9 @@ def test_another_program_that_keeps_the_lock(database: Database, monkeypatch: py
 def test_writes_that_wait_for_one_lock_wait_for_it_together(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each waited its own time after the one before: the fourth four times as long as the first."""
+    """Otherwise each write would wait its full time after the one before: the fourth four times as long as the
+    first.
+    """
     monkeypatch.setattr(database_module, "BUSY_SECONDS", 1.0)
     other = sqlite_utils.Database(database.path)
     other.conn.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""Stored inversions: they come back whole or not at all, and only a limited number is kept."""
+"""Stored inversions are read back complete or not at all, and only a limited number is stored."""
 
 from __future__ import annotations
 

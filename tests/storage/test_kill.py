@@ -1,4 +1,4 @@
-"""A process that is killed loses nothing that it was told is saved, and leaves nothing half done."""
+"""A killed process loses nothing that it reported as saved, and leaves nothing unfinished."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def started(folder: Path, how: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def assert_whole(folder: Path, run_id: str, saved: list[tuple[int, int]]) -> None:
-    """Everything acknowledged is there, every image is whole, nothing half done is left, the job is interrupted."""
+    """Check that acknowledged values exist, images are complete, no leftovers exist, and the job is marked
+    interrupted.
+    """
     with Workspace(folder) as workspace:
         run = workspace.runs.get(run_id)
         cases = {stored.id: stored for stored in run.test_cases}
@@ -87,7 +89,7 @@ def test_a_living_process_keeps_its_job_and_its_half_files(tmp_path: Path) -> No
         with Workspace(tmp_path) as workspace:
             (job,) = workspace.runs.get(run_id).jobs
             assert job.state == "running"
-            half = tmp_path / "images" / f".{1}-{'0' * 16}.tmp"  # the other process is the first that opened it
+            half = tmp_path / "images" / f".{1}-{'0' * 16}.tmp"  # the other process was the first to open it
             half.write_bytes(b"half")
             workspace.runs.append_value(run_id, "caption", StageValue(Caption("from here"), Trace("person"), "k"))
             with Workspace(tmp_path) as third:

@@ -1,4 +1,6 @@
-"""Cost of requests: for many images it grows in step with them, for a few only with the few; counted, never timed."""
+"""Cost of requests, counted and never timed: for many images it grows in proportion, and for a few it depends only
+on them.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,12 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def stored(number: int) -> StoredImage:
-    """A picture that has a row, and no file."""
+    """Return a stored image that has a row but no file."""
     return StoredImage(f"{number:064x}", 8, 8, "RGB", 9)
 
 
 def brought(workspace: Workspace, number: int, source: str = "", first: int = 1) -> int:
-    """An import of this number of pictures."""
+    """Import this number of pictures. Return the id of the import."""
     held = workspace.imports.begin(f"From {first}", "birds.zip", f"{first:064x}", {})
     numbers = range(first, first + number)
     new = [NewImage(f"bird {place}", stored(place), label="bird", source=source) for place in numbers]
@@ -49,7 +51,7 @@ def brought(workspace: Workspace, number: int, source: str = "", first: int = 1)
 
 
 def steps_of(workspace: Workspace, work: Callable[[], Any]) -> int:
-    """Return the thousands of steps of SQLite's machine for writes, which are the same on every machine."""
+    """Return the thousands of steps of SQLite's virtual machine for writes. They are equal on every machine."""
     taken = 0
 
     def count() -> int:
@@ -72,7 +74,7 @@ def trigger(workspace: Workspace, name: str) -> str:
 
 
 def plan(workspace: Workspace, query: str, values: Any = ()) -> list[str]:
-    """Return SQLite's plan for a query, a line per step."""
+    """Return SQLite's plan for a query, with a line for each step."""
     rows = workspace._database.read(lambda db: db.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall())
     return [row[-1] for row in rows]
 
@@ -157,7 +159,7 @@ def test_an_example_says_what_the_files_of_an_image_said(workspace: Workspace) -
 def test_many_images_are_taken_back_in_one_pass(workspace: Workspace) -> None:
     brought(workspace, 1200)
     entries, decisions = list(workspace.catalogue.ids()), workspace.decisions
-    for entry in entries[:100]:  # each decided alone, too
+    for entry in entries[:100]:  # each image also has a decision of its own
         decisions.review(Target([entry]), "rejected", "dark", "Bo")
 
     def back(number: int) -> int:

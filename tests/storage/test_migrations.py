@@ -1,4 +1,6 @@
-"""The schema: made in an empty file, again without effect, all or nothing; and what the tables refuse."""
+"""The database schema: created in an empty file, unchanged on a second run, complete or absent, and what tables
+refuse.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ PREDICTION = Prediction("classification", "a classifier", (Guess("bird", 0.75),)
 
 
 def filled(folder: Path) -> None:
-    """At least one row in every table."""
+    """Write at least one row into every table."""
     with Workspace(folder) as workspace:
         image = Image.new("RGB", (8, 8))
         run_id = workspace.runs.create(image, Task("classification", "bird"), "demo", "A bird", {})
@@ -154,7 +156,7 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
 
 @pytest.fixture(scope="module")
 def of_all_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    """A database with a row in each table. Tests find that it cannot be changed."""
+    """Database with a row in each table. The tests check that the rows cannot be changed."""
     folder = tmp_path_factory.mktemp("filled")
     filled(folder)
     database = opened(folder / "studio.db")

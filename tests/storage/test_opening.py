@@ -1,4 +1,4 @@
-"""Folders and files that cannot be opened as a workspace are refused in one sentence, and left as they are."""
+"""Folders and files that are no workspace are refused in one sentence, and left unchanged."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ for folder in folders:
 
 
 def refused(folder: Path, word: str) -> None:
-    """One sentence that names the place and holds the word; and nothing stays locked."""
+    """Check that opening is refused in one sentence with the folder and `word`, and that no lock remains."""
     with pytest.raises(UserError, match=word) as caught:
         Workspace(folder).open()
     assert "\n" not in str(caught.value)
@@ -135,7 +135,7 @@ PASSED_ON(fcntl)
 PASSED_ON(fcntl64)
 int flock(int file, int operation) { errno = ENOLCK; return -1; }
 """
-"""A library before which every lock fails, as on a network drive without its lock service."""
+"""Source of a library that makes every lock fail, like a network drive without a lock service."""
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
@@ -187,7 +187,7 @@ def test_an_empty_file_is_filled(tmp_path: Path) -> None:
 
 @pytest.fixture
 def open_to_all() -> Iterator[Path]:
-    """A folder that every user can reach, as pytest's own are not."""
+    """Folder that every user can reach, unlike pytest's own folders."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
@@ -195,7 +195,7 @@ def open_to_all() -> Iterator[Path]:
 
 
 def test_a_read_only_place(open_to_all: Path) -> None:
-    """In a process without root's rights, as those read-only bits would not stop root."""
+    """The workspace is opened by a process without root's rights, since read-only bits do not stop root."""
     user, parts = os.getuid() or 65534, {"whole": ".", "images": "images", "open": "open", "database": "studio.db"}
     filled(open_to_all / "writable")
     for name in parts:

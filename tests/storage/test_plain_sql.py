@@ -1,4 +1,4 @@
-"""Another program, with plain SQLite and no function of ours, adds rows to a workspace, and the studio shows them."""
+"""Another program adds rows to a workspace with plain SQLite and none of our functions. The studio shows the rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THEN = "2026-11-26T10:00:00.000000+00:00"
 
 @contextmanager
 def plain(folder: Path) -> Iterator[sqlite3.Connection]:
-    """A connection of a program that knows nothing of the studio; what it does is committed."""
+    """Connection of a program without the studio's functions. Changes are committed at the end."""
     with closing(sqlite3.connect(folder / DATABASE)) as connection, connection:
         connection.execute("PRAGMA foreign_keys = ON")
         yield connection
@@ -33,7 +33,7 @@ def plain(folder: Path) -> Iterator[sqlite3.Connection]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A closed workspace: a run with two images, of which one has a vote of two in a study."""
+    """Closed workspace of a run with two images. One of them has one of two votes in a study."""
     with workspace_in(tmp_path) as workspace:
         run = workspace.runs.create(Image.new("RGB", (8, 8)), Task("classification", "bird"), "demo", "A bird", {})
         for shade in (1, 2):
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def found(workspace: Workspace, facet: Facet, value: str) -> set[int | None]:
-    """The test cases that have a value, by the sets of the catalogue."""
+    """Return the test cases with a value of a facet, found by the catalogue's sets."""
     return {one.test_case for one in workspace.catalogue.page(ImageFilter({facet: (value,)})).entries}
 
 

@@ -1,7 +1,7 @@
-"""Files of released versions open with nothing lost: a folder of `tests/fixtures` for each of them.
+"""Files of released versions open without loss. Each version has a folder in `tests/fixtures`.
 
-`expected.json` holds the facts as that version gave them. This module reads the facts, so that a later version reads
-the same ones in its own way.
+`expected.json` holds the facts that the version itself read from its files. This module reads the facts, so that a
+later version can read the same facts in another way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.workspaces import workspace_in
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 VERSIONS = ("0.1.0",)
 LATER = ("start", "fresh_noise", "fresh_noise_by_type", "inversion_evaluations")
-"""Settings of the generation that came after 0.1.0."""
+"""Settings for drawing that were added after 0.1.0."""
 Facts = Mapping[str, Any]
 
 
@@ -104,7 +104,7 @@ def study_facts(workspace: Workspace, study: str) -> Facts:
 
 
 def known_then(run: Facts) -> Facts:
-    """A run without the settings that came after 0.1.0, which are at their defaults in what that version wrote."""
+    """Return the facts of a run without the settings added after 0.1.0. In files of 0.1.0 these have their defaults."""
     settings = {name: dict(section) for name, section in run["settings"].items()}
     assert [settings["generation"].pop(name) for name in LATER] == ["noise", 0.0, "", 3]
     return {**run, "settings": settings}

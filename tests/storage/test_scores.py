@@ -1,4 +1,6 @@
-"""Scores of validity in the catalogue: kept run by run, found, counted and ordered as a look at every image says."""
+"""Validity scores in the catalogue: saved run by run, and filtered, counted and ordered like a search of every
+image.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from ui.curate.filters import filter_column
 LEARNT = ValidityScore(("edges kept",), (0.5,), (0.5,), (1.0,), (2.0, 0.0), 0.1)
 AGREEMENT = Agreement(40, 20, Figure(0.8, 0.7, 0.9, 40, 10), ((0.5, 0.5, 40),), 0.5, 0.75, None)
 EDGES = (0.0, 0.02, 0.3, 0.5, float(np.nextafter(np.float32(0.5), np.float32(0))), 0.98, 1.0)
-"""Figures at the ends of bins, where a range has to be exact."""
+"""Scores at the ends of bins, where a range must be exact."""
 
 
 @pytest.fixture
@@ -44,13 +46,13 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def new(scores: dict[int, float], name: str = "Birds", task: TaskKind | None = "classification") -> NewScores:
-    """Scores by entry, to be saved."""
+    """Return scores by entry for saving."""
     entries, learnt = np.array(sorted(scores), np.int64), replace(LEARNT, task=task)
     return NewScores({"s": name}, learnt, AGREEMENT, entries, np.array([scores[one] for one in sorted(scores)]))
 
 
 def score_some(busy: Busy, every: int) -> dict[int, float]:
-    """Score all images but every so many; gives what they got."""
+    """Score all images except each one whose entry is a multiple of `every`. Return the scores by entry."""
     fate = random.Random(every)
     entries = [entry.id for entry in everything(busy.workspace) if entry.id % every]
     scores = {one: fate.choice((*EDGES, fate.random())) for one in entries}
@@ -64,8 +66,8 @@ def test_scores_are_found_counted_and_ordered_as_a_look_at_every_image_says(work
     for _ in range(150):
         busy.step()
     score_some(busy, 2)
-    scores = score_some(busy, 3)  # in place of the ones before
-    for _ in range(60):  # runs go and come, verdicts change, images come that nobody scored
+    scores = score_some(busy, 3)  # replaces the scores above
+    for _ in range(60):  # runs come and go, verdicts change, and new images have no score
         busy.step()
     assert catalogue_faults(workspace.folder / DATABASE) == ()
     whole = everything(workspace)
@@ -105,7 +107,7 @@ def test_scores_are_found_counted_and_ordered_as_a_look_at_every_image_says(work
 
 
 def _place(one: CatalogueEntry, falling: bool) -> tuple[bool, float, int]:
-    """Sort key: entries with a score first, then the newest first."""
+    """Sort key: entries with a score come first, then the newest."""
     if one.score is None:
         return True, 0.0, -one.id
     return False, -one.score if falling else one.score, -one.id if falling else one.id
@@ -208,7 +210,7 @@ def test_a_view_and_a_script_filter_by_the_score(studio: Studio) -> None:
     scores = [one["score"] for one in listed]
     assert scores == sorted(scores, reverse=True) and len(scores) == len(cases)
 
-    # The page says beside the button what that is worth, and that votes on birds say nothing of streets.
+    # The page says beside the button how good the score is, and that votes on birds say nothing about streets.
     street = Task("segmentation", protected=("road",))
     run = workspace.runs.create(picture(88_000), street, "demo", "A street", {})
     workspace.test_cases.append(run, None, made_case(picture(88_001), task=street))

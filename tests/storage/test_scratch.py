@@ -1,4 +1,4 @@
-"""Unfinished files are removed with their process, also if the next process has the same process id."""
+"""Unfinished files are removed after their process has ended, even if the next process has the same process id."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from tests.support.set_cases import run_of
 
 
 def left_in(home: Path) -> None:
-    """Create the leftovers of an earlier process with this id."""
-    # By its number in the workspace, and as earlier versions named it; below ten are those that have it open here.
+    """Create the leftovers of an earlier process with this process's id, and a folder that is no leftover."""
+    # Leftovers are named by the workspace's number or, in earlier versions, by the process id. Numbers below ten are
+    # used by workspaces that are open here.
     for number in (1, max(os.getpid(), 10)):
         (home / f"{number}-00000000").mkdir(parents=True, exist_ok=True)
     (home / "notes").mkdir()
@@ -60,7 +61,7 @@ def test_an_export_that_a_kill_has_ended_is_told_and_leaves_nothing(tmp_path: Pa
     with Workspace(tmp_path) as workspace:
         version = released(workspace)
         ready = exports.SetExports(workspace)._export(version, "csv", lambda _done, _all: None)
-        ready.file.parent.rename(tmp_path / exports.FOLDER / "1-00000000")  # as if the first process had made it
+        ready.file.parent.rename(tmp_path / exports.FOLDER / "1-00000000")  # as if the first process had written it
         left_in(tmp_path / exports.FOLDER)
         again = exports.SetExports(workspace)
         until(lambda: not again.of(version)[0].active)

@@ -1,4 +1,6 @@
-"""The columns of latest states: what triggers kept says the same as all rows, whatever was saved in whatever order."""
+"""The columns of latest states: the triggers keep them equal to the state of all rows, after any changes in any
+order.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ CASE_STATES = """
 
 
 def assert_counted_anew(workspace: Workspace) -> None:
-    """Every table of states holds what follows from all rows."""
+    """Check that every table of states equals the states computed from all rows."""
 
     def compare(db: sqlite_utils.Database) -> None:
         for table, query in (("run_summaries", SUMMARIES), ("test_case_states", CASE_STATES)):
@@ -180,7 +182,7 @@ def test_a_write_that_is_undone_leaves_no_trace_in_the_states(
 
 
 def test_states_belong_to_rows_that_exist(workspace: Workspace) -> None:
-    """Foreign keys are enforced again once the steps forward are done."""
+    """Foreign keys are enforced again after the migrations."""
     with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
         workspace._database.write(
             lambda db: db.execute("INSERT INTO test_case_states (test_case, run) VALUES (1, 'x')") and None
@@ -202,7 +204,7 @@ def test_a_run_has_a_recipe(workspace: Workspace) -> None:
 
 
 def test_values_of_a_stage_that_is_not_known_here_hinder_nothing(workspace: Workspace) -> None:
-    """Such as those of a recipe that a program brought along which is not there now."""
+    """For example the values of a recipe whose program is not installed now."""
     run = workspace.runs.create(IMAGE, Task("classification", "bird"), "demo", "A bird", {})
     workspace.runs.append_value(run, "caption", StageValue(Caption("A bird."), Trace("model"), "k"))
     insert = """
@@ -272,7 +274,7 @@ def test_the_outcome_of_an_item_follows_votes_decisions_and_the_state(workspace:
 
 @pytest.mark.slow
 def test_outcomes_agree_with_the_report_whatever_happens(workspace: Workspace) -> None:
-    """The rule is one; this holds that the triggers call it whenever something changes."""
+    """There is one rule for outcomes. This checks that the triggers apply it after every change."""
     fate = random.Random(7)
     studies, study_id = workspace.studies, started(workspace, items=6, votes=2, consensus=2)
     items = [item.id for item in studies.items(study_id) if item.kind == "item"]

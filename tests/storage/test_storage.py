@@ -1,4 +1,4 @@
-"""A workspace keeps what it was given, in all its versions, and says in one sentence what it cannot do."""
+"""A workspace keeps all versions of its values, and refuses in one sentence what it cannot do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exactly K votes of K workers an item, whoever claims when: leases, undo, exclusion, and several processes at once."""
+"""Each item gets exactly K votes by K workers, whoever claims when: leases, undo, exclusion, and several processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.workspaces import workspace_in
 
 ROOT = Path(__file__).resolve().parents[2]
 SOON = 5
-"""A short lease, in minutes."""
+"""Minutes of a short lease."""
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def votes_of(studies: Studies, study_id: str) -> dict[int, list[str]]:
-    """By item: who voted, in the order of the votes."""
+    """Return the workers who voted on each item, in the order of the votes."""
     found: dict[int, list[str]] = {item.id: [] for item in studies.items(study_id) if item.kind == "item"}
     for given in studies.data(study_id).votes:
         if given.kind == "item":
@@ -79,7 +79,7 @@ def test_a_leased_item_is_not_given_to_more_than_it_needs(workspace: Workspace) 
 
 @pytest.fixture
 def same_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers get the same names in every run, and what is drawn goes by the name: no chance decides a test."""
+    """Give workers the same names in every run. Draws depend on the names, so no test depends on chance."""
     drawn = random.Random(1)
     monkeypatch.setattr("secrets.choice", drawn.choice)
     monkeypatch.setattr("secrets.randbelow", drawn.randrange)
@@ -111,11 +111,11 @@ def test_items_that_were_begun_are_preferred_slightly(workspace: Workspace, same
             for _ in range(60):
                 vote(studies, studies.assignments.claim(study_id, worker, "item"))
         both += sum(len(judged) == 2 for judged in votes_of(studies, study_id).values())
-    assert 65 < both < 140  # chance alone: three times 60 * 60 / 200, which is 54; always: 180
+    assert 65 < both < 140  # by chance: three times 60 * 60 / 200, which is 54; always: 180
 
 
 class Clocks:
-    """The clock of the machine, which people and networks set, and the one that nobody sets."""
+    """The system clock, which people and networks can set, and the monotonic clock, which nobody can set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time, self.running = datetime.now(UTC), 100.0
@@ -169,7 +169,7 @@ def test_a_lease_that_ran_out_does_not_stand_in_the_way_of_a_late_answer(workspa
 
 
 def test_who_let_a_lease_run_out_gets_the_item_again_first(workspace: Workspace, clocks: Clocks) -> None:
-    """Or a study with just K workers would never be finished."""
+    """Otherwise a study with exactly K workers could not be finished."""
     studies, study_id = workspace.studies, started(workspace, items=9, votes=1, lease_minutes=SOON)
     (one,) = crew(studies, study_id, 1)
     left = studies.assignments.claim(study_id, one, "item")
@@ -218,12 +218,12 @@ def test_undo_and_answer_anew(workspace: Workspace) -> None:
     assert back is not None and back.id == last.id and back.answers == {"valid": "no"}
     assert studies.assignments.progress(study_id, one) == (1, 1)
     vote(studies, elsewhere)
-    assert studies.assignments.claim(study_id, two, "item") is None  # it is leased again, not free
+    assert studies.assignments.claim(study_id, two, "item") is None  # the item is leased again, not free
     assert studies.assignments.claim(study_id, one, "item").id == last.id  # type: ignore[union-attr]
     vote(studies, back, "yes", key="second")
     assert (
         studies.assignments.submit(last.public, one, {"valid": "no"}, "", 1.0, "key") == "again"
-    )  # the first one, late
+    )  # the first vote, too late
     assert studies.assignments.claim(study_id, one, "item") is None
     earlier, changed = (given for given in studies.data(study_id).votes if given.worker == one)
     assert (earlier.assignment, earlier.changes) == (first.id, 0)
@@ -287,7 +287,7 @@ def test_exclusion_asks_for_other_votes_at_once(workspace: Workspace) -> None:
 
 @pytest.mark.slow
 def test_items_that_need_a_vote_again_do_not_wait_for_the_end(workspace: Workspace) -> None:
-    """Also those that a worker had passed over as they were full."""
+    """This includes items that the worker skipped because they had all their votes."""
     studies, study_id = workspace.studies, started(workspace, items=400, votes=1)
     bad, good = crew(studies, study_id, 2)
     judged = {vote(studies, studies.assignments.claim(study_id, bad, "item")).item.id for _ in range(200)}
@@ -295,7 +295,7 @@ def test_items_that_need_a_vote_again_do_not_wait_for_the_end(workspace: Workspa
         vote(studies, studies.assignments.claim(study_id, good, "item"))
     studies.workers.exclude(study_id, bad, "why", "rule")
     again = {vote(studies, studies.assignments.claim(study_id, good, "item")).item.id for _ in range(40)}
-    assert len(again & judged) > 10  # those come first that stand first in the worker's own order
+    assert len(again & judged) > 10  # the items come in the worker's own order
 
 
 def test_readmission_counts_the_votes_again(workspace: Workspace) -> None:
@@ -310,7 +310,7 @@ def test_readmission_counts_the_votes_again(workspace: Workspace) -> None:
     assert studies.data(study_id).exclusions == ()
     assert studies.assignments.claim(study_id, spare, "item") is None  # both items have their vote
     assert sorted(len(judged) for judged in votes_of(studies, study_id).values()) == [1, 2]
-    assert [given.worker for given in studies.data(study_id).votes] == [bad, bad, spare]  # the first one counts
+    assert [given.worker for given in studies.data(study_id).votes] == [bad, bad, spare]  # the first vote counts
 
 
 def test_a_blocked_worker_gets_nothing_anywhere(workspace: Workspace) -> None:
@@ -435,7 +435,7 @@ def test_a_clock_that_is_set_back_makes_no_vote_a_fast_one(
     studies.assignments.claim(study_id, worker, "item")
     clocks.pass_by(60.0, asleep=True)
     assert kept(65.0) == 65.0, "a machine that slept counts by its clock"
-    with Workspace(tmp_path) as other:  # as after a restart, which does not know when an image was given out
+    with Workspace(tmp_path) as other:  # as after a restart, when the start of a lease is unknown
         for seconds, bounded in ((4.0, 4.0), (1e9, 60 * studies.get(study_id).rules.lease_minutes)):
             studies.assignments.claim(study_id, worker, "item")
             clocks.time -= timedelta(hours=2)
@@ -443,7 +443,7 @@ def test_a_clock_that_is_set_back_makes_no_vote_a_fast_one(
 
 
 def test_the_tables_themselves_refuse_one_vote_too_many(workspace: Workspace) -> None:
-    """No program can assign an item twice to a worker, or to more than K workers at once."""
+    """The tables refuse to assign an item twice to a worker, or to more than K workers at once, for any program."""
     studies, study_id = workspace.studies, started(workspace, items=1, votes=2)
     one, two, three, four = crew(studies, study_id, 4)
     given = vote(studies, studies.assignments.claim(study_id, one, "item"))
@@ -475,7 +475,7 @@ def test_the_tables_themselves_refuse_one_vote_too_many(workspace: Workspace) ->
 
 
 def test_claim_and_vote_read_no_whole_table(workspace: Workspace) -> None:
-    """They take about a millisecond with 5,000 items and 50,000 votes, as long as every statement finds an index."""
+    """With 5,000 items and 50,000 votes each takes about a millisecond, if every statement uses an index."""
     studies, study_id = workspace.studies, started(workspace, items=40, controls=4, votes=2)
     one, two, three = crew(studies, study_id, 3)
     for worker in (one, two):
@@ -498,7 +498,7 @@ def test_claim_and_vote_read_no_whole_table(workspace: Workspace) -> None:
     assert len(ours) > 15
     for statement in ours:
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
-        small = ("CONSTANT", "pending_", "(subquery")  # what waits is of this write alone
+        small = ("CONSTANT", "pending_", "(subquery")  # tables that hold only the changes of this write
         scans = [step for step in plan if step.startswith("SCAN") and not any(name in step for name in small)]
         assert not scans, (statement, plan)
     connection.close()
@@ -525,7 +525,7 @@ def test_halves_of_letters_and_other_strange_texts_are_no_fault(workspace: Works
 
 
 def could_get(db: sqlite_utils.Database, study_id: str, worker: str) -> int:
-    """Return the number of items a worker could still get, counted item by item, assignment by assignment."""
+    """Return the number of items that a worker could still get, counted by looking at each item and assignment."""
     (needed,) = db.execute("SELECT votes FROM studies WHERE id = ?", [study_id]).fetchone()
     number = 0
     for (item,) in db.execute("SELECT id FROM study_items WHERE study = ?", [study_id]).fetchall():
@@ -540,13 +540,13 @@ def could_get(db: sqlite_utils.Database, study_id: str, worker: str) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_happens_in_whatever_order(workspace: Workspace, clocks: Clocks, seed: int) -> None:
-    """Six hundred steps drawn at random; at the end every item has exactly its votes, but for readmitted workers'."""
+    """Six hundred random steps. At the end every item has exactly its votes, and more only from readmitted workers."""
     studies, fate = workspace.studies, random.Random(seed)
     study_id = started(workspace, items=12, votes=3, lease_minutes=SOON)
     names = crew(studies, study_id, 9)
     readmitted: set[str] = set()
     held: dict[str, Assignment] = {}
-    # Several of them in one transaction, which the methods as they are called would not allow.
+    # Several votes in one transaction, which the methods do not allow.
     desk, workers = studies.assignments, studies.workers
     claim, submit = (partial(unwrap(method), desk) for method in (type(desk).claim, type(desk).submit))
     undo, progress = (partial(unwrap(method), desk) for method in (type(desk).undo, type(desk).progress))
@@ -561,7 +561,7 @@ def test_whatever_happens_in_whatever_order(workspace: Workspace, clocks: Clocks
                 given = claim(db, study_id, worker, "item")
                 if given is not None:
                     held[worker] = given
-                else:  # looked up after the claim, which ends leases that have run out
+                else:  # looked up after the claim, which ends expired leases
                     assert could_get(db, study_id, worker) == 0
             elif chance < 0.75 and worker in held:
                 submit(db, held[worker].public, worker, YES, "", 1.0, f"{number}", None)
@@ -598,7 +598,7 @@ def test_whatever_happens_in_whatever_order(workspace: Workspace, clocks: Clocks
 
 
 def run_annotators(folder: Path, study_id: str, workers: list[str]) -> int:
-    """A process a worker, all let go at once; how many claims they made. Fails on any error of any of them."""
+    """Start a process for each worker, all at once. Return the number of their claims. Fails if any of them fails."""
     command = [sys.executable, "-m", "tests.support.study_annotator", str(folder), study_id]
     pipe = subprocess.PIPE
     processes = [
@@ -620,7 +620,9 @@ def run_annotators(folder: Path, study_id: str, workers: list[str]) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize(("items", "processes"), [(50, 6), pytest.param(2000, 8, marks=pytest.mark.soak)])
 def test_processes_claiming_at_once(tmp_path: Path, items: int, processes: int) -> None:
-    """Hundreds of claims, in the soak thousands: exactly five votes of five workers an item, and no error."""
+    """Hundreds of claims, or thousands in the soak tests: exactly five votes by five workers for each item, and no
+    error.
+    """
     with workspace_in(tmp_path) as workspace:
         study_id = started(workspace, items=items, votes=5, consensus=4)
         workers = crew(workspace.studies, study_id, processes)
@@ -646,7 +648,7 @@ def test_a_control_item_never_shows_what_its_worker_has_seen(workspace: Workspac
     [told] = [one for one in findings(studies.get(study_id).rules, studies.items(study_id)) if "shows a" in one.text]
     assert told.text.startswith("1 control or quiz item shows a picture that another one shows too.")
     one, other = crew(studies, study_id, 2)
-    for _ in range(2):  # a quiz asks all of its questions, whatever they show
+    for _ in range(2):  # a quiz asks all its questions, even if they repeat an image
         vote(studies, studies.assignments.claim(study_id, one, "quiz"))
     for worker, pictures in ((one, {1, 3}), (other, {1, 2, 3})):
         seen: list[str] = []
@@ -658,7 +660,7 @@ def test_a_control_item_never_shows_what_its_worker_has_seen(workspace: Workspac
 
 
 def test_beside_sources_a_control_item_shows_one_that_is_new_while_there_are_any(workspace: Workspace) -> None:
-    """A source that only control items show a second time would give them away."""
+    """Otherwise a source that only a control item shows again would reveal the control item."""
     studies = workspace.studies
     study_id = studies.create("Birds", rules(show_source=True, votes=1, consensus=1))
     sources = [picture(workspace, 100 + number) for number in range(6)]

@@ -1,4 +1,4 @@
-"""A process that is killed while people vote loses no vote that it acknowledged, doubles none, and keeps no item."""
+"""A process killed during votes loses no acknowledged vote, doubles none, and keeps no item leased."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOON = 0.05 / 60
 """A lease of 50 ms, in minutes."""
 Acknowledged = dict[str, str]
-"""Assignment, by its opaque token, to the answer that was acknowledged last; "" for an undo."""
+"""Latest acknowledged answer by the assignment's public token. "" after an undo."""
 
 
 def start(folder: Path, study_id: str, workers: list[str]) -> subprocess.Popen[str]:
@@ -31,7 +31,7 @@ def start(folder: Path, study_id: str, workers: list[str]) -> subprocess.Popen[s
 
 
 def read_acknowledged(text: str, acknowledged: Acknowledged) -> int:
-    """Take over what whole lines say; how many votes they acknowledge."""
+    """Add the acknowledgements of complete lines to `acknowledged`. Return the number of votes among them."""
     lines = [line.split() for line in text.splitlines(keepends=True) if line.endswith("\n")]
     for what, public, answer in lines:
         acknowledged[public] = answer if what == "saved" else ""
@@ -39,7 +39,7 @@ def read_acknowledged(text: str, acknowledged: Acknowledged) -> int:
 
 
 def assert_kept(folder: Path, study_id: str, acknowledged: Acknowledged) -> None:
-    """Every acknowledged vote is there as it was given, and no item has one too many."""
+    """Check that each acknowledged vote is stored unchanged, and that no item has a vote too many."""
     query = "SELECT event, answers FROM study_votes WHERE assignment = ? ORDER BY id"
     with Workspace(folder) as workspace:
         studies = workspace.studies
@@ -47,7 +47,7 @@ def assert_kept(folder: Path, study_id: str, acknowledged: Acknowledged) -> None
             kept = studies.assignments.get(public)
             assert kept is not None
             if answer:
-                # A vote that was undone or given again after the last line that could be read is in the log of votes.
+                # A vote that was changed after the last complete line is still in the log of votes.
                 events = workspace._database.read(
                     lambda db, kept=kept: db.execute(query, [kept.id]).fetchall()  # type: ignore[misc]
                 )
@@ -63,7 +63,7 @@ def assert_kept(folder: Path, study_id: str, acknowledged: Acknowledged) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.soak)])
 def test_killed_again_and_again(tmp_path: Path, kills: int) -> None:
-    """At random moments; a second process votes on and sees no error."""
+    """Kills come at random moments, while a second process votes and sees no error."""
     with workspace_in(tmp_path) as workspace:
         study_id = started(workspace, items=1000 * kills, votes=3, lease_minutes=SOON)
         workers = crew(workspace.studies, study_id, 6)
@@ -107,14 +107,14 @@ def test_what_a_killed_process_had_given_out_comes_back(tmp_path: Path) -> None:
         for worker in workers[1:]:
             vote_all(studies, study_id, worker)
         assert studies.get(study_id).votes == studies.get(study_id).needed
-        # The page that was open when the server died may still send its answer, once, and again.
+        # A page that was open when the server died may still send its answer once or twice.
         open_one = [given for given in studies.data(study_id).votes if given.worker == workers[0]]
         assert len(open_one) < 30
     assert_counted(tmp_path)
 
 
 def test_a_retry_after_the_kill_is_one_vote(tmp_path: Path) -> None:
-    """The server saved the vote and died before it could say so: the page sends it again with the same key."""
+    """The server stored the vote and died before its reply, so the page sends the vote again with the same key."""
     with workspace_in(tmp_path) as workspace:
         study_id = started(workspace, items=1, votes=2)
         (worker,) = crew(workspace.studies, study_id, 1)

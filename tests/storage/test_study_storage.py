@@ -1,4 +1,4 @@
-"""Storage of a validity study: set-up and life, workers, sessions, decisions, imported votes."""
+"""Storage of a validity study: set-up, life cycle, workers, sessions, decisions and imported votes."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def content(workspace: Workspace) -> bytes:
-    """All bytes of the database and its log: what a thief of the files would have."""
+    """Return all bytes of the database and its log, as a thief of the files would get them."""
     return b"".join(path.read_bytes() for path in sorted(workspace.folder.glob("studio.db*")))
 
 
-# Set-up and life
+# Set-up and life cycle
 
 
 def test_a_draft_keeps_what_it_is_given(workspace: Workspace) -> None:
@@ -323,7 +323,7 @@ def test_secrets(workspace: Workspace) -> None:
     assert studies.sessions.secret("password") == "scrypt:two"
 
 
-# What is decided
+# Decisions on workers
 
 
 def test_approval_is_counted_over_all_studies_and_can_be_reversed(workspace: Workspace) -> None:
@@ -343,7 +343,7 @@ def test_approval_is_counted_over_all_studies_and_can_be_reversed(workspace: Wor
     assert {(given.verdict, given.reason) for given in studies.data(second).votes} == {
         ("rejected", "all the same answer")
     }
-    assert studies.assignments.undo(second, worker) is None  # it was decided on
+    assert studies.assignments.undo(second, worker) is None  # a vote cannot be undone after a decision
     assert all(given.decided and given.decided > given.submitted for given in studies.data(second).votes)
     studies.workers.decide(second, worker, "pending", "was looked at again")
     assert not any(given.decided for given in studies.data(second).votes)
@@ -437,7 +437,7 @@ def test_votes_from_elsewhere_are_saved_as_they_were_given(workspace: Workspace)
     rows = [
         an_import(one, "A1", 3, verdict="rejected", reason="failed a control"),
         an_import(one, "B2", 1, answers={"valid": "no"}, comment="a boat"),
-        an_import(one, "C3", 2, verdict="approved"),  # a third vote: the first two count
+        an_import(one, "C3", 2, verdict="approved"),  # a third vote, and only two count
         an_import(two, "A1", 4, verdict="rejected", reason="failed a control"),
         an_import(control, "A1", 5, right=False),
         an_import(control, "B2", 6),
@@ -463,9 +463,9 @@ def test_votes_from_elsewhere_are_saved_as_they_were_given(workspace: Workspace)
     found = studies.workers.enrolment(study_id, "imported-B2")
     assert found is not None and found.controls_seen == 0
     there = studies.get(study_id)
-    assert (there.votes, there.needed) == (3, 4)  # the third vote on one image stands in for none of another
+    assert (there.votes, there.needed) == (3, 4)  # a third vote on one image does not count for another
     (worker,) = crew(studies, study_id, 1)
-    assert vote_all(studies, study_id, worker) == [two]  # people here go on where the file ends
+    assert vote_all(studies, study_id, worker) == [two]  # people here vote on the items that the file leaves
     studies.close(study_id)
     assert analyse(studies.data(study_id)) is not None
 
@@ -485,7 +485,7 @@ def test_imported_votes_of_who_is_excluded_do_not_count_until_they_are_readmitte
 
 
 def outcomes(workspace: Workspace) -> list[str]:
-    """Return the outcomes of the items, as the pages of runs show them."""
+    """Return the stored outcomes of the items, which the pages of runs show."""
     db = sqlite3.connect(workspace.folder / "studio.db")
     try:
         return [outcome for (outcome,) in db.execute("SELECT outcome FROM study_items ORDER BY id")]
@@ -529,7 +529,7 @@ def test_an_imported_name_is_never_a_worker_of_ours(workspace: Workspace) -> Non
 
 
 def saying(label: str) -> Prediction:
-    """Return a classifier's prediction for an image."""
+    """Return a classifier's prediction of this label."""
     return Prediction("classification", "net", (Guess(label, 0.5),))
 
 
@@ -584,6 +584,6 @@ def test_a_study_survives_backup_and_restore(tmp_path: Path) -> None:
         studies = workspace.studies
         assert studies.data(study_id) == before
         assert studies.workers.of_code(code) == worker.id
-        vote(studies, held)  # the page that was open goes on
+        vote(studies, held)  # the page that was open continues
         assert workspace.images.path(before.items[0].image_sha).is_file()
     assert_counted(tmp_path / "two")

@@ -1,4 +1,4 @@
-"""Vectors in files: they come back, whatever was killed in the middle, from any process, of each embedder apart."""
+"""Vectors in files: they survive kills, are shared by processes, and are kept apart by embedder."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _add_until_killed(folder: Path, first: int, ready: object) -> None:
 
 @pytest.mark.slow
 def test_two_processes_add_and_are_killed(tmp_path: Path) -> None:
-    """Every row that counts is whole and belongs to its entry, and what was added is there for all."""
+    """Every row that counts is complete and belongs to its entry, and each process sees the rows of both."""
     folder = tmp_path / "workspace"
     with Workspace(folder) as workspace:
         spawn = multiprocessing.get_context("spawn")
@@ -153,7 +153,7 @@ def _halves(workspace: Workspace) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_files_that_are_gone_are_worked_out_anew(tmp_path: Path) -> None:
-    """A backup leaves them out: they can be made again."""
+    """A backup leaves the vectors out, since they can be computed again."""
     folder, again = tmp_path / "workspace", tmp_path / "again"
     with Workspace(folder) as workspace:
         image = Image.new("RGB", (8, 8))

@@ -1,4 +1,4 @@
-"""Majority and Dawid-Skene against crowd-kit."""
+"""Majority votes and Dawid and Skene's model, compared with crowd-kit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*
 
 
 def drawn(seed, answers=("no", "yes"), tasks=60, workers=7, an_item=5):
-    """Votes of workers of very different skill, with the truth."""
+    """Return votes by workers of very different skill, and the truth."""
     rng = random.Random(seed)
     skill = [rng.uniform(0.35, 0.98) for _ in range(workers)]
     votes, truth = [], {}

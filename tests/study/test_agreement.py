@@ -1,4 +1,4 @@
-"""Agreement against krippendorff, statsmodels and published worked examples."""
+"""Measures of agreement, compared with krippendorff, statsmodels and published worked examples."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ HIGH_PREVALENCE = (
     + [["yes"] + ["no"] * 4] * 5
     + [["no"] * 5] * 20
 )
-"""1,000 images, 97 to 98 % of them valid, five raters who are right in about 96 % of cases: counts with the published
-figures of such a study."""
+"""Published counts of a study of 1,000 images, 97 to 98 % of them valid, with five raters who are right in about 96
+% of cases, and its published figures.
+"""
 
 
 def reliability(ratings, order):
-    """Raters in rows, items in columns, as krippendorff wants it."""
+    """Return ratings with raters in rows and items in columns, as krippendorff needs them."""
     numbers = {answer: i for i, answer in enumerate(order)}
     table = np.full((max(map(len, ratings)), len(ratings)), np.nan)
     for column, given in enumerate(ratings):
@@ -50,7 +51,7 @@ def reliability(ratings, order):
 
 
 def drawn(seed, answers, items=60, raters=5, missing=0.2, good=0.7):
-    """Random ratings with holes: the more `good`, the more alike."""
+    """Return random ratings with gaps. Raters agree more often the larger `good` is."""
     rng = random.Random(seed)
     ratings = []
     for _ in range(items):
@@ -165,12 +166,12 @@ def test_all_votes_alike_is_said_in_words():
     assert (found.raw.value, found.ac1.value, found.prevalence) == (1.0, 1.0, 1.0)
     assert found.alpha.value is None and found.alpha.words == ALL_AGREE == "undefined: all votes agree"
     assert found.fleiss.value is None and found.fleiss.words == ALL_AGREE
-    assert ac1(ratings).value is None  # nothing says that another answer was possible
+    assert ac1(ratings).value is None  # no rater gave another answer
     assert "every vote is “yes”" in found.words
 
 
 def test_alike_but_for_items_with_one_vote():
-    # The only "no" stands alone, so no pair has it: alpha has one answer left, kappa and AC1 see it in the margins.
+    # No pair has the only "no". So alpha sees a single answer, while kappa and AC1 see the "no" in the margins.
     ratings = [["yes", "yes"], ["yes", "yes"], ["no"]]
     assert alpha(ratings).value is None
     for measure in (ac1, fleiss):

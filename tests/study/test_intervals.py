@@ -1,4 +1,4 @@
-"""Intervals against statsmodels and scipy, bounds and plans against published figures and a simulation."""
+"""Intervals are compared with statsmodels and scipy, bounds and plans with published figures and a simulation."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_bootstrap_says_what_it_cannot_say():
 
 
 def test_bounds():
-    # The figures of the mock-up: 96.8 % of 251 valid, 18 without a consensus.
+    # Figures of a mock-up: 96.8 % of 251 images are valid, and 18 have no consensus.
     found = bounds(243, 251, 18)
     assert (found.worst, found.best) == (243 / 269, 261 / 269)
     assert found.words == "90.3 % if all 18 discarded images were invalid, 97.0 % if all 18 discarded images were valid"
@@ -147,7 +147,7 @@ def test_plan_counts_people_and_time():
     rules = replace(BIRD, seconds_expected=9.0, controls=ControlPolicy(share=0.1))
     found = plan(400, rules, minutes=30, lost=0.0)
     assert found.votes == 2000
-    # 2000 votes are nine tenths of what is shown: 2,223 in 9 seconds each, 200 in half an hour.
+    # 2,000 votes are nine tenths of the shown images: 2,223 at 9 seconds each, 200 in half an hour.
     assert found.annotators == 12
     assert found.items_each == 186 and found.minutes_each == pytest.approx(27.9)
     assert found.hours == pytest.approx(2000 / 0.9 * 9 / 3600)
@@ -160,7 +160,7 @@ def test_plan_counts_people_and_time():
 def test_plan_never_has_fewer_annotators_than_votes():
     found = plan(3, BIRD, lost=0.0)
     assert found.annotators == 5 and "invite one or two more" in found.words
-    # Nobody can be shown an item twice, however much time they have.
+    # Nobody sees an item twice, however much time they have.
     assert plan(3, BIRD, lost=0.5).annotators >= 8
 
 

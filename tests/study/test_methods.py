@@ -1,4 +1,4 @@
-"""The methods paragraph says what is known of a study, and no more."""
+"""The methods paragraph states the known facts of a study, and no others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_ratings_are_reported_by_their_mean_and_not_discarded() -> None:
 def test_every_change_of_the_rules_is_stated_with_old_new_and_when_and_what_the_first_rules_say() -> None:
     lower = replace(BIRD, consensus=3, version=2)
     plain = simple({1: YES, 2: SPLIT, 3: NO, 4: SPLIT}, rules=lower)
-    # Votes come ten seconds apart: at this time ten of the twenty were in.
+    # Votes come every ten seconds, so ten of the twenty had come at this time.
     changed = replace(plain, history=((BIRD, START), (lower, START + timedelta(seconds=106))))
     report = analyse(changed)
     words = (

@@ -1,4 +1,4 @@
-"""The analysis of whole studies: the paper's figures, edge cases, and the paragraph that says it all."""
+"""The analysis of whole studies: the paper's figures, edge cases, and the paragraph of results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ui.study.workers import all_workers
 
 
 def figures_in(value):
-    """Every number in a report, however deep."""
+    """Yield every number in a report, at any depth."""
     if is_dataclass(value):
         for field in fields(value):
             yield from figures_in(getattr(value, field.name))
@@ -50,7 +50,7 @@ def figures_in(value):
 
 
 def sound(report):
-    """The report, after a look at all of it: no NaN, no infinity, and a paragraph without a hole."""
+    """Check that a report has no NaN, no infinity, and a complete paragraph. Return the report."""
     assert all(math.isfinite(figure) for figure in figures_in(report))
     text = paragraph(report)
     assert "None" not in text and "nan" not in text and ".." not in text and "  " not in text and text.endswith(".")
@@ -64,7 +64,7 @@ def test_the_papers_driving_figures():
     assert said == {"road": (92, 93, 7), "vehicles": (24, 24, 1), "pedestrians": (11, 13, 2)}
     assert [f"{100 * part.rate.value:.1f}" for part in found.values()] == ["98.9", "100.0", "84.6"]
     assert found["pedestrians"].bounds.worst == 11 / 15 and found["pedestrians"].bounds.best == 13 / 15
-    # The image as a whole: pedestrians lost or divided on images 11 to 14, vehicles divided on 24, road on 92 to 99.
+    # Whole images: pedestrians are lost or split on images 11 to 14, vehicles split on 24, road on 92 to 99.
     assert (report.images.rate.count, report.images.rate.n, report.images.discarded) == (87, 90, 10)
     text = paragraph(report)
     assert "“vehicles”: valid 100 % (24 of 24; 95 % Wilson interval 86.2 to 100.0 %); 1 image discarded" in text
@@ -74,7 +74,9 @@ def test_the_papers_driving_figures():
 
 
 def the_papers_samples(state="closed"):
-    """300 random images, 1 invalid, and 100 that the model got wrong, 81 of 98 valid (82.7 %); workers err a little."""
+    """Return a study of 300 random images, 1 of them invalid, and 100 that the model gets wrong, of which 81 of 98
+    are valid (82.7 %). Workers err a little.
+    """
     rng = random.Random(2026)
     items: list[Item] = []
     votes: list[Vote] = []
@@ -135,7 +137,7 @@ def test_an_independent_count_agrees():
 
 
 def test_before_and_after_an_exclusion():
-    # Worker 0 says no to everything and fails the controls; somebody else replaces two of the three votes.
+    # Worker 0 always says no and fails the control items. Another worker replaces two of the three votes.
     items = [
         *(item(n, label="bird") for n in (1, 2, 3)),
         item(9, kind="control", label="bird", expected={"valid": "yes"}),
@@ -153,7 +155,7 @@ def test_before_and_after_an_exclusion():
     assert running.questions[0].second.majority.n == running.questions[0].second.dawid_skene.n == 2
     assert any("1 vote of 15" in note for note in running.notes) and "preliminary" in paragraph(running)
     closed = sound(analyse(data(items, votes, exclusions=[excluded("worker-0")])))
-    # Item 3 has four votes left, all yes: 4 of 4 is not the 4 of 5 that was announced.
+    # Item 3 has four votes left, all yes: 4 of 4 is not the announced 4 of 5.
     assert (closed.images.rate.count, closed.images.rate.n, closed.images.short) == (2, 2, 1)
     assert "1 image left with too few votes" in paragraph(closed)
     assert closed.questions[0].before.rate.n == 3 and closed.questions[0].agreement_before.raw.value == pytest.approx(
@@ -166,7 +168,8 @@ def test_before_and_after_an_exclusion():
     assert lines["worker-0"].counted == 0 and lines["worker-0"].words.endswith("3 votes left out")
     assert lines["worker-0"].controls.count == 0 and lines["worker-0"].with_consensus.count == 0
     assert lines["worker-1"].with_consensus.value == 1.0
-    # Who left before four control items was not judged, which is said: here all but the one whom a person excluded.
+    # Workers who left before four control items were not judged, except the one excluded by a person. The report says
+    # so.
     few = data(items, votes, exclusions=[excluded("worker-0")])
     told = sound(analyse(replace(few, study=replace(few.study, controls=1))))
     judged = {worker.worker: worker.judged for worker in told.workers}
@@ -193,7 +196,7 @@ def test_fewer_votes_than_needed_after_filtering():
     assert (report.images.bounds.worst, report.images.bounds.best) == (0.0, 1.0)
     assert report.questions[0].before.rate.n == 1
     assert "closed with 6 votes missing of 15" in report.notes[0]
-    assert len(report.disagreements) == 3  # all three are for a person to decide
+    assert len(report.disagreements) == 3  # a person must decide all three
 
 
 def test_people_who_have_to_join_before_all_votes_can_be_given():
@@ -214,7 +217,7 @@ def test_people_who_have_to_join_before_all_votes_can_be_given():
     assert needed(exclusions=study.exclusions, workers=(*study.workers, newcomer)) == 0
     assert needed(exclusions=study.exclusions, workers=(*study.workers, replace(newcomer, blocked=True))) == 1
     assert needed(exclusions=study.exclusions, workers=(*study.workers, replace(newcomer, rejected=60))) == 1
-    # Who failed the quiz gives no vote; who has yet to take it may.
+    # A worker who failed the quiz cannot vote. A worker before the quiz may.
     quiz = item(9, label="bird", kind="quiz", expected={"valid": "yes"})
     asking = replace(three, eligibility=replace(three.eligibility, quiz=1, quiz_pass=1.0))
     short = replace(newcomer, approved=0)
@@ -227,7 +230,7 @@ def test_people_who_have_to_join_before_all_votes_can_be_given():
     words = {worker.worker: worker.words for worker in failed.workers}
     assert words["newcomer"] == "failed the quiz: 0 of 1 right, 1 needed"
     assert words["worker-1"] == "no vote on an item yet"
-    # Nobody gives more votes than the limit allows; whoever came in a file gives none here.
+    # Nobody votes more often than the limit. Workers from an imported file cannot vote here.
     limited = replace(study.study, rules=replace(three, most_items=1))
     assert needed(study=limited, votes=(), workers=(newcomer,)) == 5
     assert needed(votes=tuple(replace(given, imported=True) for given in study.votes[:5])) == 1
@@ -247,7 +250,7 @@ def test_no_vote_at_all():
 
 
 def test_votes_that_wait_for_others_are_not_called_none():
-    # 48 votes are in, 4 of the 5 of each image: nothing can be said yet, but not for want of votes.
+    # 48 votes came, 4 of 5 for each image: nothing can be said yet, though votes exist.
     report = sound(analyse(simple(dict.fromkeys(range(12), YES[:4]), state="running")))
     assert report.votes_counted == 48
     second = report.questions[0].second
@@ -319,7 +322,7 @@ def test_a_persons_answers_are_kept_apart():
 
 
 def lance():
-    """A study with LANCE's five axes, 12 images."""
+    """Return a study of 12 images with LANCE's five axes."""
     rng = random.Random(5)
     votes: list[Vote] = []
     for of in range(12):
@@ -349,7 +352,7 @@ def test_lances_five_axes():
     )
     assert found["edit-success"].agreement.ordinal.value == 1.0
     assert [share.share.count for share in found["edit-success"].answers] == [3, 3, 2, 2, 2]
-    assert report.images.rate.count == 12  # by the label question alone
+    assert report.images.rate.count == 12  # by the question on the label alone
     assert [(remark.item, remark.text) for remark in found["concern"].remarks] == [(0, "odd 0"), (0, "odd 1")]
     assert found["concern"].answers == () and found["concern"].agreement.raw.value is None
     assert {part.name: part.items for part in report.image_slices.by_edit_type} == {"object": 6, "weather": 12}

@@ -1,4 +1,4 @@
-"""Questions, answers, rules, who may vote, control items."""
+"""Questions, answers and rules of a study, permission to vote, and control items."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_question_that_follows_is_asked_after_its_answer():
 
     assert last({}) == last({"ethical-concern": "no"}) == "ethical-concern"
     assert last({"ethical-concern": "yes"}) == "concern"
-    # Nor does it follow a question that is not asked itself.
+    # A follow-up question is not asked if its parent is not asked.
     hidden = [replace(q, only_with="dog") if q.id == "ethical-concern" else q for q in LANCE.questions]
     assert asked(hidden, item(1), {"ethical-concern": "yes"})[-1].id == "label-consistency"
 
@@ -81,14 +81,14 @@ def test_wording_leaves_other_braces_alone():
 
 
 def full(**changes):
-    """A complete answer to LANCE's questions."""
+    """Return a complete answer to LANCE's questions, with `changes`."""
     given = {"realism": "3", "edit-success": "5", "fidelity": "1", "label-consistency": "yes", "ethical-concern": "no"}
     return {**given, **changes}
 
 
 def test_good_answers():
     assert check_answers(LANCE, item(1), full()) == full()
-    # A text of a question that is no longer asked is dropped; one that is asked is trimmed.
+    # The answer to a text question that is not asked is dropped. Otherwise the text is trimmed.
     assert check_answers(LANCE, item(1), full(concern="left over")) == full()
     kept = check_answers(LANCE, item(1), full(**{"ethical-concern": "yes", "concern": "  odd  "}))
     assert kept["concern"] == "odd"
@@ -118,7 +118,7 @@ def test_an_optional_question_may_be_left_out():
 
 
 def with_question(**fields):
-    """Rules with one question of these fields."""
+    """Return rules with one question, which has these fields."""
     return Rules((Question(**{"id": "q", "text": "Is it?", "kind": "yes-no", **fields}),))
 
 
@@ -171,7 +171,7 @@ def test_votes_and_consensus_that_do(votes, consensus):
 
 
 def stands(approved=0, rejected=0, rules=BIRD, blocked=False, **enrolment):
-    """The standing of a worker with this record."""
+    """Return the standing of a worker with this record."""
     worker = Worker("heron-41", START, approved=approved, rejected=rejected, pending=99, blocked=blocked)
     return standing(worker, Enrolment("a study", worker.id, **{"consented": True, **enrolment}), rules)
 
@@ -200,7 +200,7 @@ OPEN = replace(BIRD, eligibility=Eligibility(min_finished=0))
         (stands(60, 0, QUIZ), "may vote", ""),
         (stands(0, 0, TRAINING, consented=False), "consent", "Please read"),
         (stands(0, 0, TRAINING), "training", "image 1 of 2"),
-        (stands(60, 0, TRAINING, training_seen=1), "training", "image 2 of 2"),  # a long record spares the quiz only
+        (stands(60, 0, TRAINING, training_seen=1), "training", "image 2 of 2"),  # a long record replaces only the quiz
         (stands(60, 0, TRAINING, training_seen=2), "may vote", ""),
         (stands(0, 0, TRAINING, training_seen=2), "quiz", "question 1 of 5"),
         (stands(30, 30, TRAINING), "not eligible", "30 of 60"),
@@ -235,7 +235,7 @@ def test_controls_keep_their_share_at_any_time(share):
 
 
 def places(worker, seed=0, stretches=300):
-    """Return the place of the control item in each stretch of ten."""
+    """Return the position of the control item in each group of ten items."""
     rules, found, items = replace(BIRD, seed=seed), [], 0
     for controls in range(stretches):
         while next_kind(rules, worker, items, controls) == "item":
@@ -259,7 +259,7 @@ def test_no_share_no_controls():
 
 
 def test_when_control_items_run_out_items_go_on():
-    # Then the annotation service gives an item instead: the next answer is "control" again, never an error.
+    # The annotation service then gives a plain item. The next kind stays "control", and no error is raised.
     assert next_kind(BIRD, "w", 500, 3) == "control"
 
 
@@ -288,7 +288,7 @@ def test_judge(seen, right_ones, said):
 
 
 def birds(number, labels=("bird", "boat", "house")):
-    """Items with a source image each."""
+    """Return items, each with its own source image."""
     return [
         item(n, source_sha=f"source-{n}", label=labels[n % len(labels)], caption=f"caption {n}",
              edit_types=("weather",), model="m", model_right=True, group="random", test_case=n)

@@ -1,4 +1,4 @@
-"""Simulated workers answer as they are said to, and the command line refuses in one sentence."""
+"""Simulated workers answer as specified, and the command line refuses in one sentence."""
 
 from __future__ import annotations
 

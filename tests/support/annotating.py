@@ -1,4 +1,4 @@
-"""Builds studies that run, with pictures, for the tests of the annotators' page; and a client as a browser is one."""
+"""Start studies with pictures for the tests of the annotators' page, and send requests like a browser."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BIRD_RULES = replace(
     eligibility=Eligibility(min_approval=0.0, min_finished=0),
     seed=7,
 )
-"""Two votes an item, no control items, everybody may vote."""
+"""Rules with two votes an item, no control items, and no conditions for workers."""
 LANCE_RULES = replace(
     TEMPLATES["lance"].rules(),
     **{name: getattr(BIRD_RULES, name) for name in ("votes", "consensus", "controls", "eligibility", "seed")},
@@ -39,17 +39,17 @@ TEXT_QUESTION = Question("note", "What do you see?", "text", required=False)
 
 
 def picture(number: int, size: tuple[int, int] = (96, 64)) -> Image.Image:
-    """A picture like no other number's."""
+    """Return a picture that differs from those of other numbers."""
     return Image.new("RGB", size, (40 + 37 * number % 200, 30 + 91 * number % 220, 200 - 53 * number % 190))
 
 
 def keep_image(workspace: Workspace, image: Image.Image) -> str:
-    """An image of no run; its hash."""
+    """Store an image without a run. Return its hash."""
     return workspace.images.add(image)
 
 
 def items_of(workspace: Workspace, count: int, **fields: Any) -> list[NewItem]:
-    """Items labelled bird, each with a picture and a source of its own."""
+    """Return items labelled bird, each with its own picture and source."""
     return [
         NewItem(
             keep_image(workspace, picture(number)),
@@ -61,7 +61,7 @@ def items_of(workspace: Workspace, count: int, **fields: Any) -> list[NewItem]:
 
 
 def controls_of(workspace: Workspace, count: int, kind: str = "control", answer: str = "yes") -> list[NewItem]:
-    """Control or quiz items, the right answer to "valid" given."""
+    """Return control or quiz items whose right answer to "valid" is `answer`."""
     known: Any = {"kind": kind, "expected": {"valid": answer}, "label": "bird"}
     return [NewItem(keep_image(workspace, picture(number + 1000)), None, **known) for number in range(count)]
 
@@ -69,7 +69,7 @@ def controls_of(workspace: Workspace, count: int, kind: str = "control", answer:
 def running(
     workspace: Workspace, items: int | list[NewItem] = 3, rules: Rules = BIRD_RULES, name: str = "Birds, November"
 ) -> tuple[str, str]:
-    """A study that has started, with an open invitation: its id, and the token of the link."""
+    """Start a study with an open invitation. Return its id and the token of the link."""
     studies = workspace.studies
     study_id = studies.create(name, rules)
     studies.add_items(study_id, items_of(workspace, items) if isinstance(items, int) else items)
@@ -79,7 +79,7 @@ def running(
 
 @dataclass
 class Annotator:
-    """One annotator's browser, without the page."""
+    """Session of an annotator, as a browser would keep it."""
 
     client: TestClient | httpx.Client
     study: str = ""
@@ -88,16 +88,16 @@ class Annotator:
     headers: Mapping[str, str] = field(default_factory=lambda: {"x-studio": "1"})
 
     def post(self, name: str, body: Mapping[str, Any], status: int = 200) -> dict[str, Any]:
-        """The reply, which has this status."""
+        """Send a request, check the status of the reply, and return its JSON."""
         reply = self.client.post(f"/annotate/api/{name}", json=dict(body), headers=dict(self.headers))
         assert reply.status_code == status, reply.text
         data: dict[str, Any] = reply.json()
         return data
 
     def join(self, link: str, agree: bool = True) -> Annotator:
-        """Take part, and consent."""
-        said = self.post("join", {"link": link})
-        self.study, self.worker, self.code = said["study"], said["worker"], said["code"] or self.code
+        """Join the study and consent. Return this session."""
+        reply = self.post("join", {"link": link})
+        self.study, self.worker, self.code = reply["study"], reply["worker"], reply["code"] or self.code
         if agree:
             self.post("consent", {"study": self.study})
         return self
@@ -106,14 +106,14 @@ class Annotator:
         return self.post("next", {"study": self.study})
 
     def answer(self, step: Mapping[str, Any], answers: Mapping[str, Any] | str = "yes", status: int = 200, **more: Any):
-        """Answer what a step has given; the reply."""
-        given = {"valid": answers} if isinstance(answers, str) else dict(answers)
-        body = {"assignment": step["assignment"]["id"], "answers": given, "comment": "", "seconds": 3.0}
+        """Answer the item of a step. Return the reply."""
+        own_answers = {"valid": answers} if isinstance(answers, str) else dict(answers)
+        body = {"assignment": step["assignment"]["id"], "answers": own_answers, "comment": "", "seconds": 3.0}
         return self.post("submit", {**body, "key": secrets.token_hex(8), **more}, status)
 
 
 def mounted(of: Studio | Workspace) -> FastAPI:
-    """The application as the studio mounts it, and nothing else but /healthz."""
+    """Return an application with the annotators' part, as the studio mounts it, and /healthz."""
     app = FastAPI()
     app.add_middleware(BodyLimit)
     app.mount("/annotate", annotate_application(AnnotatorServices(of if isinstance(of, Workspace) else of.workspace)))
@@ -122,20 +122,20 @@ def mounted(of: Studio | Workspace) -> FastAPI:
 
 
 SERVE_ALONE = "from tests.support.annotating import serve_alone; serve_alone()"
-"""The code of a server process that starts at once, for whoever kills it."""
+"""Code of a server process that starts fast, for tests that kill the server."""
 
 
 def serve_alone() -> None:
     """Serve `mounted` on the workspace and the port of the command line, with no studio, models or Gradio."""
     import uvicorn
 
-    given = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
-    with Workspace(given["--workspace"]) as workspace:
-        uvicorn.run(mounted(workspace), port=int(given["--port"]), log_level="warning")
+    options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
+    with Workspace(options["--workspace"]) as workspace:
+        uvicorn.run(mounted(workspace), port=int(options["--port"]), log_level="warning")
 
 
 @contextmanager
 def browser_of(app: FastAPI) -> Iterator[Annotator]:
-    """A browser of its own, with its cookies."""
+    """Yield a new browser session with its own cookies."""
     with TestClient(app, base_url="http://127.0.0.1") as client:
         yield Annotator(client)

@@ -1,4 +1,4 @@
-"""Attacks by an annotator or a stranger, one per line, each with the status of its refusal."""
+"""Attacks by an annotator or a stranger, one per line, each with the status that must refuse it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tests.support.attacked import Reply, World
 from ui.security.guard import COOKIE
 
 NOWHERE = "0" * 43
-"""A token that opens nothing."""
+"""Token that is valid nowhere."""
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"
 Attack = Callable[[World], Reply]
 DEEP = b'{"study": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 
-# What is tried, and with which status it has to be refused. `w` is the world, `w.me` who tries.
+# Each attack by name, with the status that must refuse it. `w` is the world, and `w.me` the attacker.
 ATTACKS: Mapping[str, tuple[int, Attack]] = {
-    # Somebody else's
+    # Objects of another annotator
     "another's assignment": (404, lambda w: w.post("submit", w.vote(w.other.id))),
     "an invented assignment": (404, lambda w: w.post("submit", w.vote(NOWHERE))),
     "another's assignment, answered wrongly": (404, lambda w: w.post("submit", w.vote(w.other.id, answers={"x": "y"}))),
@@ -74,7 +74,7 @@ ATTACKS: Mapping[str, tuple[int, Attack]] = {
     "a link of a closed study": (401, lambda w: w.post("join", {"link": w.held["closed link"]}, cookie="")),
     "an empty link": (400, lambda w: w.post("join", {"link": ""}, cookie="")),
     "a study's id as a link": (401, lambda w: w.post("join", {"link": w.held["hidden"]}, cookie="")),
-    # What no page of ours sends
+    # Requests that our pages never send
     "a foreign origin": (403, lambda w: w.post("submit", w.vote(w.me.id), origin="https://example.org")),
     "no origin in particular": (403, lambda w: w.post("submit", w.vote(w.me.id), origin="null")),
     "another port of this machine": (403, lambda w: w.post("submit", w.vote(w.me.id), origin="http://127.0.0.1:1")),

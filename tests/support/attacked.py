@@ -1,4 +1,4 @@
-"""A server with studies in every state, whom annotators attack in a test; and how their requests are sent."""
+"""A server with studies in every state for attacks by annotators, and functions that send their requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.annotating import BIRD_RULES, keep_image, picture
 
 @dataclass
 class Reply:
-    """A response, byte for byte."""
+    """Raw response of the server."""
 
     status: int
     headers: Mapping[str, str]
@@ -36,7 +36,7 @@ class Reply:
 
 @dataclass
 class Person:
-    """A worker with a browser that is signed in."""
+    """Worker who is signed in with a browser."""
 
     worker: str
     code: str
@@ -45,7 +45,7 @@ class Person:
 
     @property
     def id(self) -> str:
-        """Id of the assignment that the annotator holds."""
+        """Public token of the assignment that the worker holds."""
         return str(self.step["assignment"]["id"])
 
     @property
@@ -55,7 +55,7 @@ class Person:
 
 @dataclass
 class World:
-    """A server with a running study, two annotators with an item each, and other studies in every state."""
+    """Server with a running study, two annotators who hold an item each, and other studies in every state."""
 
     application: FastAPI
     studio: Studio
@@ -67,7 +67,7 @@ class World:
     me: Person
     other: Person
     held: dict[str, str] = field(default_factory=dict)
-    """Assignments of mine in studies that went on since, by what became of them."""
+    """Assignments, tokens and ids of studies that changed their state since, by the name of the state."""
     asked: int = 0
 
     @property
@@ -78,10 +78,10 @@ class World:
     def ask(
         self, method: str, path: str, body: Any = None, cookie: str | None = None, address: str = "", **headers: str
     ) -> Reply:
-        """Send just this, from an address of its own unless it is given: no client puts the path straight.
+        """Send a request with exactly this path, which HTTP clients would normalise.
 
-        Without other words it comes as from our own page, with my session. `body` is bytes, or becomes JSON. Headers
-        with "_" for "-"; "" leaves one out.
+        Without `address`, each request comes from a new one. By default it looks like a request of our page with the
+        session of `me`. `body` is bytes, or is sent as JSON. Header names use "_" for "-", and "" removes a header.
         """
         self.asked += 1
         sent = {
@@ -107,25 +107,25 @@ class World:
             connection.close()
 
     def post(self, name: str, body: Any, **more: Any) -> Reply:
-        """To the annotators' interface."""
+        """Send a request to the annotators' interface."""
         return self.ask("POST", f"/annotate/api/{name}", body, **more)
 
     def vote(self, assignment: str, **changes: Any) -> dict[str, Any]:
-        """A vote as our page sends it."""
+        """Return a vote's body as our page sends it."""
         body = {"assignment": assignment, "answers": {"valid": "yes"}, "comment": "", "seconds": 2.0}
         return {**body, "key": secrets.token_hex(8), **changes}
 
     def come(self, **cookies: str) -> Reply:
-        """Request the next step of my study, with these cookies."""
+        """Request the next step of the study with these cookies."""
         return self.post("next", {"study": self.study}, cookie="; ".join(f"{k}={v}" for k, v in cookies.items()))
 
     def late(self, state: str, name: str = "submit") -> Reply:
-        """A vote, or something else, of a worker whose study, or who themselves, came into this state meanwhile."""
+        """Send a vote or another request of a worker whose study or account has changed to this state since."""
         body = self.vote(self.held[state]) if name == "submit" else {"study": self.held[f"{state} study"]}
         return self.post(name, body, cookie=f"annotator={self.held[f'{state} token']}")
 
     def lead(self, name: str, body: Any) -> Reply:
-        """To the lead's interface, of my study."""
+        """Send a request to the lead's interface of the study."""
         return self.ask("POST", f"/study/api/{self.study}/{name}", body)
 
     def votes(self) -> int:

@@ -1,4 +1,4 @@
-"""Small data sets and plans for batches, and a pool that works in this process, a lot at a time when a test lets it."""
+"""Small data sets and plans for batches, and a pool in this process that a test can hold back lot by lot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_IDEA = "The captioner has no idea what this shows."
 
 
 def pictures(root: Path, number: int = 3, broken: bool = False) -> Path:
-    """A folder of one class with so many pictures, and a file that is none."""
+    """Write a folder of one class with this number of pictures. `broken` adds a file that is no picture."""
     folder = root / "bird"
     folder.mkdir(parents=True)
     for place in range(number):
@@ -37,7 +37,7 @@ def pictures(root: Path, number: int = 3, broken: bool = False) -> Path:
 
 
 def plan_text(root: Path, name: str = "Birds", more: str = "", captions: int = 2) -> str:
-    """A plan for such a folder: two captions of each picture, an image of each."""
+    """Return a plan for such a folder, with `captions` captions of each picture and an image of each caption."""
     return (
         f'name = "{name}"\n[data]\nroot = "{root}"\nlayout = "imagefolder"\n'
         '[task]\nkind = "classification"\n[make]\nprofile = "demo"\nsettings = { "generation.steps" = 3 }\n'
@@ -46,7 +46,7 @@ def plan_text(root: Path, name: str = "Birds", more: str = "", captions: int = 2
 
 
 class Doubtful(ScriptedCaptioner):
-    """Has no idea, until a test gives it one."""
+    """Captioner that fails until the test sets `sure`."""
 
     sure = False
 
@@ -57,7 +57,7 @@ class Doubtful(ScriptedCaptioner):
 
 
 class Gate:
-    """Gate for lots, which lets some or all through. `work_here` makes it into the pool of a server."""
+    """Gate that lets some or all lots of a server's batches through. `work_here` installs it."""
 
     def __init__(self, is_open: bool = True) -> None:
         self._through, self._open = threading.Semaphore(0), threading.Event()
@@ -78,7 +78,7 @@ class Gate:
         self._through.release()
 
     def passes(self, seconds: float) -> bool:
-        """Whether the next lot may go through, waiting at most so long."""
+        """Return True if the next lot may go through. Waits at most `seconds`, and never over 0.02 s."""
         return self._open.is_set() or self._through.acquire(timeout=min(seconds, 0.02))
 
 
@@ -92,7 +92,7 @@ class _GatedPool(HerePool):
 
 
 def work_here(runs: BatchRuns, models: ScriptedModels | None = None) -> Gate:
-    """Have batches done in this process with stand-ins for the models; the gate is open."""
+    """Run batches in this process with stand-ins for the models. Return the gate, which is open."""
     gate, own = Gate(), models or ScriptedModels()
 
     def pool(order: Order) -> Pool:
@@ -103,7 +103,7 @@ def work_here(runs: BatchRuns, models: ScriptedModels | None = None) -> Gate:
 
 
 def planned(studio: Studio, text: str) -> int:
-    """The number of the batch of a plan."""
+    """Plan a batch from a plan's text. Return its number."""
     view = studio.commands.send("plan-any-batch", {"plan": text})
     done = studio.batches.planning.wait(view.id, 60)
     assert done.state == "done", done.error
@@ -111,12 +111,12 @@ def planned(studio: Studio, text: str) -> int:
 
 
 def comes_to(studio: Studio, number: int, state: str) -> None:
-    """Wait until a batch is at this."""
+    """Wait until a batch has this state."""
     until(lambda: studio.batches.status(number).state == state)
 
 
 def batch_images(workspace: Workspace, batch: int) -> dict[str, str]:
-    """The hash of each image that was made, by the key of its work."""
+    """Return the hash of each image that was drawn, by the key of its work."""
     query = """
         SELECT key, image FROM batch_work JOIN test_cases ON test_cases.id = test_case
         WHERE batch_work.batch = ? AND test_case IS NOT NULL

@@ -1,6 +1,6 @@
-"""A batch whose processes are killed at random, and what is left of it in the end.
+"""Run a batch whose processes are killed at random, and compare its results with an undisturbed batch.
 
-`python -m tests.support.batch_kills --images 200 --kills 40` is the long one; a test does it shortly.
+`python -m tests.support.batch_kills --images 200 --kills 40` is the long form. A test runs a short one.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from storage.workspace import Workspace
 from tests.support.batch_cases import batch_images
 
 PATIENCE = 300.0
-"""Seconds until a batch that does not move is given up."""
+"""Maximum number of seconds without progress before a batch counts as stuck."""
 Victim = Literal["a worker", "the driver", "all"]
 
 
 @dataclass(frozen=True)
 class Kill:
-    """A kill of some processes of a batch."""
+    """A kill of some of a batch's processes."""
 
     victim: Victim
     after: int
-    """Pieces of work that are done between the kill before and this one."""
+    """Number of work items to finish after the kill before."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Made:
     """Results of a batch."""
 
     images: dict[str, str]
-    """The hash of each image by the key of its work."""
+    """Hash of each image by the key of its work."""
     test_cases: int
     """Number of test cases in the workspace."""
     states: dict[str, int]
@@ -58,7 +58,7 @@ class Made:
 
 
 def drawn_data(root: Path, sources: int, pixels: int = 64) -> None:
-    """An image folder of drawn things, a folder a class."""
+    """Write an image folder of drawn objects, with a folder for each class."""
     for number in range(sources):
         scene = random_scene(777_000 + number, "object")
         folder = root / "test" / scene.label
@@ -69,7 +69,7 @@ def drawn_data(root: Path, sources: int, pixels: int = 64) -> None:
 def plan_file(
     folder: Path, data: Path, captions: int = 2, steps: int = 4, more: str = "", together: int | None = None
 ) -> Path:
-    """A plan for it. Images are drawn `together` in lots of so many."""
+    """Write a plan for the data. `together` sets the number of images drawn in one call of the generator."""
     file = folder / "plan.toml"
     settings = f'"generation.steps" = {steps}' + (f', "generation.batch" = {together}' if together else "")
     file.write_text(
@@ -83,9 +83,9 @@ def plan_file(
 
 
 def command(workspace: Path, *arguments: object) -> list[str]:
-    """One command of the command line."""
-    given = ["-m", "pipeline", "batch", "--workspace", str(workspace), *map(str, arguments)]
-    return [sys.executable, *given]
+    """Return the arguments that run a command of the command line."""
+    parts = ["-m", "pipeline", "batch", "--workspace", str(workspace), *map(str, arguments)]
+    return [sys.executable, *parts]
 
 
 def run(workspace: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -95,32 +95,32 @@ def run(workspace: Path, *arguments: object) -> subprocess.CompletedProcess[str]
 
 def run_here(workspace: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a command within this process. Workers are still processes, unless a test replaces their pool."""
-    given = ["batch", "--workspace", str(workspace), *map(str, arguments)]
+    command_line = ["batch", "--workspace", str(workspace), *map(str, arguments)]
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-        code = main_of_pipeline(given)
-    return subprocess.CompletedProcess(given, code, out.getvalue(), err.getvalue())
+        code = main_of_pipeline(command_line)
+    return subprocess.CompletedProcess(command_line, code, out.getvalue(), err.getvalue())
 
 
 def made(workspace: Path) -> Made:
     """Return the present results of the batch in a workspace."""
-    with Workspace(workspace) as held:
-        counts = held.batches.counts(1)
+    with Workspace(workspace) as opened:
+        counts = opened.batches.counts(1)
         states = Counter[str]()
         for one in counts.values():
             states.update({state: counted.number for state, counted in one.items()})
-        cases = sum(len(held.runs.get(run.id).test_cases) for run in held.runs.search(10_000))
-        return Made(dict(batch_images(held, 1)), cases, dict(states))
+        cases = sum(len(opened.runs.get(run.id).test_cases) for run in opened.runs.search(10_000))
+        return Made(dict(batch_images(opened, 1)), cases, dict(states))
 
 
 def random_kills(number: int, seed: int = 1) -> list[Kill]:
-    """Kills of a worker, of the process that drives them, or of all of them, mostly of a worker."""
+    """Return random kills of a worker, the driver or all processes. Most are of a worker."""
     fate = random.Random(seed)
     victims: tuple[Victim, ...] = ("a worker", "a worker", "the driver", "all")
     return [Kill(fate.choice(victims), fate.choice((0, 1, 1, 3))) for _ in range(number)]
 
 
 def with_kills(workspace: Path, plan: Path, kills: Iterable[Kill], workers: int = 2) -> Iterator[str]:
-    """Run a plan to its end, and kill some of its processes on the way. Yields what was done."""
+    """Run a plan to its end, and kill some of its processes on the way. Yield a description of each step."""
     fate, left = random.Random(1), list(kills)
     while True:
         moved = _progress(workspace)
@@ -168,18 +168,18 @@ def _words(child: psutil.Process) -> list[str]:
 
 
 def _progress(workspace: Path) -> int:
-    """Number of pieces that are done."""
+    """Return the number of finished work items."""
     if not (workspace / "studio.db").exists():
         return 0
     try:
         with closing(sqlite3.connect(f"file:{workspace / 'studio.db'}?mode=ro", uri=True)) as database:
             return int(database.execute("SELECT count(*) FROM batch_work WHERE state = 'done'").fetchone()[0])
-    except sqlite3.OperationalError:  # its tables are being made, or it is written to
+    except sqlite3.OperationalError:  # the tables are being created, or another process writes
         return 0
 
 
 def wait_for_pieces(workspace: Path, process: subprocess.Popen[bytes], until: int) -> int:
-    """Wait until so much is done, or the process has ended. Return how much is done then."""
+    """Wait until the process has ended, or `least` work items are done. Return the number done."""
     began = time.monotonic()
     while process.poll() is None:
         time.sleep(0.03)
@@ -190,7 +190,7 @@ def wait_for_pieces(workspace: Path, process: subprocess.Popen[bytes], until: in
 
 
 def main() -> int:
-    """Compare a batch that was killed with one that was not."""
+    """Compare a batch with kills to one without."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--kills", type=int, default=40)

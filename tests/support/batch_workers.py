@@ -1,4 +1,4 @@
-"""Workers for tests of whole data sets, in a module that other processes can import too."""
+"""Workers for tests of batches, in a module that worker processes can import."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tests.support.workspaces import workspace_in
 
 
 def models(at_once: int = 2) -> Any:
-    """Stand-ins for all models, which take several images at once."""
+    """Return stand-ins for all models, which take several images at once."""
     made = ScriptedModels(ScriptedBatches(answer))
     made.generator = NoiseBatches(at_once)
     return made
 
 
 def here(order: Order) -> HerePool:
-    """Does lots in this process, with the stand-ins."""
+    """Return a pool that runs lots in this process with the stand-ins."""
     return HerePool(order, scripted)
 
 
 def only_for(stage: Pass, pool: Callable[..., Pool]) -> Callable[..., Pool]:
-    """The pool for one pass of a whole batch. Another one does the other passes in this process."""
+    """Return a maker of pools: `pool` for this pass of a batch, and a pool in this process for the others."""
     stages = iter(PASSES)
 
     def made(order: Order) -> Pool:
@@ -40,12 +40,12 @@ def only_for(stage: Pass, pool: Callable[..., Pool]) -> Callable[..., Pool]:
 
 
 def scripted(order: Order) -> Worker:
-    """The worker that there is, with the stand-ins: it need not load models."""
+    """Return a worker with the stand-ins, which loads no models."""
     return Worker(order, models())
 
 
 class Poisoned:
-    """Does lots, and dies of one source."""
+    """Worker process that runs lots, and dies of one source."""
 
     def __init__(self, order: Order) -> None:
         self._worker = scripted(order)
@@ -57,7 +57,7 @@ class Poisoned:
 
 
 class Deadly:
-    """Dies of anything."""
+    """Worker process that dies of any lot."""
 
     def __init__(self, order: Order) -> None:
         pass
@@ -71,8 +71,8 @@ def not_there(order: Order) -> Worker:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Open a workspace, which removes what killed processes could not remove, and return the tokens and half files in
-    the folder of its images.
+    """Open a workspace, which removes the leftovers of killed processes. Return the hidden files that remain in its
+    folder of images.
     """
     with workspace_in(folder) as workspace:
         return list(workspace.images.folder.glob(".*"))

@@ -1,7 +1,7 @@
-"""Reads small files that could grow without end, in a process of its own: `python -m tests.support.bombs FOLDER`.
+"""Read small files that expand without end, in a process of its own: `python -m tests.support.bombs FOLDER`.
 
-It has four gigabytes of addresses and a minute of the processor, and ends where it takes more. It prints what became of
-each file: how many images came, and what was told.
+The process may use four gigabytes of address space and a minute of CPU time, and ends if it needs more. For each file
+it prints the number of images and the messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IMAGE = "images/train/b.png"
 
 
 def _aliases() -> str:
-    """A text of YAML whose last name stands for 9^10 others."""
+    """Return YAML text whose last name expands to 9^10 others."""
     lines = [f"a: &a [{', '.join(['x'] * 9)}]"]
     for before, name in zip("abcdefghi", "bcdefghij", strict=True):
         lines.append(f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]")
@@ -33,7 +33,7 @@ def _aliases() -> str:
 
 
 def _entities() -> bytes:
-    """A text of XML whose last entity stands for 10^9 letters."""
+    """Return XML text whose last entity expands to 10^9 letters."""
     more = "".join(f'<!ENTITY {chr(98 + i)} "{f"&{chr(97 + i)};" * 10}">' for i in range(9))
     return f'<!DOCTYPE l [<!ENTITY a "x">{more}]><annotation><filename>&j;</filename></annotation>'.encode()
 
@@ -62,7 +62,7 @@ BOMBS: Mapping[str, tuple[str, Callable[[], bytes]]] = {
     "entities of XML": ("Annotations/a.xml", _entities),
     "rows of Parquet": ("metadata.parquet", _equal_rows),
 }
-"""The name of a file and what is in it, by what it has too much of."""
+"""Name and content of each hostile file, by the part that it has too much of."""
 
 
 def main() -> None:
@@ -78,10 +78,10 @@ def main() -> None:
             archive.writestr("labels/train/b.txt", "0 0.5 0.5 0.2 0.2\n")
         try:
             found = read(packed, folder / name, "yolo" if "YAML" in name else "")
-            images, told = len(found.examples), [row.reason for row in found.rows]
+            images, messages = len(found.examples), [row.reason for row in found.rows]
         except UserError as error:
-            images, told = 0, [str(error)]
-        print(json.dumps([name, images, told[:3]]), flush=True)
+            images, messages = 0, [str(error)]
+        print(json.dumps([name, images, messages[:3]]), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The Chromium that looks at a studio: for tests, benchmarks and screenshots."""
+"""Chromium for tests, benchmarks and screenshots of the studio."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ SPARING = (
     "--disable-site-isolation-trials",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
-"""With one process for all pages, which are all ours: a tenth less work for a browser that nobody measures. It finds no
-other machine, so that only requests that fail need be looked at."""
+"""Use one process for all pages, which saves a tenth of the work. Names of other machines do not resolve, so only
+failed requests need to be checked.
+"""
 
 
 @contextmanager
 def chromium_running(chromium: str) -> Iterator[Browser]:
-    """Start a browser without a page. Only the thread that starts it may use it."""
+    """Start a browser without a page. Only the starting thread may use it."""
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=30_000)  # the machine may be busy with other things
@@ -44,12 +45,13 @@ def chromium_running(chromium: str) -> Iterator[Browser]:
 
 @contextmanager
 def page_in(browser: Browser, in_the_open: bool = False) -> Iterator[Page]:
-    """Open a page that shares nothing with other pages of this browser. Fails at the end when it asked for anything
-    outside this machine, or a script failed.
+    """Open a page that shares nothing with other pages of this browser. Fails at the end if a request left this machine
+    or a script failed.
 
-    With `in_the_open` the explore page shows all settings of its cards, as its switch in the header does.
+    With `in_the_open` the explore page shows all settings of its cards, like its switch in the header.
     """
-    # `wait_for_function` evaluates a text in the page, which ours forbid; test_sign_in.py goes by what they forbid.
+    # `wait_for_function` evaluates text in the page, which our security policy forbids. test_sign_in.py keeps the
+    # policy.
     context = browser.new_context(viewport={"width": 1440, "height": 1000}, bypass_csp=True)
     context.set_default_timeout(60_000)
     if in_the_open:
@@ -71,11 +73,11 @@ def page_in(browser: Browser, in_the_open: bool = False) -> Iterator[Page]:
 
 @contextmanager
 def browsing(chromium: str, in_the_open: bool = False) -> Iterator[Page]:
-    """A page in a new browser, as `page_in` opens it."""
+    """Open a page in a new browser, like `page_in`."""
     with chromium_running(chromium) as browser, page_in(browser, in_the_open) as page:
         yield page
 
 
 def settled(page: Page, seconds: float = 60) -> None:
-    """Wait until everything that was done has come back, and nothing is running any more."""
+    """Wait until all requests of the page are answered and no work is running."""
     page.wait_for_function("window.studio && studio.idle && !studio.active", timeout=seconds * 1000)

@@ -1,4 +1,4 @@
-"""Calls of the endpoints over plain HTTP, and pictures to send, for tests."""
+"""Helpers that call the endpoints over plain HTTP, and pictures to upload."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from services.tokens import NewToken
 from ui.security.guard import COOKIE
 
 FILE = {"meta": {"_type": "gradio.FileData"}}
-"""Mark of an object as a file."""
+"""Field that marks an object as a file for Gradio."""
 
 
 def client_of(url: str, headers: dict[str, str] | None = None) -> Client:
-    """Return Gradio's client of a server. By itself it gives up a server that is silent for five seconds."""
+    """Return Gradio's client of a server, with a timeout of 120 seconds. Its default is five."""
     return Client(url, headers=headers, verbose=False, httpx_kwargs={"timeout": 120})
 
 
 def call(url: str, name: str, *data: Any, headers: Mapping[str, str] | None = None, **fields: Any) -> httpx.Response:
-    """Values in their order, or by their names."""
+    """Call an endpoint with values in order, or by their names."""
     sent = {"data": fields or list(data)}
     return httpx.post(f"{url}gradio_api/run/{name}", json=sent, headers=headers, timeout=60)
 
 
 def answer(url: str, name: str, *data: Any, headers: Mapping[str, str] | None = None, **fields: Any) -> Any:
-    """Return the answer of an endpoint."""
+    """Call an endpoint. Return its answer."""
     reply = call(url, name, *data, headers=headers, **fields)
     assert reply.status_code == 200, reply.text
     return reply.json()["data"][0]
 
 
 def told(reply: httpx.Response, status: int = 400) -> tuple[str, str]:
-    """The sentence and the field of a refusal, "" for none. Fails for more than a sentence."""
+    """Return the sentence and the field of a refusal; "" for no field. Fails if the message is more than a sentence."""
     assert reply.status_code == status, reply.text
-    said = reply.json()
-    assert said.keys() <= {"error", "title", "field"}, said
-    assert "\n" not in said["error"] and said["error"].endswith("."), said
-    assert "Traceback" not in said["error"] and "pydantic" not in said["error"], said
-    return said["error"], said.get("field", "")
+    refusal = reply.json()
+    assert refusal.keys() <= {"error", "title", "field"}, refusal
+    assert "\n" not in refusal["error"] and refusal["error"].endswith("."), refusal
+    assert "Traceback" not in refusal["error"] and "pydantic" not in refusal["error"], refusal
+    return refusal["error"], refusal.get("field", "")
 
 
 def refused(url: str, name: str, *data: Any, status: int = 400, **fields: Any) -> tuple[str, str]:
@@ -52,29 +52,29 @@ def refused(url: str, name: str, *data: Any, status: int = 400, **fields: Any) -
 
 
 def picture(size: tuple[int, int] = (64, 48)) -> bytes:
-    """A PNG of noise."""
+    """Return a PNG of noise."""
     file = io.BytesIO()
     Image.effect_noise(size, 50).convert("RGB").save(file, "PNG")
     return file.getvalue()
 
 
 def sent(url: str, data: bytes, name: str = "a picture.png", headers: Mapping[str, str] | None = None) -> str:
-    """Upload a file and return its path on the server."""
+    """Upload a file. Return its path on the server."""
     reply = httpx.post(f"{url}gradio_api/upload", files={"files": (name, data)}, headers=headers, timeout=60)
     assert reply.status_code == 200, reply.text
     return str(reply.json()[0])
 
 
 def made_token(studio: Studio, name: str, reads_only: bool = False, days: int = 1) -> NewToken:
-    """A token that a lead has made, with its text."""
+    """Make a token as the lead. Return the token with its text."""
     made = studio.commands.send("make-token", {"title": name, "reads_only": reads_only, "days": days})
     assert isinstance(made, NewToken)
     return made
 
 
 def callers(studio: Studio, full: str, reading: str) -> dict[str, dict[str, str]]:
-    """Return the headers that each caller sends with every request: nobody, annotators, the lead, and scripts with the
-    text of a token that may change things, and of one that only reads.
+    """Return the headers of each caller: nobody, annotators, the lead, and scripts with a `full` or a `reading`
+    token.
     """
     studies = studio.workspace.studies
     annotator = studies.sessions.open("worker", studies.workers.add()[0].id)
@@ -90,17 +90,17 @@ def callers(studio: Studio, full: str, reading: str) -> dict[str, dict[str, str]
 
 
 def shown(token: str) -> dict[str, str]:
-    """The header that shows a token."""
+    """Return the header with a token."""
     return {"authorization": f"Bearer {token}"}
 
 
 def watched(client: Client, job: int) -> dict[str, Any]:
-    """A job when it is over."""
+    """Wait for a job, and return its final state."""
     return cast(dict[str, Any], list(client.submit(job=job, api_name="/watch_job"))[-1])
 
 
 def of_page(url: str, name: str, sent: Any, **more: Any) -> httpx.Response:
-    """Call a function of the explore page, as its script does."""
+    """Call a function of the explore page as its script does."""
     config = httpx.get(f"{url}config", **more).json()
     component = next(one["id"] for one in config["components"] if "answer" in one["props"].get("server_fns", ()))
     body = {"component_id": component, "fn_name": name, "data": sent, "session_hash": "x"}

@@ -1,4 +1,4 @@
-"""Test cases as a test needs them: what it does not say about the lineage is filled in."""
+"""Test cases for tests. The fields of the lineage that a test does not name are filled in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINEAGE = Lineage(
 
 
 def made_case(image: Image.Image, control: Image.Image | None = None, **lineage: Any) -> TestCase:
-    """A test case of a method that nobody knows, if not said otherwise;
-    without a control image the image itself stands for it.
+    """Return a test case of an unknown method, with changes to its lineage. Without `control` the image is its own
+    control image.
     """
     return TestCase(image, replace(LINEAGE, **lineage), {CONTROL_IMAGE: image if control is None else control})

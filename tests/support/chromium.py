@@ -1,4 +1,4 @@
-"""Location of Chromium for the browser tests; `python -m tests.support.chromium` installs it when there is none."""
+"""Find Chromium for the browser tests. `python -m tests.support.chromium` installs it if there is none."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-"""The first is the same browser without its window: it starts faster, and is what playwright drives by itself."""
+"""Names of Chromium's programs. The first has no window. It starts faster, and playwright uses it by default."""
 PACKAGES = ("chromium-headless-shell", "chromium")
-"""Debian's, the second for releases that have not the first."""
+"""Debian's packages. The second is for releases without the first."""
 ADVICE = (
     "There is no Chromium for the browser tests: install it (Debian: apt-get install chromium), "
     "or name one in the environment variable CHROMIUM."
@@ -20,7 +20,7 @@ _DOWNLOAD_SECONDS = 600
 
 
 def find_chromium() -> str | None:
-    """The path of a Chromium that runs: $CHROMIUM, one of the system, or one that playwright has fetched."""
+    """Return the path of a Chromium that runs: $CHROMIUM, the system's, or playwright's. None if there is none."""
     candidates = [os.environ.get("CHROMIUM"), *(shutil.which(name) for name in NAMES)]
     return next((path for path in candidates if path and _runs(path)), None) or _of_playwright()
 
@@ -42,7 +42,7 @@ def _of_playwright() -> str | None:
 
 
 def install_chromium() -> str | None:
-    """A package of Debian's where we may install it, else playwright's download. Gives the path, or None."""
+    """Install Debian's package where allowed, or else playwright's download. Return the path, or None."""
     if shutil.which("apt-get") and os.geteuid() == 0:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         _quietly(["apt-get", "-qq", "update"], environment)
@@ -55,7 +55,7 @@ def install_chromium() -> str | None:
 
 
 def _quietly(command: list[str], environment: dict[str, str]) -> None:
-    # What matters is whether Chromium is there afterwards; a mirror that is out of reach need not stop us.
+    # Only the presence of Chromium afterwards counts, so a mirror that cannot be reached is no failure.
     try:
         subprocess.run(command, env=environment, capture_output=True, timeout=_DOWNLOAD_SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -63,7 +63,9 @@ def _quietly(command: list[str], environment: dict[str, str]) -> None:
 
 
 def main() -> int:
-    """0 when Chromium is there; else says what to do, and is 1 on a build server, where no test may be skipped."""
+    """Return 0 if Chromium runs. Otherwise print advice, and return 1 on a build server, where no test may be
+    skipped.
+    """
     if find_chromium():
         return 0
     print("Installing Chromium for the browser tests: about 300 MB, a minute or two.", flush=True)

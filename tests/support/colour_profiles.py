@@ -17,8 +17,8 @@ def _xyz(values: Sequence[float]) -> bytes:
 
 def profile_of(name: str, *primaries: Sequence[float]) -> bytes:
     """Return a profile with these primaries (red, green, blue in XYZ) and a gamma of 2.2."""
-    told = name.encode()
-    described = b"desc\0\0\0\0" + struct.pack(">I", len(told) + 1) + told + bytes(79)
+    title = name.encode()
+    described = b"desc\0\0\0\0" + struct.pack(">I", len(title) + 1) + title + bytes(79)
     curve = b"curv\0\0\0\0" + struct.pack(">IH", 1, round(2.2 * 256)) + bytes(2)
     tags = [(b"desc", described + bytes(-len(described) % 4)), (b"cprt", b"text\0\0\0\0none\0\0\0\0")]
     tags += [(b"wtpt", _xyz(_WHITE))]
@@ -42,7 +42,7 @@ SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
 def in_colours_of(profile: bytes, image: Image.Image) -> Image.Image:
-    """Return an image whose numbers mean, by the profile, the colours that `image` has in sRGB."""
+    """Return an image whose pixels, in this profile, have the colours that `image` has in sRGB."""
     target = ImageCms.ImageCmsProfile(io.BytesIO(profile))
     converted = ImageCms.profileToProfile(image, ImageCms.createProfile("sRGB"), target, outputMode="RGB")
     assert converted is not None

@@ -1,4 +1,4 @@
-"""A proxy between browser and studio that ends its connection in the middle of a reply when a test says so."""
+"""A proxy between browser and studio that cuts its connection in the middle of a reply when a test says so."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 
 class CuttingProxy(socketserver.ThreadingTCPServer):
-    """Passes on what comes to the port of the studio. `cut` names the address whose next reply ends after its head."""
+    """Proxy to the studio's port. It cuts the next reply to the address `cut` after the reply's head."""
 
     daemon_threads = True
 
@@ -32,7 +32,7 @@ class _Connection(socketserver.BaseRequestHandler):
         with socket.create_connection(("127.0.0.1", self.server.behind)) as studio:
             self.asked = b""
             threading.Thread(target=self._pass_on_requests, args=(studio,), daemon=True).start()
-            with suppress(OSError):  # either side may go
+            with suppress(OSError):  # either end may be closed first
                 while data := studio.recv(65536):
                     if self.server.cut and self.server.cut in self.asked and data.startswith(b"HTTP/1.1 200"):
                         self.server.cut = b""
@@ -53,7 +53,7 @@ class _Connection(socketserver.BaseRequestHandler):
 
 @contextmanager
 def cutting_proxy(port: int) -> Iterator[CuttingProxy]:
-    """Serve the proxy in front of a studio on this machine."""
+    """Serve the proxy in front of a studio of this machine."""
     with CuttingProxy(port) as proxy:
         thread = threading.Thread(target=proxy.serve_forever, daemon=True)
         thread.start()

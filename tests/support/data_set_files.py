@@ -1,4 +1,4 @@
-"""Small files of data sets: pictures no two of which are alike, masks, tables and archives."""
+"""Small files of data sets: pictures that all differ, masks, tables and archives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 SIDE = 16
-"""Pixels a side: the smallest picture that the studio takes."""
+"""Width and height in pixels: the smallest picture that the studio accepts."""
 _numbers = count()
 
 
@@ -25,7 +25,7 @@ def picture() -> Image.Image:
 
 
 def encoded(image: Image.Image, form: str = "PNG", **options: Any) -> bytes:
-    """Return the image as a file of the form."""
+    """Return the image as a file of the given format."""
     file = io.BytesIO()
     image.save(file, form, **options)
     return file.getvalue()
@@ -42,14 +42,14 @@ def jpeg() -> bytes:
 
 
 def mask(inside: int = 1, outside: int = 0) -> bytes:
-    """Return a mask as PNG: `inside` in a square of 36 pixels, `outside` around it."""
+    """Return a PNG mask with `inside` in a square of 36 pixels, and `outside` around it."""
     numbers = np.full((SIDE, SIDE), outside, np.uint8)
     numbers[4:10, 4:10] = inside
     return encoded(Image.fromarray(numbers))
 
 
 def write(folder: Path, files: Mapping[str, bytes | str]) -> Path:
-    """Write files into a folder, by their names with "/" between folders. Return the folder."""
+    """Write files into a folder by their relative paths. Return the folder."""
     for name, data in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def write(folder: Path, files: Mapping[str, bytes | str]) -> Path:
 
 
 def tar_file(files: Mapping[str, bytes | str]) -> bytes:
-    """Return a plain tar of files."""
+    """Return an uncompressed tar of files."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name, data in files.items():
@@ -70,7 +70,7 @@ def tar_file(files: Mapping[str, bytes | str]) -> bytes:
 
 
 def write_zip(path: Path, files: Mapping[str, bytes | str], marked: bool = True) -> None:
-    """Write a zip. Without `marked` its names are UTF-8 and nothing says so, as some tools of macOS pack."""
+    """Write a zip. Without `marked`, its UTF-8 names are not flagged as UTF-8, like those of some macOS tools."""
     stand_ins = {name: name if marked else chr(ord("A") + at) * len(name.encode()) for at, name in enumerate(files)}
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in files.items():

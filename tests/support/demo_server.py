@@ -1,4 +1,4 @@
-"""The studio with the embedded models within this process, which loads them once for all its tests."""
+"""The studio with the embedded models in this process, which loads the models once for all tests."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 HELD_SECONDS = 300
-"""Far longer than a test holds something."""
+"""Maximum number of seconds that a test holds something back."""
 
 
 @cache
 def demo_models() -> Models:
-    """The embedded models, each loaded at its first use in this process. One thread at a time may ask them."""
+    """Return the embedded models, each loaded at its first use in this process. Only one thread at a time may use
+    them.
+    """
     models = load_models(load_profile("demo"))
     models.check()
     return models
@@ -42,9 +44,9 @@ def demo_models() -> Models:
 
 @contextmanager
 def serving_demo(workspace: Path, mcp: bool = False) -> Iterator[tuple[str, Studio]]:
-    """A server with the embedded models: its address and the studio behind it. Fails at the end if an error was told.
+    """Serve the embedded models. Yield the address and the studio. Fails at the end if an error was logged.
 
-    It lets go of the models before it is over, so that whoever is next may ask them.
+    The models are free at the end, so that the next test can use them.
     """
     before = set(threading.enumerate())
     with serving_here(workspace, demo_models(), mcp=mcp) as served, _no_errors():
@@ -54,7 +56,7 @@ def serving_demo(workspace: Path, mcp: bool = False) -> Iterator[tuple[str, Stud
 
 @contextmanager
 def browsing_demo(browser: Browser, folder: Path, mcp: bool = False) -> Iterator[tuple[Page, str, Studio]]:
-    """A new page for such a server, its address, and the studio behind it."""
+    """Yield a new page for such a server, the server's address, and its studio."""
     with serving_demo(folder / "workspace", mcp) as (url, studio), page_in(browser, in_the_open=True) as page:
         yield page, url, studio
         page.goto("about:blank")
@@ -62,7 +64,7 @@ def browsing_demo(browser: Browser, folder: Path, mcp: bool = False) -> Iterator
 
 @contextmanager
 def no_call_leaves() -> Iterator[None]:
-    """Let nothing in this process reach beyond this machine. Fails at the end if anything tried."""
+    """Forbid connections beyond this machine in this process. Fails at the end if any was tried."""
     here, tried, look_up = ("127.0.0.1", "::1", "localhost"), list[object](), socket.getaddrinfo
 
     def guarded(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,7 +91,7 @@ def no_call_leaves() -> Iterator[None]:
 
 
 class Held:
-    """Gate at which the embedded models wait until they are let through, or the test ends."""
+    """Gate at which calls of the embedded models wait until the test lets them through, or ends."""
 
     def __init__(self) -> None:
         self._through, self._over = threading.Semaphore(0), threading.Event()
@@ -99,7 +101,7 @@ class Held:
         self._through.release(number)
 
     def wait(self, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Wait until one is let through. `meanwhile` is called repeatedly, and may raise."""
+        """Wait until this call is let through. `meanwhile` is called repeatedly, and may raise."""
         end = time.monotonic() + HELD_SECONDS
         while not self._through.acquire(timeout=0.05) and not self._over.is_set():
             assert time.monotonic() < end, "nobody lets it through"
@@ -107,7 +109,7 @@ class Held:
 
     @contextmanager
     def in_place_of(self, model: type, name: str, method: Callable[..., object]) -> Iterator[Held]:
-        """A method of a model, as long as the test wants it."""
+        """Replace a method of a model until the context ends."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(model, name, method)
             try:
@@ -118,10 +120,10 @@ class Held:
 
 @contextmanager
 def images_held(step: int) -> Iterator[Held]:
-    """Every image that the embedded models draw waits at this step. It is seen, and can be stopped, while it waits."""
+    """Make every image of the embedded models wait at this step. The page can show or cancel it meanwhile."""
     from pipeline.models.generator import ControlNetPipeline
 
-    plain, held = ControlNetPipeline.draw, Held()
+    plain, gate = ControlNetPipeline.draw, Held()
 
     def draw(
         self: Any,
@@ -134,33 +136,33 @@ def images_held(step: int) -> Iterator[Held]:
         def after_step(done: int, total: int) -> None:
             on_step(done, total)
             if done == step:
-                held.wait(lambda: on_step(done, total))
+                gate.wait(lambda: on_step(done, total))
 
         return plain(self, requests, size, pictures, settings, after_step)
 
-    with held.in_place_of(ControlNetPipeline, "draw", draw):
-        yield held
+    with gate.in_place_of(ControlNetPipeline, "draw", draw):
+        yield gate
 
 
 @contextmanager
 def replies_held(words: str) -> Iterator[Held]:
-    """Every reply of the embedded language model to a prompt with these words waits."""
+    """Make every reply of the embedded language model wait if its prompt contains these words."""
     from pipeline.models.language_process import GgufProcess
 
-    plain, held = GgufProcess.complete, Held()
+    plain, gate = GgufProcess.complete, Held()
 
     def complete(self: Any, request: LanguageRequest, settings: Any) -> str:
         if words in request.prompt:
-            held.wait()
+            gate.wait()
         return plain(self, request, settings)
 
-    with held.in_place_of(GgufProcess, "complete", complete):
-        yield held
+    with gate.in_place_of(GgufProcess, "complete", complete):
+        yield gate
 
 
 @contextmanager
 def replies_free() -> Iterator[None]:
-    """The embedded language model is held to no form, as a model on a server may not be."""
+    """Make the embedded language model ignore schemas, like some models on servers."""
     from pipeline.models.language_process import GgufProcess
 
     plain = GgufProcess.complete
@@ -175,18 +177,18 @@ def replies_free() -> Iterator[None]:
 
 @contextmanager
 def _no_errors() -> Iterator[None]:
-    """Fail if a server of its own would print a traceback."""
-    told: list[str] = []
+    """Fail if an error occurs that a separate server process would print as a traceback."""
+    errors: list[str] = []
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if record.exc_info:
-                told.append(self.format(record))
+                errors.append(self.format(record))
 
     listener, roots = Listener(logging.ERROR), [logging.getLogger(), logging.getLogger("uvicorn")]
     with pytest.MonkeyPatch.context() as patch:
         # Gradio prints what fails in an event, and logs nothing.
-        patch.setattr(traceback, "print_exc", lambda *_, **__: told.append(traceback.format_exc()))
+        patch.setattr(traceback, "print_exc", lambda *_, **__: errors.append(traceback.format_exc()))
         for root in roots:
             root.addHandler(listener)
         try:
@@ -194,4 +196,4 @@ def _no_errors() -> Iterator[None]:
         finally:
             for root in roots:
                 root.removeHandler(listener)
-    assert not told, "\n".join(told)
+    assert not errors, "\n".join(errors)

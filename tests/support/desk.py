@@ -1,4 +1,4 @@
-"""A page of the demo for the tests of the text stages, at a run whose text stages the embedded models have filled."""
+"""A page of the demo for tests of the text stages, on a run whose text stages the embedded models have filled."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ BIRD, STREET = "bird-on-a-twig", "street-two-cars"
 
 @dataclass
 class Desk:
-    """A page of its own server, on which samples are brought to the gate once and duplicated for each test."""
+    """Page with its own server. Samples are brought to the gate once, and duplicated for each test."""
 
     page: Page
     url: str
     ready: dict[str, str] = field(default_factory=dict)
 
     def at_gate(self, sample: str) -> Page:
-        """The page, at a new run of a sample whose text stages the models have just filled."""
+        """Open a new run of a sample whose text stages the models have filled. Return the page."""
         page = self.page
         if sample not in self.ready:
             self.empty(sample)
@@ -42,7 +42,7 @@ class Desk:
         return page
 
     def empty(self, sample: str) -> Page:
-        """The page, at a new run of a sample in which nothing was run."""
+        """Open a new run of a sample in which no stage has run. Return the page."""
         open_start(self.page, self.url)
         self.page.click(f".sample[data-sample={sample}]")
         self.page.wait_for_selector("#run-all:enabled")
@@ -52,7 +52,7 @@ class Desk:
 
 @contextmanager
 def desk_of(browser: Browser, folder: Path) -> Iterator[Desk]:
-    """A desk with a server of its own, which has not failed when it is left."""
+    """Open a desk with a server of its own. Fails at the end if the server logged an error."""
     with browsing_demo(browser, folder) as (page, url, _):
         yield Desk(page, url)
 
@@ -74,9 +74,9 @@ def version(page: Page, name: str) -> str:
 
 
 def texts(found: Locator) -> list[str]:
-    """Return the texts of the chips of a row or a card."""
-    said: list[str] = found.locator(".toggle[data-text]").evaluate_all("all => all.map(one => one.dataset.text)")
-    return said
+    """Return the texts of the chips in a row or a card."""
+    chip_texts: list[str] = found.locator(".toggle[data-text]").evaluate_all("all => all.map(one => one.dataset.text)")
+    return chip_texts
 
 
 def write_caption(page: Page, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Real disks of a few megabytes: one that can be full, and one that turns read-only after a fault."""
+"""Real disks of a few megabytes: one that can be filled, and one that turns read-only after a fault."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 
 @dataclass(frozen=True)
 class SmallDisk:
-    """A file system of its own in the memory."""
+    """File system of its own in memory."""
 
     folder: Path
 
     def fill(self) -> None:
-        """Leave no byte free."""
+        """Fill the disk to the last byte."""
         for size in (65536, 512):
             with open(self.folder / "fill", "ab", buffering=0) as file, suppress(OSError):
                 while file.write(bytes(size)):
@@ -30,26 +30,26 @@ class SmallDisk:
 
 @dataclass(frozen=True)
 class FaultyDisk:
-    """A file system of its own in a file, which the kernel makes read-only after a fault."""
+    """File system in a file, which the kernel makes read-only after a fault."""
 
     folder: Path
 
     def fail(self) -> None:
-        """Report a fault of the disk to the kernel. Files that are open cannot be written any more either."""
+        """Report a disk fault to the kernel. Files that are open cannot be written either."""
         source = _run("findmnt", "--noheadings", "--output", "SOURCE", str(self.folder)).stdout.strip()
         Path("/sys/fs/ext4", Path(source).name, "trigger_fs_error").write_text("1")
 
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int = 24) -> Iterator[SmallDisk]:
-    """Mount one at a folder that is made; skips the test where that is not allowed."""
+    """Mount a small disk at a new folder. Skips the test if mounting is not allowed."""
     with _mounted(folder, "-t", "tmpfs", "-o", f"size={megabytes}m", "small-disk"):
         yield SmallDisk(folder)
 
 
 @contextmanager
 def faulty_disk(folder: Path) -> Iterator[FaultyDisk]:
-    """Mount one at a folder that is made; skips the test where that is not allowed."""
+    """Mount a faulty disk at a new folder. Skips the test if mounting is not allowed."""
     file = folder.with_suffix(".disk")
     with open(file, "wb") as made:
         made.truncate(64 * 1024 * 1024)
@@ -69,7 +69,7 @@ def _mounted(folder: Path, *what: str) -> Iterator[None]:
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of the system; skips the test where it is missing or not allowed."""
+    """Run a program of the system. Skips the test if it is missing or not allowed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""A workspace whose test cases are drawn scenes and their ideal counterfactuals: for the pages that show many images.
+"""A workspace of drawn scenes and their ideal counterfactuals, for pages that show many images.
 
-`python -m tests.support.drawn FOLDER --scenes 200` fills one to look at. No model is asked: what checks and models
-under test say is drawn by chance.
+`python -m tests.support.drawn FOLDER --scenes 200` fills a folder to look at. No model is asked: the results of checks
+and of models under test are random.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ PIXELS = 160
 
 
 def fill(workspace: Workspace, scenes: int, variants: int = 6, seed: int = 1, pixels: int = PIXELS) -> None:
-    """Add a run for each scene, with so many test cases; a good half are reviewed. The same seed, the same images."""
+    """Add a run with `variants` test cases for each scene. More than half of them are reviewed. A seed repeats its
+    images.
+    """
     fate = random.Random(seed)
     for number in range(scenes):
         scene = random_scene(seed * 100_000 + number, "object" if number % 3 else "road")
@@ -41,9 +43,9 @@ def _run(workspace: Workspace, fate: random.Random, scene: Scene, variants: int,
     task = Task("segmentation", protected=PROTECTED_ROAD_CLASSES) if road else Task("classification", scene.label)
     name = f"{'Street' if road else scene.label.capitalize()} {scene.seed % 100_000}"
     run = workspace.runs.create(picture, task, "demo", name, {})
-    said = caption(scene)
-    trace = Trace("model", model="demo/blip", prompt="", raw_reply=said, seed=7, seconds=0.2)
-    workspace.runs.append_value(run, "caption", StageValue(Caption(said), trace, "k"))
+    text = caption(scene)
+    trace = Trace("model", model="demo/blip", prompt="", raw_reply=text, seed=7, seconds=0.2)
+    workspace.runs.append_value(run, "caption", StageValue(Caption(text), trace, "k"))
     if road:
         _, mask = render(scene, pixels)
         workspace.runs.set_mask(run, Image.fromarray(mask), dict(enumerate(SEMANTIC_CLASSES)))
@@ -75,15 +77,23 @@ def _cases(fate: random.Random, scene: Scene, task: Task, variants: int, pixels:
             Check("edit shows", fate.choice((True, True, True, None, False)), round(fate.gauss(0.2, 0.1), 3)),
         ]
         settings = ControlNetSettings()
-        told = CounterfactualCaption(caption(changed), edits)
+        counterfactual = CounterfactualCaption(caption(changed), edits)
         lineage = Lineage(
-            told, fate.randrange(10_000), "controlnet", "demo/sd", told.text, "", settings, 0.4, task=task
+            counterfactual,
+            fate.randrange(10_000),
+            "controlnet",
+            "demo/sd",
+            counterfactual.text,
+            "",
+            settings,
+            0.4,
+            task=task,
         )
         yield TestCase(_picture(changed, pixels), lineage, {CONTROL_IMAGE: control}, tuple(checks))
 
 
 def _changed(fate: random.Random, scene: Scene) -> tuple[Scene, tuple[Edit, ...]]:
-    """The scene with one or two things of its look changed, and what was changed."""
+    """Return the scene with one or two changes of its look, and the edits."""
     look, edits, changes = scene.look, [], dict[str, object]()
     for kind in fate.sample(("weather", "time of day", "attribute"), fate.choice((1, 1, 2))):
         if kind == "weather":

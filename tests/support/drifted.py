@@ -1,6 +1,6 @@
 """Drawn scenes whose edited image was shifted or zoomed as a whole, with the true masks of both.
 
-`python -m tests.support.drifted --scenes 100` prints what is found of planted drifts, by drift and number of edits.
+`python -m tests.support.drifted --scenes 100` prints the measured drifts by planted drift and number of edits.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pipeline.checks.drift import IN_PLACE, Drift, can_move_back, drift_of
 
 SHIFTS, ZOOMS = (0.01, 0.02, 0.05, 0.1, 0.2), (0.9, 0.95, 1.05, 1.1)
 _BEYOND = 1.6
-"""The scene is drawn larger than its picture by this factor, so that a shifted picture shows what is beside it."""
+"""Factor by which the scene is larger than its picture, so that a shifted picture shows more of the scene."""
 _WORDS = {"weather": WEATHERS, "time": TIMES, "ground": GROUNDS, "trees": TREES, "colours": COLOURS}
 _FROM_IMAGE = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP
 
 
 @dataclass(frozen=True)
 class Drifted:
-    """A source, its ideal edit after a drift, and the masks of both."""
+    """A source, its ideal edit with a drift, and the masks of both."""
 
     source: Image.Image
     image: Image.Image
@@ -37,7 +37,9 @@ class Drifted:
     planted: Drift
 
     def overlap(self, found: Drift) -> float:
-        """Mean IoU over the classes of both masks once `found` is undone, where the image shows the source's frame."""
+        """Return the mean IoU of both masks after undoing `found`, within the part of the source that the image
+        shows.
+        """
         size = self.source.size
         back = cv2.warpAffine(self.mask, found.matrix(size), size, flags=_FROM_IMAGE, borderValue=254)
         lost = cv2.warpAffine(
@@ -51,21 +53,21 @@ class Drifted:
 
 
 def edited(scene: Scene, edits: int, fate: random.Random) -> Scene:
-    """The scene with another weather, time, ground, trees or colours: as many of them as there are edits."""
+    """Return the scene with `edits` changes of its weather, time, ground, trees or colours."""
     changes: dict[str, object] = {}
     for name in fate.sample(sorted(_WORDS), edits):
-        held = getattr(scene.look, name)
-        if isinstance(held, tuple):
-            changes[name] = tuple(fate.choice([one for one in COLOURS if one != own]) for own in held)
+        present = getattr(scene.look, name)
+        if isinstance(present, tuple):
+            changes[name] = tuple(fate.choice([one for one in COLOURS if one != own]) for own in present)
         else:
-            changes[name] = fate.choice([one for one in _WORDS[name] if one != held])
+            changes[name] = fate.choice([one for one in _WORDS[name] if one != present])
     return scene.with_look(**changes)
 
 
 def drifted(seed: int, edits: int, shift: float = 0.0, zoom: float = 1.0, side: int = 256) -> Drifted:
-    """A drawn scene, an object or a road in turns, whose edit is shifted into any direction by a share of its side.
+    """Draw a scene, and shift its edit in a random direction by `shift` times its side. Objects and roads alternate.
 
-    Every other pair shows what is beside the picture, the rest repeats its border.
+    In every other pair the shifted picture shows more of the scene. In the rest it repeats its border.
     """
     fate = random.Random(f"drift {seed}")
     scene = random_scene(seed, "road" if seed % 2 else "object")
@@ -94,16 +96,16 @@ class Found:
     unclear: float
     """Share of the pairs whose drift could not be measured."""
     overlaps: Sequence[float]
-    """`Drifted.overlap` of those that were told."""
+    """`Drifted.overlap` of the pairs with a reported drift."""
 
 
 def found(seeds: Sequence[int], edits: int, shift: float = 0.0, zoom: float = 1.0, side: int = 256) -> Found:
     """Measure the drift of a pair for each seed."""
     pairs = [drifted(seed, edits, shift, zoom, side) for seed in seeds]
     drifts = [drift_of(pair.source, pair.image) for pair in pairs]
-    told = [(pair, one) for pair, one in zip(pairs, drifts, strict=True) if one is not None and one.moved > IN_PLACE]
-    overlaps = [pair.overlap(one) for pair, one in told]
-    return Found(len(told) / len(pairs), sum(one is None for one in drifts) / len(pairs), overlaps)
+    moved = [(pair, one) for pair, one in zip(pairs, drifts, strict=True) if one is not None and one.moved > IN_PLACE]
+    overlaps = [pair.overlap(one) for pair, one in moved]
+    return Found(len(moved) / len(pairs), sum(one is None for one in drifts) / len(pairs), overlaps)
 
 
 def main() -> None:

@@ -33,20 +33,22 @@ from tests.support.made_once import MadeOnce
 from tests.support.workspaces import workspace_in
 
 PIXELS = 96
-"""Side of the scenes, of which the models of the demo see all."""
+"""Width and height of the scenes in pixels. At this size the demo's models see the whole picture."""
 PATIENCE = 600
-"""Seconds in which a model is loaded and has read the images, however busy the machine is."""
+"""Maximum number of seconds for loading a model and reading the images, on a busy machine."""
 READ_OBJECTS, READ_STREETS = 14, 4
-"""Scenes that the models of the demo have read; the streets are of fair days."""
+"""Numbers of scenes that the demo's models have read. The streets are on fair days."""
 FEW = 3, 2
-"""Other weathers and other times of day of the scenes that models are trained with: fewer images, and both types."""
+"""Numbers of other weathers and other times of day for each scene to train with, so that there are few images of
+both types.
+"""
 
 
 def model_of(kind: TaskKind) -> UnderTestSettings:
-    """The model under test of the demo."""
-    wanted = load_profile("demo").model_under_test.of(kind)
-    assert wanted is not None
-    return wanted
+    """Return the demo's model under test for a task."""
+    settings = load_profile("demo").model_under_test.of(kind)
+    assert settings is not None
+    return settings
 
 
 CLASSIFIER, SEGMENTER = model_of("classification"), model_of("segmentation")
@@ -62,7 +64,7 @@ def drawn(scene: Scene) -> Image.Image:
 def pixels_of(
     mapping: ClassMap, masks: Sequence[NamedMask], predictions: Sequence[Prediction], source: NDArray[np.int64]
 ) -> Pixels:
-    """The counts of images with their masks, one by one."""
+    """Count the pixels of images with their masks, one by one."""
     size = len(mapping.groups)
     counts = [count_pixels(mapping, mask, one) for mask, one in zip(masks, predictions, strict=True)]
     return Pixels(source, np.stack(counts) if counts else np.zeros((0, size, size + 1)))
@@ -78,10 +80,10 @@ def fill(
     label: str = "",
     most: tuple[int, int] = (len(WEATHERS), len(TIMES)),
 ) -> list[str]:
-    """Adds a run for each scene, with a test case of each other weather and time of day; gives the ids of the runs.
+    """Add a run for each scene, with a test case of each other weather and time of day. Return the ids of the runs.
 
-    `fair`: all scenes are of sunny days, which the models of the demo know. `label`: what all show, if that is not
-    drawn by chance. `most`: how many other weathers and times of day a scene has at most.
+    `fair` makes all scenes sunny by day, as the demo's models know them. `label` replaces the random labels. `most`
+    is the maximum number of other weathers and of other times of day.
     """
     family = "road" if road else "object"
     sources = [random_scene(seed * 1000 + number, family, label or None) for number in range(scenes)]
@@ -94,8 +96,8 @@ def service_of(workspace: Workspace) -> EvaluationService:
     return EvaluationService(load_profile("demo"), workspace, lambda wanted: None)
 
 
-def read_all(service: EvaluationService, asked: EvaluationQuestion) -> None:
-    done = service.work.wait(service.begin(asked).id, PATIENCE)
+def read_all(service: EvaluationService, question: EvaluationQuestion) -> None:
+    done = service.work.wait(service.begin(question).id, PATIENCE)
     assert done.state == "done", done.error
 
 
@@ -107,8 +109,8 @@ def scenes_that_are_read(made_once: MadeOnce, folder: Path) -> Path:
             fill(workspace, READ_OBJECTS)
             fill(workspace, READ_STREETS, road=True, fair=True)
             service = service_of(workspace)
-            for asked in (BIRDS, ROADS):
-                read_all(service, asked)
+            for question in (BIRDS, ROADS):
+                read_all(service, question)
             service.close()
 
     return Path(shutil.copytree(made_once("scenes-that-are-read", make) / "workspace", folder / "workspace"))
@@ -128,8 +130,8 @@ def scenes_to_learn_from(made_once: MadeOnce, folder: Path) -> Path:
 def _run(workspace: Workspace, scene: Scene, road: bool, controls: bool, most: tuple[int, int]) -> str:
     task = Task("segmentation", protected=PROTECTED_ROAD_CLASSES) if road else Task("classification", scene.label)
     run = workspace.runs.create(drawn(scene), task, "demo", f"Scene {scene.seed}", {})
-    said = StageValue(Caption(caption(scene)), Trace("model", model="demo/blip"), "k")
-    workspace.runs.append_value(run, "caption", said)
+    value = StageValue(Caption(caption(scene)), Trace("model", model="demo/blip"), "k")
+    workspace.runs.append_value(run, "caption", value)
     if road:
         mask = Image.fromarray(render(scene, PIXELS)[1])
         workspace.runs.set_mask(run, mask, dict(enumerate(SEMANTIC_CLASSES)))
@@ -139,15 +141,17 @@ def _run(workspace: Workspace, scene: Scene, road: bool, controls: bool, most: t
     changed += [(scene.with_look(time=one), (Edit(look.time, one, "time of day"),)) for one in times[-most[1] :]]
     cases = [_case(task, one, edits, number) for number, (one, edits) in enumerate(changed)]
     if controls:
-        again = drawn(scene).point(lambda value: min(255, value + 2))  # a shade lighter, and nothing else
+        again = drawn(scene).point(lambda value: min(255, value + 2))  # a little lighter, with no other change
         cases.append(replace(_case(task, scene, (), 99, RECONSTRUCTION.name), image=again))
     workspace.test_cases.extend(run, None, cases)
     return run
 
 
 def _case(task: Task, scene: Scene, edits: Sequence[Edit], seed: int, recipe: str = DEFAULT_RECIPE) -> TestCase:
-    told = CounterfactualCaption(caption(scene), tuple(edits))
+    counterfactual = CounterfactualCaption(caption(scene), tuple(edits))
     lineage = Lineage(
-        *(told, seed, "controlnet", "demo/sd", told.text, "", ControlNetSettings(), 0.1), recipe=recipe, task=task
+        *(counterfactual, seed, "controlnet", "demo/sd", counterfactual.text, "", ControlNetSettings(), 0.1),
+        recipe=recipe,
+        task=task,
     )
     return TestCase(drawn(scene), lineage, {CONTROL_IMAGE: Image.new("RGB", (PIXELS, PIXELS))}, ())

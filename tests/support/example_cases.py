@@ -1,4 +1,4 @@
-"""A studio that makes examples within the process of a test, and what a person may do with one."""
+"""A studio that makes examples in the process of a test, and the actions of a user on them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.support.scripted import ScriptedModels
 from tests.support.workspaces import workspace_in
 
 SMALL = ExampleSize(scenes=4, captions=2, steps=2, judged=10)
-"""The smallest size that shows each part."""
+"""Smallest size of an example that shows each part."""
 SEED = 7
 SECONDS = 300
 
 
 @contextmanager
 def example_studio(folder: Path, models: Models | None = None) -> Iterator[Studio]:
-    """A studio on the workspace in `folder`, whose batches are done in this process, with stand-ins for models."""
+    """Open a studio on the workspace in `folder`. Its batches run in this process, with stand-ins for the models."""
     with workspace_in(folder) as workspace:
         studio = studio_on(workspace, models)
         yield studio
@@ -48,7 +48,7 @@ def studio_on(workspace: Workspace, models: Models | None = None) -> Studio:
 
 
 def made(studio: Studio) -> ExampleView:
-    """Make the example of a studio to its end."""
+    """Make the example of a studio, and wait for it."""
     studio.commands.send("make-example", {})
     view = studio.example.wait(SECONDS)
     assert view.state == "made", view

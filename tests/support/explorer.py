@@ -1,4 +1,4 @@
-"""Helpers of the browser tests of the explore page: a started page, and a person's first steps on it."""
+"""Helpers for browser tests of the explore page: a server with a page, and a user's first steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from services.studio import Studio
 
 DEMO_SECONDS = 600
-"""For the embedded models on a machine that is busy with other things."""
+"""Maximum number of seconds for the embedded models, on a machine with other work."""
 RED = Image.new("RGB", (64, 64), (200, 40, 40))
 CHECKS = (
     "shapes kept",
@@ -33,17 +33,17 @@ CHECKS = (
     "changed as asked",
     "label recognisable",
 )
-"""Checks of an image of a classification, as the page names them."""
+"""Names of the checks that the page shows for an image of a classification."""
 
 EVERY_PLACE = """[...document.querySelectorAll('.studio *')].filter((one) => one.checkVisibility()).map((one) => {
   const { x, y, width, height } = one.getBoundingClientRect();
   return [one.tagName, one.id, ...[x, y + scrollY, width, height].map(Math.round)].join(' '); })"""
-"""Positions of all elements on a page of the lead."""
+"""JavaScript: position and size of every element on a page of the lead."""
 
 
 @dataclass
 class Served:
-    """The server of a test file, and the page that looks at it."""
+    """Server of a test file, with the page that shows it."""
 
     url: str
     studio: Studio
@@ -51,7 +51,7 @@ class Served:
     failed: int = 0
 
     def begin(self, request: pytest.FixtureRequest) -> Studio:
-        """Open the start page, independent of this browser's earlier pages."""
+        """Open the start page without a trace of this browser's earlier pages. Return the studio."""
         here = self.page.url.startswith(self.url) and self.failed == request.session.testsfailed
         self.failed = request.session.testsfailed
         if here and self.page.evaluate("!studio.lost"):
@@ -65,14 +65,14 @@ class Served:
 
 @contextmanager
 def serving_stand_ins(folder: Path, models: Any = None) -> Iterator[tuple[str, Studio]]:
-    """A server in this process with these models, or scripted ones, and a stand-in for the model under test too."""
+    """Serve these models, or scripted ones, in this process. The model under test is a stand-in too."""
     with serving_here(folder / "workspace", models or ScriptedModels()) as (url, behind):
         behind.predictions.load = lambda wanted: Bright("classification", wanted.title)
         yield url, behind
 
 
 def one_server(models: Callable[[], Any] = ScriptedModels) -> Any:
-    """A fixture: a `Served` for all tests of a file."""
+    """Fixture that yields a `Served` for all tests of a file."""
 
     @pytest.fixture(scope="module")
     def served(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -85,7 +85,7 @@ def one_server(models: Callable[[], Any] = ScriptedModels) -> Any:
 
 @contextmanager
 def held_drawing(studio: Studio) -> Iterator[HeldGenerator]:
-    """Its images are drawn only as far as they are let."""
+    """Replace the generator by one that draws only as far as the test lets it."""
     models: Any = studio.driver.models
     before, models.generator = models.generator, HeldGenerator()
     try:
@@ -98,7 +98,7 @@ def held_drawing(studio: Studio) -> Iterator[HeldGenerator]:
 
 
 def text_run(studio: Studio, image: Image.Image = RED, name: str = "bird.png") -> str:
-    """A run of an upload that is labelled bird, all its text stages run, without a page; its id."""
+    """Create a run from an upload labelled bird, and run all its text stages, without a page. Return its id."""
     run_id = studio.runs.from_upload(encoded(image), name)
     studio.commands.send("task", {"run": run_id, "kind": "classification", "label": "bird"})
     fill(studio, run_id)
@@ -106,19 +106,19 @@ def text_run(studio: Studio, image: Image.Image = RED, name: str = "bird.png") -
 
 
 def fill(studio: Studio, run_id: str) -> None:
-    """Run all text stages of a run, without a page."""
+    """Run all text stages of a run without a page."""
     studio.commands.send("run-all", {"run": run_id})
     until(lambda: not studio.jobs.active())
 
 
 def draw(studio: Studio, run_id: str) -> None:
-    """Say yes at the gate of a run, without a page, and wait for the images."""
+    """Approve the images of a run without a page, and wait for them."""
     studio.commands.send("generate", {"run": run_id})
     until(lambda: not studio.jobs.active())
 
 
 def open_run(page: Page, run_id: str) -> None:
-    """Go to a run, from any other or from the start page."""
+    """Open a run from another run's page or from the start page."""
     page.evaluate("run => studio.send({ name: 'open', fields: { run } })", run_id)
     page.wait_for_function("run => studio.run === run", arg=run_id)
     page.wait_for_selector("#run-all")
@@ -126,19 +126,19 @@ def open_run(page: Page, run_id: str) -> None:
 
 
 def look(page: Page) -> None:
-    """Come back to a page: it asks at once what is new, and not only at its next poll."""
+    """Make the page poll at once, as when a user returns to it."""
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
 
 def shows_every_check(page: Page) -> None:
-    """The result of a classification that is shown has all its checks, by their names."""
+    """Check that the result on the page has all checks of a classification, by name."""
     names = " ".join(page.locator("#checks .pill").all_inner_texts())
     for name in CHECKS:
         assert name in names
 
 
 def choose_a_model_that_is_none(page: Page, timeout: float) -> None:
-    """A name that torchvision does not know is refused, with one that it may have been meant for."""
+    """Choose a model that torchvision does not know. The refusal suggests a similar name."""
     from playwright.sync_api import expect
 
     page.click("#choose-model summary")
@@ -149,26 +149,26 @@ def choose_a_model_that_is_none(page: Page, timeout: float) -> None:
 
 
 def open_start(page: Page, url: str) -> None:
-    """The start page, whatever this browser looked at before."""
+    """Open the start page, whatever this browser showed before."""
     page.goto(f"{url}?run=")
     page.wait_for_selector(".start h1")
     settled(page)
 
 
 def encoded(image: Image.Image, form: str = "PNG", **options: object) -> bytes:
-    """The bytes of a file."""
+    """Return the image as a file."""
     file = io.BytesIO()
     image.save(file, form, **options)
     return file.getvalue()
 
 
 def upload(page: Page, name: str, data: bytes) -> None:
-    """Give the page a file of one's own."""
+    """Upload a file on the page."""
     page.set_input_files("#upload input[type=file]", {"name": name, "mimeType": "image/png", "buffer": data})
 
 
 def upload_bird(page: Page, image: Image.Image = RED, name: str = "bird.png") -> None:
-    """A run of an upload with its label given."""
+    """Create a run from an upload on the page, and set its label."""
     upload(page, name, encoded(image))
     page.wait_for_selector("#task-label:visible")
     page.fill("#task-label", "bird")
@@ -177,15 +177,15 @@ def upload_bird(page: Page, image: Image.Image = RED, name: str = "bird.png") ->
 
 
 def state(page: Page, stage: str) -> str:
-    """The state of a stage as the page says it."""
+    """Return the state of a stage as shown on the page."""
     return page.inner_text(f"#state-{stage}")
 
 
 def mark_page(page: Page) -> None:
-    """Mark the page, so that `reloaded_by_itself` can tell the one after it."""
+    """Mark the page, so that `reloaded_by_itself` can recognise the next one."""
     page.evaluate("window.ofBefore = true")
 
 
 def reloaded_by_itself(page: Page) -> None:
-    """Wait until the page, which finds another start of the server, has loaded anew and nothing is on its way."""
+    """Wait until the page has reloaded after a restart of the server, and no request is open."""
     page.wait_for_function("!window.ofBefore && window.studio && studio.idle", timeout=120_000)

@@ -1,4 +1,4 @@
-"""Something behind a guard, for the tests of who gets in; and how a lead signs in there."""
+"""An application behind the guard, for tests of access, and the lead's sign-in."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ui.security.sign_in import stand_guard
 
 PASSWORD = "correct horse battery"
 CHEAP = Cost(2**4, 8, 1)
-"""A password that is tried often need not cost what it costs an attacker: `test_passwords.py` tests what that is."""
+"""Cheap password hash, since tests check passwords often. `test_passwords.py` tests the real cost."""
 HERE = "http://127.0.0.1:7860"
 HTML = {"accept": "text/html,application/xhtml+xml"}
 
 
 def application(workspace: Workspace, host: str = "127.0.0.1", password: str = "") -> FastAPI:
-    """Something behind a guard: pages, what Gradio has, a socket, and an annotators' part."""
+    """Return an application behind the guard: pages, Gradio's addresses, a socket, and an annotators' part."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     stand_guard(app, LeadSignIn(workspace, password, CHEAP), host)
     part = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -48,8 +48,8 @@ def application(workspace: Workspace, host: str = "127.0.0.1", password: str = "
     return app
 
 
-def sign_in(client: TestClient, password: str = PASSWORD, wanted: str = "/") -> Any:
-    return client.post("/sign-in", data={"password": password, "next": wanted})
+def sign_in(client: TestClient, password: str = PASSWORD, page: str = "/") -> Any:
+    return client.post("/sign-in", data={"password": password, "next": page})
 
 
 def events(workspace: Workspace) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Imports of uploads that wait in the middle until a test lets them go on."""
+"""Imports of uploads that wait in the middle until a test lets them continue."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from services.curation.imports import ImportService
 
 @dataclass(frozen=True)
 class Held:
-    """An import that has its number waits, with nothing saved since."""
+    """Gate for an import that has a number, and has saved nothing else."""
 
     reached: threading.Event = field(default_factory=threading.Event)
     go_on: threading.Event = field(default_factory=threading.Event)
 
 
 def hold_imports(monkeypatch: pytest.MonkeyPatch) -> Held:
-    """Hold each import that is begun from now on."""
-    held, tell = Held(), ImportService._tell
+    """Hold back each import that begins from now on."""
+    gate, tell = Held(), ImportService._tell
 
-    def told(self: ImportService, **changes: Any) -> None:
+    def report(self: ImportService, **changes: Any) -> None:
         tell(self, **changes)
         if "number" in changes:
-            held.reached.set()
-            assert held.go_on.wait(300)
+            gate.reached.set()
+            assert gate.go_on.wait(300)
 
-    monkeypatch.setattr(ImportService, "_tell", told)
-    return held
+    monkeypatch.setattr(ImportService, "_tell", report)
+    return gate

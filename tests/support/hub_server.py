@@ -1,4 +1,4 @@
-"""A small server that speaks the endpoints of the Hugging Face hub, and can misbehave as networks and gates do."""
+"""Small server with the endpoints of the Hugging Face hub, and with faults like those of networks and gated models."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 SMALL = 200
-"""Files up to so many bytes are kept in git, larger ones in the store for large files."""
+"""Maximum size in bytes of files that are kept in git. Larger ones are in the store for large files."""
 
 
 @dataclass
 class Repository:
-    """A model on the hub."""
+    """Model on the hub."""
 
     files: dict[str, bytes]
     token: str = ""
-    """Gated: only who brings it is let in; whoever brings another one has not accepted the licence."""
+    """Token that opens a gated model, or "". Another token means that the licence was not accepted."""
 
     @property
     def commit(self) -> str:
@@ -31,27 +31,27 @@ class Repository:
 
 @dataclass
 class Hub:
-    """Files of the server, its faults, and the requests to it."""
+    """The server's models, its faults, and the requests to it."""
 
     repositories: dict[str, Repository] = field(default_factory=dict)
     breaks: dict[str, list[int]] = field(default_factory=dict)
-    """By file: after how many bytes each of the next answers breaks off."""
+    """For each file, the numbers of bytes after which its next answers break off."""
     wrong: set[str] = field(default_factory=set)
-    """Files that come with other bytes than they should."""
+    """Files that are sent with wrong bytes."""
     busy: bool = False
-    """Answers 503 to everything."""
+    """Answer 503 to every request."""
     asked: list[tuple[str, str, str]] = field(default_factory=list)
     """Method, path and range of each request."""
     url: str = ""
 
     def sent(self, file: str) -> list[str]:
-        """The ranges in which a file was asked for, "" for all of it."""
-        return [wanted for method, path, wanted in self.asked if method == "GET" and path.endswith("/" + file)]
+        """Return the ranges of the requests for a file. "" is the whole file."""
+        return [byte_range for method, path, byte_range in self.asked if method == "GET" and path.endswith("/" + file)]
 
 
 @contextmanager
 def serving_hub(hub: Hub) -> Iterator[Hub]:
-    """Serves it at `hub.url` while it holds."""
+    """Serve the hub at `hub.url` until the context ends."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -72,7 +72,7 @@ def serving_hub(hub: Hub) -> Iterator[Hub]:
             if hub.busy:
                 return self._say(503, {"error": "busy"})
             if found is None or repository is None:
-                # As the hub has it for whoever is not logged in.
+                # the hub's answer to callers without a token
                 return self._say(401, {"error": "Invalid username or password."}, {"X-Error-Code": "RepoNotFound"})
             what, rest = found[2], (found[3] or "").strip("/")
             revision, _, file = rest.partition("/")
@@ -91,8 +91,8 @@ def serving_hub(hub: Hub) -> Iterator[Hub]:
             plain = {"id": found[1], "sha": repository.commit, "gated": bool(repository.token) and "auto"}
             return self._say(200, {**plain, "siblings": [], "tags": [], "private": False})
 
-        def _say(self, status: int, said: object, more: dict[str, str] | None = None) -> None:
-            data = json.dumps(said).encode()
+        def _say(self, status: int, body: object, more: dict[str, str] | None = None) -> None:
+            data = json.dumps(body).encode()
             self.send_response(status)
             for name, value in {"Content-Type": "application/json", **(more or {})}.items():
                 self.send_header(name, value)
@@ -125,7 +125,7 @@ def serving_hub(hub: Hub) -> Iterator[Hub]:
             self.wfile.write(body)
 
     class Server(ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None: ...  # who asks may hang up in the midst of an answer
+        def handle_error(self, *_: object) -> None: ...  # the caller may hang up during an answer
 
     server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)

@@ -1,8 +1,8 @@
-"""An analysis of a study that knows nothing of the studio: reads the exported answers.csv, prints figures as JSON.
+"""Analyse a study without the studio's code: read the exported answers.csv, and print figures as JSON.
 
-`python tests/support/independent_analysis.py answers.csv --votes 5 --consensus 4 --min-seen 8 --min-right 0.75`. For a
-study of one yes-no question whose "yes" means valid. It decides by itself who failed the control items, which votes
-count, and what they say; scipy, krippendorff and crowd-kit do the statistics.
+`python tests/support/independent_analysis.py answers.csv --votes 5 --consensus 4 --min-seen 8 --min-right 0.75`
+analyses a study of one yes-no question whose "yes" means valid. The script applies the rules for control items, counted
+votes and consensus itself. The statistics come from scipy, krippendorff and crowd-kit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def excluded_workers(answers: pd.DataFrame, min_seen: int, min_right: float) -> 
 
 
 def validity(votes: pd.DataFrame, needed: int, consensus: int) -> dict[str, Any]:
-    """The share of valid images among those with a consensus, by Wilson; the others, and what they could change."""
+    """Return the number and share of valid images among those with a consensus, with Wilson's interval. Also return
+    the worst and best share that the images without a consensus allow.
+    """
     valid = invalid = discarded = waiting = 0
     for _, rows in votes.groupby("item"):
         yes, no = (rows["answer"] == "yes").sum(), (rows["answer"] == "no").sum()
@@ -62,15 +64,15 @@ def validity(votes: pd.DataFrame, needed: int, consensus: int) -> dict[str, Any]
 
 
 def agreement(votes: pd.DataFrame) -> dict[str, float]:
-    """Raw agreement, Krippendorff's alpha, Gwet's AC1, from tables of images and workers."""
+    """Return raw agreement, Krippendorff's alpha and Gwet's AC1, computed from tables of images and workers."""
     table = votes.assign(code=(votes["answer"] == "yes").astype(float)).pivot(
         index="worker", columns="item", values="code"
     )
     pairs = []
     for item in table.columns:
-        given = table[item].dropna().to_numpy()
-        if len(given) > 1:
-            pairs.append(np.mean([a == b for a, b in itertools.combinations(given, 2)]))
+        codes = table[item].dropna().to_numpy()
+        if len(codes) > 1:
+            pairs.append(np.mean([a == b for a, b in itertools.combinations(codes, 2)]))
     raw = float(np.mean(pairs))
     share = float(table.mean(axis=0).mean())
     chance = 2 * share * (1 - share)
@@ -82,7 +84,7 @@ def agreement(votes: pd.DataFrame) -> dict[str, float]:
 
 
 def analysed(answers: pd.DataFrame, needed: int, consensus: int, min_seen: int, min_right: float) -> dict[str, Any]:
-    """All figures."""
+    """Return all figures."""
     answers = answers.reset_index(names="order")
     out = excluded_workers(answers, min_seen, min_right)
     on_items = answers[answers["kind"] == "item"].sort_values("order")

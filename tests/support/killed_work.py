@@ -1,7 +1,7 @@
-"""Kinds of work that a process is killed in: how each begins, goes on from wherever it stands, and is looked at after.
+"""Kinds of work in which a process is killed: how each begins, resumes, and is checked afterwards.
 
-Each works on a folder of its own, which holds a `workspace` and what goes into it or comes out. A child process does
-the work, and tells each thing once the studio acknowledged it. `tests.soak.kills` kills the child, again and again.
+Each works in a folder of its own with a `workspace` and the files that go in and come out. A child process does the
+work, and reports each thing once the studio acknowledged it. `tests.soak.kills` kills the child repeatedly.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from tests.support.voting_process import annotator
 from tests.support.workspaces import workspace_in
 
 Thing = tuple[str, str]
-"""Something that was acknowledged: what it is, and what is in it."""
+"""An acknowledged thing: its name and its content."""
 Tell = Callable[[Thing], object]
 
 
@@ -70,11 +70,11 @@ class Seen:
 
     things: Sequence[Thing]
     twice: Sequence[str] = ()
-    """Things that occur more often than they should."""
+    """Names of things that exist more often than they should."""
     wrong: Sequence[str] = ()
-    """Incomplete, damaged or misreported things, in a sentence each."""
+    """Faults such as incomplete or damaged things, in one sentence each."""
     told: str = ""
-    """The studio's report of unfinished work, in a few words."""
+    """The studio's message about unfinished work, in a few words."""
 
 
 class KilledWork(ABC):
@@ -82,13 +82,13 @@ class KilledWork(ABC):
 
     name: ClassVar[str]
     share: ClassVar[float]
-    """Share of all kills."""
+    """Share of this kind in all kills."""
     told: ClassVar[str]
-    """The studio's way of reporting unfinished work, for the report."""
+    """For the report: how the studio shows unfinished work of this kind."""
 
     @abstractmethod
     def prepare(self, folder: Path) -> None:
-        """Put into an empty folder what the work begins with."""
+        """Fill an empty folder with what the work needs at its beginning."""
 
     @abstractmethod
     def work(self, folder: Path, tell: Tell) -> None:
@@ -96,15 +96,15 @@ class KilledWork(ABC):
 
     @abstractmethod
     def look(self, folder: Path, acknowledged: Sequence[Thing]) -> Seen:
-        """Look at what is there. The workspace is opened, as the next start of a studio does."""
+        """Open the workspace like the next start of a studio, and return what is there."""
 
     @abstractmethod
     def result(self, folder: Path) -> Any:
-        """Return what came of work that is done: it has to be the same with kills and without."""
+        """Return the result of finished work. It must be the same with and without kills."""
 
 
 def child(connection: Connection, kind: KilledWork, folder: Path) -> None:
-    """Do work in a process of its own, and say over the connection what was acknowledged, and how it ended."""
+    """Run the work in a child process, and send the acknowledged things and the outcome over the connection."""
     connection.send("begun")
     try:
         kind.work(folder, connection.send)
@@ -115,25 +115,25 @@ def child(connection: Connection, kind: KilledWork, folder: Path) -> None:
 
 
 def repeated(things: Iterable[str]) -> list[str]:
-    """The things that are there more than once."""
+    """Return the things that occur more than once."""
     return [f"{thing}, {number} times" for thing, number in Counter(things).items() if number > 1]
 
 
 def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
-    """The rows that a query finds in the database of the workspace in a folder."""
+    """Return the rows of a query on the database of a folder's workspace."""
     with closing(sqlite3.connect(f"file:{folder / 'workspace' / DATABASE}?mode=ro", uri=True)) as database:
         return database.execute(query).fetchall()
 
 
 def content_of(folder: Path) -> str:
-    """A hash of the names and contents of all files of a folder."""
+    """Return a hash of the names and contents of all files in a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     whole = "".join(f"{path.relative_to(folder)} {file_hash(path)}\n" for path in files)
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
 def weights_hash(file: Path) -> str:
-    """Return a hash of the weights of a file, independent of the order of its header."""
+    """Return a hash of the weights in a file, whatever the order of its header."""
     whole = hashlib.sha256()
     for name, values in sorted(load_file(file).items()):
         whole.update(f"{name} {values.shape}".encode() + values.tobytes())
@@ -183,7 +183,7 @@ class Votes(KilledWork):
             if last.get(public) == event:
                 twice.append(f"{public} {event}")
             last[public] = event
-        counts = Counter(given.item for given in data.votes)
+        counts = Counter(vote.item for vote in data.votes)
         twice += [f"item {item}" for item, votes in counts.items() if votes > data.study.rules.votes]
         wrong = [] if data.study.votes == len(data.votes) else ["the study miscounts its votes"]
         missing = data.study.votes < data.study.needed
@@ -192,7 +192,7 @@ class Votes(KilledWork):
     def result(self, folder: Path) -> Any:
         study, _ = self._study(folder)
         with Workspace(folder / "workspace") as workspace:
-            return sorted(Counter(given.item for given in workspace.studies.data(study).votes).items())
+            return sorted(Counter(vote.item for vote in workspace.studies.data(study).votes).items())
 
     @staticmethod
     def _study(folder: Path) -> tuple[str, list[str]]:
@@ -215,7 +215,7 @@ class Decisions(KilledWork):
         with Workspace(folder / "workspace") as workspace:
             decisions, entries = CurationDecisions(workspace), workspace.catalogue.ids()
             done = {one.author: one.id for one in workspace.decisions.all(1000)}
-            # The last one is sent once more, as a page does whose reply was lost.
+            # Repeat the last request, like a page whose reply was lost.
             for number in range(max(0, len(done) - 1), self.NUMBER):
                 about = {"author": f"decision {number}", "key": f"key {number}"}
                 if number % 4 == 0:
@@ -234,10 +234,12 @@ class Decisions(KilledWork):
     def look(self, folder: Path, acknowledged: Sequence[Thing]) -> Seen:
         with Workspace(folder / "workspace") as workspace:
             made = workspace.decisions.all(1000)
-            said = Counter(
+            images_of = Counter(
                 one.decision for entry in workspace.catalogue.ids() for one in workspace.decisions.of_entry(entry)
             )
-        wrong = [f"{one.author} is of {said[one.id]} images and not of 6" for one in made if said[one.id] != 6]
+        wrong = [
+            f"{one.author} is of {images_of[one.id]} images and not of 6" for one in made if images_of[one.id] != 6
+        ]
         things = [(one.author, str(one.id)) for one in made]
         return Seen(things, repeated(one.author for one in made), wrong, "whole or not there")
 
@@ -262,7 +264,7 @@ class Batches(KilledWork):
             pass
 
     def work(self, folder: Path, tell: Tell) -> None:
-        # The data are where the plan of this folder says, not where that of the folder was that it is a copy of.
+        # The folder may be a copy, so the plan must name this folder's data.
         self._write_plan(folder)
         known = set[Thing]()
         with Workspace(folder / "workspace") as workspace:
@@ -285,7 +287,7 @@ class Batches(KilledWork):
         with Workspace(folder / "workspace") as workspace:
             batches = [one.id for one in workspace.batches.all()]
             service = BatchService(workspace)
-            told = "".join(service.status(number).state for number in batches) or "no batch yet"
+            states = "".join(service.status(number).state for number in batches) or "no batch yet"
             approved = [number for number in batches if workspace.batches.get(number).approved is not None]
             cases = sum(len(workspace.runs.get(run.id).test_cases) for run in workspace.runs.search(10_000))
         done = self._done(folder)
@@ -294,8 +296,8 @@ class Batches(KilledWork):
         if cases != images or len(batches) > 1:
             twice.append(f"{cases} test cases for {images} images that are done, {len(batches)} batches")
         things = [*done, *(("batch", str(one)) for one in batches), *(("approved", str(one)) for one in approved)]
-        wrong = ["it is told as running"] if told == "running" else []
-        return Seen(things, twice, wrong, f"“{told}”")
+        wrong = ["it is told as running"] if states == "running" else []
+        return Seen(things, twice, wrong, f"“{states}”")
 
     def result(self, folder: Path) -> Any:
         return sorted(batch_images(Workspace(folder / "workspace"), 1).values())
@@ -383,8 +385,8 @@ class Imports(KilledWork):
         with Workspace(folder / "workspace") as workspace:
             (own,) = workspace.imports.all()
             images = sorted((one.name, one.image, one.label, one.split) for one in workspace.imports.images(own.id))
-            told = sorted((row.file, row.reason) for _, row in workspace.imports.rows(own.id))
-            return images, told, own.state, workspace.images.orphans(), (workspace.folder / "importing").exists()
+            rows = sorted((row.file, row.reason) for _, row in workspace.imports.rows(own.id))
+            return images, rows, own.state, workspace.images.orphans(), (workspace.folder / "importing").exists()
 
 
 class Releases(KilledWork):
@@ -462,7 +464,7 @@ class Exports(KilledWork):
                 if not into.exists():
                     tell((layout, content_of(export_version(workspace, version, into, layout))))
             into, last = folder / "out" / "replaced", len(self.LAYOUTS) - 1
-            # The last one is written in any case: what a kill has left is removed by it.
+            # Always write the last export, which removes the leftovers of a kill.
             for layout in self.LAYOUTS[min(last, self._standing(folder) + 1) :]:
                 tell((f"replaced by {layout}", content_of(export_version(workspace, version, into, layout, True))))
 
@@ -477,7 +479,7 @@ class Exports(KilledWork):
             if path.name != "replaced":
                 things.append((path.name, content_of(path)))
         standing = self._standing(folder)
-        # What the earlier ones held is that of the formats alone, which look the same under any name.
+        # The content of replaced exports is the same for any name of the folder.
         contents: Mapping[str, str] = {what.removeprefix("replaced by "): content for what, content in acknowledged}
         things += [(f"replaced by {layout}", contents.get(layout, "")) for layout in self.LAYOUTS[: standing + 1]]
         if standing >= 0:
@@ -491,12 +493,12 @@ class Exports(KilledWork):
 
     @staticmethod
     def _replaced(folder: Path) -> Path:
-        """The export that is replaced, also where a kill came between its two names."""
+        """Return the folder of the replaced export, also if a kill came between its two renames."""
         into = folder / "out" / "replaced"
         return into if into.exists() else next(into.parent.glob("replaced.unfinished-*.before"), into)
 
     def _standing(self, folder: Path) -> int:
-        """The place of the format of the export that is replaced; -1 before there is one."""
+        """Return the index of the format of the replaced export, or -1 if there is none yet."""
         manifest = self._replaced(folder) / MANIFEST
         if not manifest.exists():
             return -1
@@ -539,23 +541,23 @@ class Backups(KilledWork):
                 if not (out / f"{number}").exists():
                     restore(out / f"{number}.zip", out / f"{number}")
                     tell((f"{number}", "restored"))
-            # Written in any case: what a kill has left is removed by it.
+            # Always write this one, which removes the leftovers of a kill.
             (out / "last.zip").unlink(missing_ok=True)
             backup(folder / "workspace", out / "last.zip")
 
     def look(self, folder: Path, acknowledged: Sequence[Thing]) -> Seen:
         things, wrong, out = list[Thing](), list[str](), folder / "out"
-        wanted = self._content(folder)
+        expected = self._content(folder)
         left = sorted(out.glob(".storage-*"))
         for path in sorted({*out.iterdir()} - {*left}):
             things.append((path.name, "backup" if path.suffix else "restored"))
             with tempfile.TemporaryDirectory() as scratch:
-                held = Path(scratch) / "workspace"
+                restored = Path(scratch) / "workspace"
                 if path.suffix:
-                    restore(path, held)
+                    restore(path, restored)
                 else:
-                    held.symlink_to(path)
-                if damage(held) or self._content(held.parent) != wanted:
+                    restored.symlink_to(path)
+                if damage(restored) or self._content(restored.parent) != expected:
                     wrong.append(f"{path.name} is not the workspace")
         return Seen(things, (), wrong, "a folder “.storage-…”" if left else "nothing half is left")
 
@@ -601,7 +603,7 @@ class Trainings(KilledWork):
         with Workspace(folder / "workspace") as workspace:
             results = [one.asked for one in workspace.retrainings.kept()]
             trainings, done = trainings_of(workspace), self._trained(workspace)
-        things = [*done, *(("result", asked) for asked in results)]
+        things = [*done, *(("result", question) for question in results)]
         twice = [*repeated(results), *repeated(f"{one.arm}, seed {one.seed}" for one in trainings)]
         wrong = [] if sum(one.done for one in trainings) == len(done) else ["what is told as done has no weights"]
         unfinished = any(not one.done for one in trainings)
@@ -612,8 +614,8 @@ class Trainings(KilledWork):
             service = service_of(workspace)
             (kept,) = Retrainings(workspace, service).kept(BIRDS)
             service.close()
-            told = result_facts(kept.found, entries=False)
-            return sorted(self._trained(workspace)), told["rows"], told["answer"]
+            facts = result_facts(kept.found, entries=False)
+            return sorted(self._trained(workspace)), facts["rows"], facts["answer"]
 
     @staticmethod
     def _trained(workspace: Workspace) -> list[Thing]:

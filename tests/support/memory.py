@@ -1,7 +1,7 @@
-"""The memory that a piece of work takes.
+"""Measure the memory that a piece of work uses.
 
-It is measured in a process of its own, since tracemalloc counts what all threads of a process make, and what an earlier
-test left behind would count as well.
+A process of its own measures, since tracemalloc counts all threads of a process, and leftovers of earlier tests would
+count as well.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from contextlib import contextmanager
 from typing import Any
 
 MOST_NAMES = 5_000_000
-"""After so many new strings the table of Python's interned strings has grown, however large it is."""
+"""Maximum number of new strings to add until Python's table of interned strings grows."""
 Peaks = Callable[..., list[int]]
-"""Called with a function of a module and one tuple of arguments a call: the most bytes in use while each call runs."""
+"""Function of a function of a module and a tuple of arguments for each call. It returns the maximum bytes in use by
+call.
+"""
 
 
 @contextmanager
 def measuring_process() -> Iterator[Peaks]:
-    """Start the process that measures, for all tests of a file.
+    """Start the measuring process for all tests of a file.
 
-    The first call is made once before anything counts, so that no module is loaded while it does. Arguments have to
-    survive pickling.
+    The first call runs once before measuring, so that no module is loaded during it. Arguments must be picklable.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as own:
         yield lambda work, *given: own.submit(_peaks, work, given).result()
 
 
-def _peaks(work: Callable[..., Any], given: tuple[tuple[Any, ...], ...]) -> list[int]:
-    work(*given[0])
+def _peaks(work: Callable[..., Any], calls: tuple[tuple[Any, ...], ...]) -> list[int]:
+    work(*calls[0])
     make_room_for_names()
-    return [_peak(work, one) for one in given]
+    return [_peak(work, one) for one in calls]
 
 
 def make_room_for_names() -> int:
-    """Have Python's table of interned strings grow now, and not while something is measured; returns by how many bytes.
+    """Make Python's table of interned strings grow now, and not during a measurement. Return the bytes that it grew by.
 
-    `pathlib` interns the parts of each path, so that new names fill that table whatever becomes of them. Every hundred
-    thousand of them it is made anew: 3.8 MB at once in a small process, 15 MB in one that has loaded torch.
+    `pathlib` interns the parts of each path, so new file names fill the table. After some hundred thousand names the
+    table is built anew: 3.8 MB at once in a small process, 15 MB in one that has loaded torch.
     """
     before = 0
     tracemalloc.start()
@@ -58,11 +59,11 @@ def make_room_for_names() -> int:
     raise AssertionError("the table of interned strings does not grow")
 
 
-def _peak(work: Callable[..., Any], given: tuple[Any, ...]) -> int:
+def _peak(work: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
     gc.collect()
     tracemalloc.start()
     try:
-        work(*given)
+        work(*arguments)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

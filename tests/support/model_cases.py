@@ -1,4 +1,4 @@
-"""Models under test at small size, of every kind: files, folders and servers that tests write for themselves."""
+"""Models under test of every kind at small size: files, folders and servers for tests."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ MEAN, STD = "0.4, 0.5, 0.6", "0.2, 0.25, 0.3"
 
 
 def picture(seed: int, size: tuple[int, int] = (60, 40)) -> Image.Image:
-    """Coarse noise: pictures of two seeds are told apart by a network with random weights too."""
+    """Return coarse noise. Even a network with random weights gives different results for two seeds."""
     coarse = np.random.default_rng(seed).integers(0, 256, (5, 7, 3), np.uint8)
     return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
 
 
-def wanted(source: str, **given: str | float) -> UnderTestSettings:
-    return UnderTestSettings.model_validate({"source": source, **given})
+def wanted(source: str, **fields: str | float) -> UnderTestSettings:
+    return UnderTestSettings.model_validate({"source": source, **fields})
 
 
 def small_net(kind: str, softmax: bool = False, last: bool = False, seed: int = 0) -> Any:
-    """A convolutional network with random weights for images of any size; `last` has its channels last."""
+    """Return a convolutional network with random weights for any image size. With `last` its channels come last."""
     import torch
     from torch import nn
 
@@ -56,7 +56,7 @@ def small_net(kind: str, softmax: bool = False, last: bool = False, seed: int = 
 def onnx_file(
     file: Path, kind: str = "classification", batch: int = 0, side: int = 32, last: bool = False, **how: Any
 ) -> UnderTestSettings:
-    """Writes a small network as ONNX, by torch's own export; `batch` and `side` 0 leave them open."""
+    """Write a small network as ONNX with torch's export. `batch` 0 and `side` 0 allow any. Return its settings."""
     import torch
 
     shape = (batch or 2, side or 48, side or 48, 3) if last else (batch or 2, 3, side or 48, side or 48)
@@ -66,31 +66,31 @@ def onnx_file(
         names["dynamic_axes"] = {"image": open_axes, "found": {0: "images"}}
     net = small_net(kind, last=last, **how)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the newer way needs a package more
+        warnings.simplefilter("ignore", DeprecationWarning)  # the newer export needs another package
         torch.onnx.export(net, (torch.zeros(shape),), str(file), dynamo=False, **names)
     layout = "channels last" if last else "channels first"
     return wanted("onnx", file=str(file), classes=", ".join(CLASSES), mean=MEAN, std=STD, layout=layout)
 
 
 Step = tuple[str, Mapping[str, Any], Sequence[Any]]
-"""An operator of ONNX, its attributes, and the constants that it takes behind its first input."""
+"""An ONNX operator, its attributes, and the constants after its first input."""
 
 
 def onnx_of_steps(
     file: Path, *steps: Step, classes: int = 3, per_pixel: bool = False, scale: float = 4.0, bias: Sequence[float] = ()
 ) -> UnderTestSettings:
-    """Writes a model as ONNX that tells red, green and blue apart: `scale` times the mean of each channel, or each
-    pixel of it, and then `steps`. It takes images of 32 × 32 pixels from -1 to 1.
+    """Write an ONNX model with `steps` after `scale` times the mean of each colour channel, or of each pixel's
+    channels with `per_pixel`. Its input is 32 × 32 pixels from -1 to 1. Return its settings.
     """
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    held: dict[str, Any] = {"axes": np.array([2, 3]), "bias": np.asarray(bias or [0.0] * classes, np.float32)}
+    tensors: dict[str, Any] = {"axes": np.array([2, 3]), "bias": np.asarray(bias or [0.0] * classes, np.float32)}
     if per_pixel:
-        held["weights"] = (scale * np.eye(classes, 3, dtype=np.float32))[:, :, None, None]
+        tensors["weights"] = (scale * np.eye(classes, 3, dtype=np.float32))[:, :, None, None]
         nodes = [helper.make_node("Conv", ["image", "weights", "bias"], ["y"])]
     else:
-        held["weights"] = scale * np.eye(3, classes, dtype=np.float32)
+        tensors["weights"] = scale * np.eye(3, classes, dtype=np.float32)
         nodes = [
             helper.make_node("ReduceMean", ["image", "axes"], ["means"], keepdims=0),
             helper.make_node("Gemm", ["means", "weights", "bias"], ["y"]),
@@ -98,7 +98,7 @@ def onnx_of_steps(
     last = "y"
     for place, (operator, attributes, constants) in enumerate(steps):
         names = [f"constant{place}_{number}" for number in range(len(constants))]
-        held |= {name: np.asarray(value) for name, value in zip(names, constants, strict=True)}
+        tensors |= {name: np.asarray(value) for name, value in zip(names, constants, strict=True)}
         nodes.append(helper.make_node(operator, [last, *names], [f"z{place}"], **attributes))
         last = f"z{place}"
     graph = helper.make_graph(
@@ -106,7 +106,7 @@ def onnx_of_steps(
         "colours",
         [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 3, 32, 32])],
         [helper.make_tensor_value_info(last, TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(values, name) for name, values in held.items()],
+        [numpy_helper.from_array(values, name) for name, values in tensors.items()],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)
     half = "0.5, 0.5, 0.5"
@@ -114,19 +114,19 @@ def onnx_of_steps(
 
 
 def onnx_that_says_all(folder: Path) -> UnderTestSettings:
-    """Writes a small classifier as ONNX that says its classes and its normalisation itself."""
+    """Write a small ONNX classifier that states its classes and normalisation. Return its settings."""
     import onnx
 
     onnx_file(folder / "model.onnx")
-    held = onnx.load(folder / "model.onnx")
-    said = {"classes": json.dumps(CLASSES), "mean": f"[{MEAN}]", "std": f"[{STD}]"}
-    onnx.helper.set_model_props(held, said)
-    onnx.save(held, folder / "says.onnx")
+    model = onnx.load(folder / "model.onnx")
+    properties = {"classes": json.dumps(CLASSES), "mean": f"[{MEAN}]", "std": f"[{STD}]"}
+    onnx.helper.set_model_props(model, properties)
+    onnx.save(model, folder / "says.onnx")
     return wanted("onnx", file=str(folder / "says.onnx"))
 
 
 def transformers_folder(folder: Path, kind: str = "classification") -> UnderTestSettings:
-    """Writes a real ViT or SegFormer with random weights, as `save_pretrained` does, and its image processor."""
+    """Save a real ViT or SegFormer with random weights and its image processor. Return its settings."""
     import torch
     from transformers import (
         SegformerConfig,
@@ -157,7 +157,7 @@ def transformers_folder(folder: Path, kind: str = "classification") -> UnderTest
 
 @dataclass
 class ModelServer:
-    """A server of models with its answers, and the requests to it. Its functions may be replaced while it serves."""
+    """Server of a model, with its answers and the requests to it. Tests may replace its functions while it serves."""
 
     card: Callable[[], tuple[int, Any, dict[str, str]]]
     answer: Callable[[list[str]], tuple[int, Any, dict[str, str]]]
@@ -168,15 +168,15 @@ class ModelServer:
 
 @contextmanager
 def serving(server: ModelServer) -> Iterator[ModelServer]:
-    """Serves it on a free port while it holds. What is answered is JSON, unless it is bytes already."""
+    """Serve on a free port until the context ends. Answers are sent as JSON, except for bytes."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def log_message(self, *_: object) -> None: ...
 
-        def _reply(self, status: int, said: Any, headers: dict[str, str]) -> None:
-            body = said if isinstance(said, bytes) else json.dumps(said).encode()
+        def _reply(self, status: int, content: Any, headers: dict[str, str]) -> None:
+            body = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
@@ -195,7 +195,7 @@ def serving(server: ModelServer) -> Iterator[ModelServer]:
         daemon_threads = True
         block_on_close = False
 
-        def handle_error(self, *_: object) -> None: ...  # a client that has gone away
+        def handle_error(self, *_: object) -> None: ...  # the client has gone away
 
     with Threads(("127.0.0.1", 0), Handler) as opened:
         server.url = f"http://127.0.0.1:{opened.server_port}/model"

@@ -1,4 +1,4 @@
-"""A contract of import-linter: no module imports itself through others, imports within functions included."""
+"""Contract for import-linter: no module imports itself through others, including imports in functions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from importlinter.application import output
 
 
 class NoCycles(Contract):
-    """Modules of all root packages can be put in an order in which each imports only earlier ones."""
+    """All modules can be ordered so that each imports only earlier ones."""
 
     def check(self, graph: Any, verbose: bool) -> ContractCheck:
-        """Look for one circle. Report it as the chain of its modules."""
+        """Search for a cycle. Report it as the chain of its modules."""
         imports = {module: graph.find_modules_directly_imported_by(module) - {module} for module in graph.modules}
         sorter = TopologicalSorter(imports)
         try:
@@ -23,5 +23,5 @@ class NoCycles(Contract):
         return ContractCheck(kept=True)
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """Print the circle."""
+        """Print the cycle."""
         output.print_error(" -> ".join(check.metadata["cycle"]))

@@ -1,7 +1,7 @@
-"""A recipe that the program does not know: with types of values, prompts, settings and stages of its own.
+"""A recipe that the program does not know, with its own types of values, prompts, settings and stages.
 
-Nothing in the program knows these names. `postcard` is registered for the time of a test, by its fixture or by whoever
-runs in another process.
+Nothing in the program knows these names. A fixture registers `postcard` for a test. A test in another process must
+register it itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Greeting:
 
 @dataclass(frozen=True)
 class Stamps:
-    """Several texts with a number each: no shape that a text field has by itself."""
+    """Several texts with a number each. A plain text field cannot hold this value."""
 
     items: tuple[tuple[str, int], ...]
 
@@ -59,50 +59,57 @@ class GreetingSettings(LanguageSettings):
 
 
 class PostcardSettings(Settings):
-    """Settings of every recipe, and a section of its own."""
+    """Settings of every recipe, and the recipe's own section."""
 
     greeting: GreetingSettings = GreetingSettings()
 
 
-def greet(given: StageInputs) -> StageValue[Greeting]:
-    """Asks the language model."""
-    require(caption_checks(given.values["caption"].text, given.task)[:1])
-    assert given.prompt is not None
+def greet(inputs: StageInputs) -> StageValue[Greeting]:
+    """Ask the language model for a greeting."""
+    require(caption_checks(inputs.values["caption"].text, inputs.task)[:1])
+    assert inputs.prompt is not None
 
     def read(reply: str) -> str:
         if not reply.startswith("Greetings"):
             raise Unreadable("it does not greet")
-        return reply.upper() if given.settings.shout else reply
+        return reply.upper() if inputs.settings.shout else reply
 
-    said = ask(
+    result = ask(
         "a greeting",
-        given.models.language,
-        given.prompt,
-        Inquiry({"task": given.task.describe(), "caption": given.values["caption"].text}, read, given.seed),
-        given.settings,
-        given.cancelled,
+        inputs.models.language,
+        inputs.prompt,
+        Inquiry({"task": inputs.task.describe(), "caption": inputs.values["caption"].text}, read, inputs.seed),
+        inputs.settings,
+        inputs.cancelled,
     )
-    text, notes = said.value, list[str]()
-    if given.settings.farewell and (asked := given.others.get("farewell")) is not None:
-        text += " " + given.models.language.complete(LanguageRequest(asked.evaluate(), 0), given.settings)
-    elif given.settings.farewell:
+    text, notes = result.value, list[str]()
+    if inputs.settings.farewell and (farewell := inputs.others.get("farewell")) is not None:
+        text += " " + inputs.models.language.complete(LanguageRequest(farewell.evaluate(), 0), inputs.settings)
+    elif inputs.settings.farewell:
         notes.append("There is no prompt for a farewell.")
-    trace = Trace("model", given.models.language.name, said.prompt, said.raw_reply, seed=said.seed, notes=tuple(notes))
+    trace = Trace(
+        "model",
+        inputs.models.language.name,
+        result.prompt,
+        result.raw_reply,
+        seed=result.seed,
+        notes=tuple(notes),
+    )
     return StageValue(Greeting(text), trace)
 
 
-def stamp(given: StageInputs) -> StageValue[Stamps]:
-    """Takes no model: two stamps."""
-    text = given.values["greeting"].text
+def stamp(inputs: StageInputs) -> StageValue[Stamps]:
+    """Make two stamps without a model."""
+    text = inputs.values["greeting"].text
     if not text:
         raise UserError("There is no greeting to stamp: write one.")
     return StageValue(Stamps(((f"{text} From the sea.", 1), (f"{text} From the hills.", 2))), Trace("model"))
 
 
 def captions(values: Mapping[str, Any]) -> CounterfactualCaptions | None:
-    """One image for each stamp."""
-    held = values.get("stamps")
-    return held and CounterfactualCaptions(tuple(CounterfactualCaption(text, ()) for text, _ in held.items))
+    """Return a counterfactual caption for each stamp."""
+    stamps = values.get("stamps")
+    return stamps and CounterfactualCaptions(tuple(CounterfactualCaption(text, ()) for text, _ in stamps.items))
 
 
 POSTCARD = Recipe(
@@ -144,7 +151,7 @@ POSTCARD = Recipe(
 
 @contextmanager
 def registered(recipe: Recipe) -> Iterator[Recipe]:
-    """A recipe is known for a while, as if the program had brought it."""
+    """Register a recipe until the context ends, as if the program had it."""
     stages = stage_kinds()
     register(recipe)
     try:
@@ -155,7 +162,7 @@ def registered(recipe: Recipe) -> Iterator[Recipe]:
 
 
 def greeting_models() -> ScriptedModels:
-    """Stand-ins whose language model knows how to greet."""
+    """Return stand-ins whose language model can write greetings."""
     return ScriptedModels(
         ScriptedLanguageModel(lambda prompt: "Greetings, bird!" if "greet from" in prompt else answer(prompt))
     )

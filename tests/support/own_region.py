@@ -1,4 +1,4 @@
-"""A recipe with a painted region, whose method washes the source in a colour where it may change."""
+"""A recipe with a painted region. Its method colours the source red where the source may change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WashSettings(MethodSettings):
 
 
 class WashDescription(MethodDescription):
-    """The method as data."""
+    """Description of the method as data."""
 
     title = "Wash"
     settings_type = WashSettings
@@ -66,7 +66,7 @@ class WashDescription(MethodDescription):
 
 
 class Wash:
-    """Lays red over the source where it may change."""
+    """Method that lays red over the source in the region that may change."""
 
     name = "wash"
 
@@ -113,7 +113,7 @@ PAINTED = replace(
 
 @contextmanager
 def painting() -> Iterator[Recipe]:
-    """The recipe and its method are known for a while."""
+    """Register the recipe and its method until the context ends."""
     known: Mapping[str, MethodDescription] = dict(METHODS)
     METHODS["wash"] = WashDescription("wash")
     try:

@@ -1,4 +1,4 @@
-"""Photographs that come with libraries, for what is told of pictures that the embedded models do not know."""
+"""Photographs from libraries, for the notices about pictures that the embedded models do not know."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def _folder_of(package: str) -> Path:
-    """Return the folder of a package without importing it, which takes a second."""
+    """Return the folder of a package without importing it, since the import takes a second."""
     spec = find_spec(package)
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent

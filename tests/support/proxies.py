@@ -1,4 +1,4 @@
-"""nginx and Caddy before a studio, with the configurations of docs/serving.md."""
+"""nginx and Caddy in front of a studio, with the configurations of docs/serving.md."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ CADDY = """
 
 
 def program(kind: str) -> str | None:
-    """Return the path of nginx or Caddy, or None. Debian puts nginx where only root looks."""
+    """Return the path of nginx or Caddy, or None. Debian installs nginx where only root searches."""
     return shutil.which(kind) or shutil.which(kind, path="/usr/sbin:/usr/local/sbin")
 
 
 def configuration(kind: str, heading: str) -> str:
-    """Return the configuration that stands in docs/serving.md under this heading."""
+    """Return the configuration in docs/serving.md under this heading."""
     part = DOCS.read_text(encoding="utf-8").split(f"\n### {heading}\n", 1)[1].split("\n### ", 1)[0]
     found = re.search(rf"```{kind}\n(.*?)```", part, re.DOTALL)
     assert found is not None, f"no configuration of {kind} under {heading!r}"
@@ -55,9 +55,9 @@ def configuration(kind: str, heading: str) -> str:
 
 @contextmanager
 def proxy_before(studio: str, kind: str, server: str, folder: Path) -> Iterator[str]:
-    """Run nginx or Caddy with `server` before the studio at the address `studio`; give the proxy's own address.
+    """Run nginx or Caddy with the configuration `server` in front of the studio at `studio`. Yield the proxy's address.
 
-    Of the configuration the address of the studio, that of the proxy, and https change, and nothing else.
+    Only the addresses and https in the configuration are changed.
     """
     port, found = free_port(), program(kind)
     assert found is not None

@@ -1,5 +1,5 @@
-"""Helpers of the retraining tests: a small question, its plan, and service and retrainings of the workspace of a file,
-which has a fixture `filled` for that.
+"""Helpers of the retraining tests: a small question, its plan, and fixtures for the services on a file's workspace.
+The file defines a fixture `filled` for that workspace.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from storage.workspace import Workspace
 from tests.support.evaluation_cases import BIRDS, service_of
 
 QUICK = RetrainingQuestion(BIRDS, seeds=1, updates=2, batch=4, rate=0.01, arms=("generated",))
-"""Seconds at most."""
+"""Maximum number of seconds."""
 
 
 def quiet(what: str, done: int, total: int) -> None:
-    """Told how far it is."""
+    """Progress callback that does nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -50,20 +50,20 @@ def retrainings(filled: Workspace, evaluations: EvaluationService) -> Iterator[R
 
 
 def planned(
-    workspace: Workspace, service: EvaluationService, asked: RetrainingQuestion
+    workspace: Workspace, service: EvaluationService, question: RetrainingQuestion
 ) -> tuple[Cases, RetrainingPlan, int]:
-    """The plan of a question without votes, and how many images are on two sides."""
-    cases, stored = service.cases(asked.asked.subject), service.predicting.identify(asked.asked.model)
-    mapping = service.class_map(asked.asked, cases, stored)
-    parted, looks = parted_of(workspace, cases, mapping, asked)
+    """Return the images, the plan of a question without votes, and the number of images shared by two splits."""
+    cases, stored = service.cases(question.asked.subject), service.predicting.identify(question.asked.model)
+    mapping = service.class_map(question.asked, cases, stored)
+    parted, looks = parted_of(workspace, cases, mapping, question)
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
     made = Examples(mapping, workspace.images.path, lambda _: None)
-    found = plan(cases, parted, asked, made, nobody, lambda places: places[::-1])
+    found = plan(cases, parted, question, made, nobody, lambda places: places[::-1])
     return cases, found, len(_shared_images(cases, parted, looks))
 
 
 def _shared_images(cases: Cases, parted: DataSplit, looks: Mapping[str, int]) -> Sequence[object]:
-    """Images that are used on two sides, or look alike there."""
+    """Return the images that are in two splits, or look like one in another split."""
     sides: dict[Side, list[Pictured]] = {one: [] for one in SIDES}
     for which, images in enumerate(cases.all_images):
         for one in SIDES:
@@ -74,20 +74,22 @@ def _shared_images(cases: Cases, parted: DataSplit, looks: Mapping[str, int]) ->
 
 
 def draft(workspace: Workspace, name: str, entries: list[SetEntry]) -> int:
-    """The number of a draft with these images."""
+    """Create a test set of these images. Return the number of its draft."""
     number = workspace.test_sets.get(workspace.test_sets.create(name)).versions[0].number
     workspace.test_sets.add(number, entries)
     return number
 
 
-def sides(workspace: Workspace, service: EvaluationService, asked: RetrainingQuestion) -> tuple[Cases, tuple[str, ...]]:
-    """The images of a question, and the side of each source."""
-    cases, stored = service.cases(asked.asked.subject), service.predicting.identify(asked.asked.model)
-    return cases, parted_of(workspace, cases, service.class_map(asked.asked, cases, stored), asked)[0].side
+def sides(
+    workspace: Workspace, service: EvaluationService, question: RetrainingQuestion
+) -> tuple[Cases, tuple[str, ...]]:
+    """Return the images of a question, and the split of each source."""
+    cases, stored = service.cases(question.asked.subject), service.predicting.identify(question.asked.model)
+    return cases, parted_of(workspace, cases, service.class_map(question.asked, cases, stored), question)[0].side
 
 
 def masked(cases: Cases, place: int, changed: dict[str, str] | None = None) -> SetEntry:
-    """An original with its mask, some of whose classes are called otherwise."""
+    """Return an original with its mask as a set entry, with some classes renamed."""
     sha, (mask, names) = cases.originals.shas[place], cases.originals.masks[place]
-    told = {int(number): (changed or {}).get(name, name) for number, name in json.loads(names).items()}
-    return SetEntry(sha, sha, mask=mask, mask_classes=told)
+    classes = {int(number): (changed or {}).get(name, name) for number, name in json.loads(names).items()}
+    return SetEntry(sha, sha, mask=mask, mask_classes=classes)

@@ -16,12 +16,12 @@ _PROBE = "/is-this-routed"
 
 @contextmanager
 def routed(page: Page, address: str, handler: Callable[[Route], object]) -> Iterator[None]:
-    """Within it `handler` gets every request of the page that is open to such an address.
+    """Pass each request of the open page to such an address to `handler`, until the context ends.
 
-    `page.route` alone does not do that: it returns when the browser has heard of it, and the process of the page
-    hears of it a moment later. What the page asks for in that moment goes to the server, and playwright, which waits
-    to get it as a paused one, never tells of it (seen about once in 200 times on a busy machine). So the page asks for
-    something that only playwright answers, until it does. A page that is loaded after `page.route` needs none of this.
+    `page.route` alone is not enough: it returns when the browser knows the route, but the page's process learns of it a
+    moment later. A request in that moment goes to the server and is lost for playwright (about once in 200 times on a
+    busy machine). So the page sends requests that only playwright answers, until one is answered. A page loaded after
+    `page.route` does not need this.
     """
     through: list[str] = []
 
@@ -40,7 +40,7 @@ def routed(page: Page, address: str, handler: Callable[[Route], object]) -> Iter
 
 
 class HeldBack:
-    """A handler of requests that keeps them from the server until they are let through."""
+    """Route handler that holds requests back until the test lets them through."""
 
     def __init__(self) -> None:
         self.waiting: list[Route] | None = []
@@ -52,7 +52,7 @@ class HeldBack:
             self.waiting.append(route)
 
     def let_through(self) -> None:
-        """Let the waiting requests through, and all later ones."""
+        """Let the held requests through, and all later ones."""
         waiting, self.waiting = self.waiting or [], None
         for route in waiting:
             route.continue_()

@@ -23,7 +23,7 @@ def case(number: int) -> TestCase:
 
 
 def victim(folder: str, how: str) -> None:
-    """Save without end, and print a line after each thing that is saved."""
+    """Save without end, and print a line after each saved value."""
     workspace = Workspace(folder).open()
     run_id = workspace.runs.create(Image.new("RGB", (8, 8)), Task("classification", "bird"), "demo", how, {})
     job = workspace.jobs.start(run_id, 10_000)

@@ -1,5 +1,5 @@
-"""Stand-ins that fill the seams of `pipeline.seams` with what a test says. They do not cover the real models: tests
-marked `demo` run those, in `tests/pipeline/test_pipeline_demo.py`.
+"""Stand-ins for the interfaces of `pipeline.seams`, with results that a test sets. They do not cover the real
+models, which the tests marked `demo` run, in `tests/pipeline/test_pipeline_demo.py`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SUNNY_BIRD = "A red bird in sunny weather by day. The bird sits on a twig. The g
 
 
 class ScriptedCaptioner:
-    """Says always the same."""
+    """Captioner that always gives the same caption."""
 
     name = "scripted captioner"
 
@@ -71,7 +71,9 @@ class ScriptedCaptioner:
 
 
 class ScriptedLanguageModel:
-    """Gives its replies one after another, the last one for ever; keeps the prompts and seeds it was asked with."""
+    """Language model that gives its replies one after another, and repeats the last one. It records prompts and
+    seeds.
+    """
 
     name = "scripted language model"
 
@@ -88,7 +90,7 @@ class ScriptedLanguageModel:
 
 
 class ScriptedBatches(ScriptedLanguageModel):
-    """A `ScriptedLanguageModel` for batches that keeps the seeds requested together."""
+    """`ScriptedLanguageModel` for batches. It records the seeds of each batch."""
 
     def __init__(self, *replies: str | Callable[[str], str]) -> None:
         super().__init__(*replies)
@@ -109,7 +111,7 @@ class ScriptedBatches(ScriptedLanguageModel):
 
 
 class ScriptedEmbedder:
-    """Places everything at the same point."""
+    """Embedder that places everything at the same point."""
 
     name = "scripted embedder"
 
@@ -121,7 +123,7 @@ class ScriptedEmbedder:
 
 
 class ScriptedSentences:
-    """Everything is like nothing else, but for the pairs that a test names, which are like each other."""
+    """Sentence model without similar texts, except for the pairs that a test names."""
 
     name = "scripted sentences"
 
@@ -143,7 +145,7 @@ class ScriptedSentences:
 
 
 class OneByOne(ABC):
-    """Draws the images of a batch one after another."""
+    """Base of generators that draw the images of a batch one after another."""
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         return 1
@@ -174,7 +176,7 @@ class OneByOne(ABC):
 
 
 class NoiseGenerator(OneByOne):
-    """Noise that hangs on prompt and seed, in as many steps as asked for."""
+    """Generator of noise that depends on prompt and seed, with the requested number of steps."""
 
     name = "noise generator"
 
@@ -199,7 +201,7 @@ class NoiseGenerator(OneByOne):
 
     @contextmanager
     def inverting(self, settings: InversionSettings, control: Control | None = None) -> Iterator[Inverter]:
-        """Invert every source to the same noise. What it draws does not depend on it."""
+        """Invert every source to the same noise, on which later images do not depend."""
         import torch
 
         from pipeline.models.inverting import Inversion
@@ -225,7 +227,7 @@ def noise(prompt: str, seed: int, size: tuple[int, int]) -> Image.Image:
 
 
 class NoiseEditor:
-    """A stand-in for an editor that returns the same noise."""
+    """Editor that returns the same noise as the generator."""
 
     name = "noise editor"
 
@@ -252,7 +254,9 @@ class NoiseEditor:
 
 
 class NoiseBatches(NoiseGenerator):
-    """A `NoiseGenerator` for batches that keeps prompts and seeds drawn together. Refuses the seeds in `refused`."""
+    """`NoiseGenerator` for batches that records the prompts and seeds of each batch. It refuses the seeds in
+    `refused`.
+    """
 
     def __init__(self, at_once: int, *refused: int) -> None:
         super().__init__()
@@ -288,7 +292,7 @@ class NoiseBatches(NoiseGenerator):
 
 
 class Refusing(NoiseGenerator):
-    """Draws all images but the second one, which raises when it is first asked for."""
+    """Generator that draws all images except the second one, which raises when it is first requested."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -304,7 +308,7 @@ class Refusing(NoiseGenerator):
 
 
 class HeldGenerator(NoiseGenerator):
-    """Draws no image further than its second step before it is let go; a stop is heeded there."""
+    """Generator that stops each image at its second step until the test lets it go. It can be cancelled there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -312,11 +316,11 @@ class HeldGenerator(NoiseGenerator):
         self._all = threading.Event()
 
     def let_go(self, images: int = 1) -> None:
-        """Let `images` images be drawn to their end."""
+        """Let `images` images be finished."""
         self._let.release(images)
 
     def let_all(self) -> None:
-        """Let all images be drawn."""
+        """Let all images be finished."""
         self._all.set()
         self._let.release()
 
@@ -325,7 +329,7 @@ class HeldGenerator(NoiseGenerator):
     ) -> Image.Image:
         def held(done: int, total: int) -> None:
             on_step(done, total)
-            # Not faster than real steps are: each may give a preview, and only the latest of those are kept.
+            # As slow as real steps: each may give a preview, and only the latest are kept.
             while done == 2 and not self._all.is_set() and not self._let.acquire(timeout=0.25):
                 on_step(done, total)
 
@@ -335,7 +339,7 @@ class HeldGenerator(NoiseGenerator):
 def one_image(
     generator: Generator, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
 ) -> Image.Image:
-    """Draw an image alone. Raises the generator's refusal."""
+    """Draw one image. Raises the generator's refusal."""
     (drawn,) = generator.draw([DrawRequest(prompt, seed, 0)], 1, [control], settings, on_step)
     if drawn.image is None:
         raise drawn.refused or UserError("There is no image.")
@@ -345,13 +349,13 @@ def one_image(
 def one_case(
     method: Method[P], prepared: P, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep = lambda *_: None
 ) -> TestCase:
-    """Make a test case alone."""
+    """Draw one test case."""
     (finish,) = method.make([prepared], [CaseRequest(counterfactual, seed, 0)], 1, on_step)
     return finish()
 
 
 class InvertingDetector:
-    """Draws the negative of the picture, a little smaller."""
+    """Detector that returns the negative of the picture, a little smaller."""
 
     name = "inverting detector"
 
@@ -360,7 +364,9 @@ class InvertingDetector:
 
 
 class ScriptedSegmenter:
-    """Finds everything in the middle of the picture, a quarter of it, but knows no unicorn and never finds a ghost."""
+    """Segmenter that finds every word in the middle quarter of the picture. It knows no unicorn and never finds a
+    ghost.
+    """
 
     name = "scripted/segmenter"
 
@@ -380,7 +386,7 @@ class ScriptedSegmenter:
 
 
 class ScriptedModels:
-    """All models of a profile."""
+    """Stand-ins for all models of a profile."""
 
     def __init__(self, language: ScriptedLanguageModel | None = None, caption: str = SUNNY_BIRD) -> None:
         self.captioner = ScriptedCaptioner(caption)
@@ -392,7 +398,7 @@ class ScriptedModels:
         self.sentences = ScriptedSentences(("crimson", "red"))
 
     def check(self) -> None:
-        """Find nothing missing."""
+        """Find no model missing."""
 
     def generator_name(self, kind: ControlKind) -> str:
         return self.generator.name
@@ -413,11 +419,11 @@ PERTURBED = {
     "weather": ("sunny", "snowy"),
     "time of day": ("by day", "at night"),
 }
-"""The edit of `SUNNY_BIRD` for each type that it has one of."""
+"""Edit of `SUNNY_BIRD` by type, for the types that it has an edit of."""
 
 
 def answer(prompt: str) -> str:
-    """Sensible replies about `SUNNY_BIRD` to the prompts of any shipped set."""
+    """Reply sensibly about `SUNNY_BIRD` to the prompts of any shipped set."""
     caption = re.findall(r"Caption: (.*)", prompt)[-1]
     if edit_type := re.findall(r"\nType: (.*)", prompt):
         old, new = PERTURBED.get(edit_type[-1], ("", ""))
@@ -440,7 +446,7 @@ def answer(prompt: str) -> str:
 
 @contextmanager
 def studio_in(folder: Path, profile: str = "demo") -> Iterator[Studio]:
-    """A studio with stand-ins for its models, on a workspace in `folder`."""
+    """Open a studio with stand-ins for its models, on a workspace in `folder`."""
     from demo import data_set
     from pipeline.profiles.profile import load_profile
     from services.studio import Studio
@@ -453,8 +459,8 @@ def studio_in(folder: Path, profile: str = "demo") -> Iterator[Studio]:
 
 
 def perform(studio: Studio, run_id: str, name: str, *, tab: Any = "", state: Any = 0, **fields: Any) -> Performed:
-    """One thing done on an explore page that shows a run ("" for the start page): a command by its name, its fields,
-    which page it is, and which state of the run its person saw.
+    """Perform an action on the explore page of a run ("" for the start page). `name` is the command, `fields` its
+    fields, `tab` the page, and `state` the version of the run that its user saw.
     """
     from app import explorer_of
     from ui.explore.page import Action
@@ -464,7 +470,7 @@ def perform(studio: Studio, run_id: str, name: str, *, tab: Any = "", state: Any
 
 
 def performed(studio: Studio, run_id: str, name: str, **fields: Any) -> Performed:
-    """Perform an action, and finish all its work."""
+    """Perform an action and finish all its work. Return the result."""
     outcome = perform(studio, run_id, name, **fields)
     over(studio.jobs)
     return outcome
@@ -481,7 +487,7 @@ def over(jobs: JobQueue) -> None:
 
 
 def parts_of(studio: Studio, run_id: str, picked: tuple[str, ...] = ()) -> dict[str, str]:
-    """The markup of all parts of an explore page that shows a run, or on its start page those that are picked."""
+    """Return the markup of all parts of a run's explore page. On the start page, `picked` selects the parts."""
     from app import explorer_of
     from ui.explore.page import render
     from ui.explore.strip import View

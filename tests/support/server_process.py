@@ -1,4 +1,4 @@
-"""The studio as a process of its own: for tests, benchmarks and screenshots."""
+"""The studio in a process of its own: for tests, benchmarks and screenshots."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 240
-"""Far longer than a start takes: the machine may be busy with other things."""
+"""Maximum number of seconds for a start, far above the usual time, since the machine may be busy."""
 SET_BY_TESTS = ("PROFILE", "WORKSPACE", "PORT", "STUDIO_PASSWORD", "DATA_ROOTS", "ROOT_PATH")
-"""Variables of the shell of a test run that are not passed on."""
+"""Environment variables of the shell that test servers do not inherit."""
 
 
 _held: list[socket.socket] = []
-"""Sockets that keep their ports from all but the servers that they are for, until this process ends."""
+"""Sockets that keep each port free for its server until this process ends."""
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on, and that no other test gets before the server is there."""
+    """Return a free port that no other test gets before its server starts."""
     holder = socket.socket()
-    # A server may bind the port beside a socket that does not listen, if both say this; nobody is given it by chance.
+    # A server can bind the port beside a socket that does not listen, if both set this option. No one gets it by
+    # chance.
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))
     _held.append(holder)
@@ -35,7 +36,7 @@ def free_port() -> int:
 
 
 def answers(port: int, whole: bool = True) -> bool:
-    """Return true if /healthz of the studio on this port does: once it is `whole`, or once annotators can vote."""
+    """Return True if the studio on this port answers /healthz. With `whole` it must have finished starting."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as reply:
             return not (whole and b'"starting"' in reply.read())
@@ -45,7 +46,9 @@ def answers(port: int, whole: bool = True) -> bool:
 
 @dataclass
 class ServerProcess:
-    """`python app.py` on a workspace. `code` replaces `app.py` where a test needs something around it."""
+    """A process of `python app.py` on a workspace. `code` replaces `app.py` for tests that change something around
+    it.
+    """
 
     workspace: Path
     log: Path
@@ -60,7 +63,7 @@ class ServerProcess:
         return f"http://127.0.0.1:{self.port}/"
 
     def start(self, whole: bool = True) -> ServerProcess:
-        """Start it and wait until it answers, as `answers` says."""
+        """Start the process, and wait until `answers` is True."""
         program = ["-c", self.code] if self.code else ["app.py"]
         command = [
             sys.executable,
@@ -83,11 +86,11 @@ class ServerProcess:
         return self
 
     def stop(self, how: int = signal.SIGTERM) -> int:
-        """Send a signal and give the exit code."""
+        """Send a signal and return the exit code."""
         assert self.process is not None
         self.process.send_signal(how)
         return self.process.wait(60)
 
     def said(self) -> str:
-        """Return all that it printed."""
+        """Return all output."""
         return self.log.read_text(errors="replace")

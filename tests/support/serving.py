@@ -1,4 +1,4 @@
-"""Start the studio within the process of a test. `server_process.py` starts it as a process of its own."""
+"""Start the studio in the process of a test. `server_process.py` starts it in a process of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def until(true: Callable[[], object], seconds: float = 300) -> None:
-    """Wait until it is: far longer than that takes, as the machine may be busy with other things."""
+    """Wait until `true()` holds. Fails after `seconds`, far above the usual time, since the machine may be busy."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"it is not so after {seconds:g} s"
@@ -35,7 +35,7 @@ def serving_here(
     data_roots: tuple[Path, ...] = (),
     root_path: str = "",
 ) -> Iterator[tuple[str, Studio]]:
-    """The demo profile with other models, in a thread of this process: its address and the studio behind it."""
+    """Serve the demo profile with these models in a thread of this process. Yield its address and its studio."""
     import app
 
     port = free_port()
@@ -49,8 +49,8 @@ def serving_here(
 
 @contextmanager
 def nothing_missed() -> Iterator[None]:
-    """Fail at the end if a page was told that nothing is new although its content had changed by then."""
-    import pytest  # here, as processes that tests start import this module too
+    """Fail at the end if a page was told that nothing is new although its content had changed."""
+    import pytest  # imported here, since processes of tests import this module too
 
     import ui.explore.page
     from ui.explore.page import Batch, Explorer
@@ -62,7 +62,7 @@ def nothing_missed() -> Iterator[None]:
         if reply.get("same"):
             parts = ui.explore.page.render(self.read(batch.run, batch.view, batch.find))
             other = [name for name, part in parts.items() if batch.seen.get(name) != part[4 : part.index("-->")]]
-            # What was changed since the answer is for the next one, and told a moment after it was changed.
+            # A change after the answer belongs to the next answer, and may be noted a moment later.
             if other and not _soon(lambda: batch.revision != self._revision(batch)):
                 missed.append(f"{other} of {batch.run!r}")
         return reply
@@ -74,7 +74,7 @@ def nothing_missed() -> Iterator[None]:
 
 
 def _soon(true: Callable[[], object]) -> bool:
-    """Whether it is so, or comes to be so."""
+    """Return True if `true()` holds now or soon."""
     try:
         until(true)
     except AssertionError:
@@ -84,7 +84,7 @@ def _soon(true: Callable[[], object]) -> bool:
 
 @contextmanager
 def serving_application(application: FastAPI, studio: Studio, port: int) -> Iterator[str]:
-    """Serve the result of `app.build` in a thread of this process and yield its address. Closed at the end."""
+    """Serve the result of `app.build` in a thread of this process. Yield its address. It is closed at the end."""
     import uvicorn
 
     from ui.security.connections import KEPT_SECONDS

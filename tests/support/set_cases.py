@@ -1,4 +1,4 @@
-"""Runs with test cases for the tests of test sets: pictures of noise, each of its number."""
+"""Runs with test cases for tests of test sets. Their pictures are noise, and each number gives its own picture."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CAPTION = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"
 
 
 def picture(number: int, size: tuple[int, int] = (32, 32)) -> Image.Image:
-    """Soft noise: no two numbers look alike."""
+    """Return soft noise. Pictures of different numbers do not look alike."""
     noise = np.random.default_rng(number).integers(0, 256, (8, 8, 3), np.uint8)
     return Image.fromarray(noise).resize(size, Image.Resampling.BICUBIC)
 
 
 def as_jpeg(image: Image.Image, quality: int = 60) -> Image.Image:
-    """Return the image after saving as JPEG."""
+    """Return the image after saving it as JPEG."""
     file = io.BytesIO()
     image.save(file, "JPEG", quality=quality)
     return Image.open(io.BytesIO(file.getvalue())).convert("RGB")
@@ -36,7 +36,7 @@ def run_of(
     label: str = "bird",
     accepted: bool = True,
 ) -> tuple[int, ...]:
-    """The test cases of a new run whose generated images are the pictures of these numbers."""
+    """Create a run whose generated images are the pictures of these numbers. Return its test cases."""
     task = Task("classification", label)
     shown = picture(source) if isinstance(source, int) else source
     run = workspace.runs.create(shown, task, "demo", "A run", {})

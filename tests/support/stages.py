@@ -1,4 +1,4 @@
-"""Text stages, run with arguments in the place of `StageInputs`."""
+"""Run text stages with plain arguments instead of `StageInputs`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run_together(
     settings: KeywordSettings,
     later: tuple[AlternativeSettings, CounterfactualSettings],
 ) -> StageMade:
-    """Keywords of one request for three stages, with the settings of the two that come next."""
+    """Run the keyword stage with one request for three stages, and the settings of the next two stages."""
     together, models = settings.model_copy(update={"together": True}), _models(language=language_model)
     others = {keywords.TOGETHER_PROMPT.name: prompt}
     following = dict(zip(("alternatives", "counterfactuals"), later, strict=True))
@@ -79,8 +79,8 @@ def chosen_by_model(
     seed: int,
 ) -> Choice:
     models, others = _models(language=language_model), {EDITS_PROMPT.name: prompt}
-    given = StageInputs(NO_SOURCE, task, {"caption": text}, settings, models, prompt, seed, others=others)
-    return choose_by_model(given, pools, at_once)
+    inputs = StageInputs(NO_SOURCE, task, {"caption": text}, settings, models, prompt, seed, others=others)
+    return choose_by_model(inputs, pools, at_once)
 
 
 def run_alternatives(
@@ -93,12 +93,14 @@ def run_alternatives(
     seed: int,
     sentences: Sentences | None = None,
     cancelled: threading.Event | None = None,
-    said: EarlyReply | None = None,
+    early_reply: EarlyReply | None = None,
 ) -> StageValue[Alternatives]:
     models = _models(language=language_model, sentences=sentences)
     values = {"caption": text, "keywords": words}
     return alternatives.run(
-        StageInputs(NO_SOURCE, task, values, settings, models, prompt, seed, cancelled=cancelled, early_reply=said)
+        StageInputs(
+            NO_SOURCE, task, values, settings, models, prompt, seed, cancelled=cancelled, early_reply=early_reply
+        )
     )
 
 
@@ -113,12 +115,12 @@ def run_counterfactuals(
     on_progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
     choosing: Prompt | None = None,
-    said: EarlyReply | None = None,
+    early_reply: EarlyReply | None = None,
     before: CounterfactualCaptions | None = None,
 ) -> StageValue[CounterfactualCaptions]:
     others = {} if choosing is None else {EDITS_PROMPT.name: choosing}
     values, models = {"caption": text, "alternatives": options}, _models(language=language_model)
-    given = StageInputs(
+    inputs = StageInputs(
         NO_SOURCE,
         task,
         values,
@@ -130,6 +132,6 @@ def run_counterfactuals(
         on_progress,
         cancelled,
         others,
-        early_reply=said,
+        early_reply=early_reply,
     )
-    return counterfactuals.run(given)
+    return counterfactuals.run(inputs)

@@ -1,6 +1,6 @@
 """A process that votes on a study: `python -m tests.support.study_annotator WORKSPACE STUDY WORKER SEED`.
 
-It waits for a line of its input before it begins, so that several can begin at once.
+It waits for a line of input before it begins, so that several can begin at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ YES: Mapping[str, str] = {"valid": "yes"}
 
 
 def annotator(folder: str, study_id: str, worker: str, seed: str) -> None:
-    """Vote until nothing is left: now and then leave an item, undo an answer, or send it twice. Print how many."""
+    """Vote until no item is left. Sometimes leave an item, undo an answer, or send it twice. Print the number of
+    claims.
+    """
     fate = random.Random(f"{seed} {worker}")
     claims = 0
     with Workspace(folder) as workspace:

@@ -1,5 +1,5 @@
-"""A workspace with drawn test cases for the tests of the set-up: real pictures and masks of the drawn world, with the
-captions that are true of them, and predictions of a model under test that a test decides on.
+"""A workspace with drawn test cases for tests of the set-up: real pictures and masks of the drawn world with true
+captions, and predictions of a model under test that a test sets.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ CHANGES: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 
 def object_runs(workspace: Workspace, runs: int, cases: int = 4, wrong: Sequence[int] = ()) -> list[int]:
-    """Runs of single things, `cases` (at most 4) test cases each; the model is wrong on the cases numbered `wrong`.
+    """Create runs of single objects with `cases` (at most 4) test cases each. Return the test cases in order.
 
-    Returns the test cases in order; their numbers are counted from 0 over all runs.
+    The model is wrong on the test cases with the numbers `wrong`, counted from 0 over all runs.
     """
     made: list[int] = []
     for number in range(runs):
@@ -49,14 +49,14 @@ def object_runs(workspace: Workspace, runs: int, cases: int = 4, wrong: Sequence
 
 
 def reconstructions(workspace: Workspace, number: int) -> list[int]:
-    """Add `number` reconstructions to the latest run. Returns the test cases."""
+    """Add `number` reconstructions to the latest run. Return the test cases."""
     run = workspace.runs.search()[0].id
     pictures = [Image.new("RGB", (8, 8), (shade, 0, 0)) for shade in range(number)]
     return [workspace.test_cases.append(run, None, made_case(one, recipe=RECONSTRUCTION.name)) for one in pictures]
 
 
 def road_runs(workspace: Workspace, runs: int, cases: int = 2) -> list[int]:
-    """Runs of road scenes with their masks; every second one has no pedestrian. Returns the test cases."""
+    """Create runs of road scenes with masks. Every second run has no pedestrian. Return the test cases."""
     made: list[int] = []
     for number in range(runs):
         scene = replace(random_scene(2000 + number, "road"), pedestrians=number % 2)

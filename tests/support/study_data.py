@@ -1,4 +1,4 @@
-"""Builds studies for the tests of `study/`: items, votes and workers without a database."""
+"""Build studies for the tests of `study/`: items, votes and workers without a database."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ MOSTLY = ["yes", "yes", "yes", "yes", "no"]
 
 
 def known(figure: float | None) -> float:
-    """A figure that has to be there."""
+    """Return a figure, which must not be None."""
     assert figure is not None
     return figure
 
 
 def item(number: int, **fields: Any) -> Item:
-    """An item with a picture of its own."""
+    """Return an item with its own picture."""
     return Item(image_sha=f"image-{number}", id=number, public=f"p{number}", **fields)
 
 
 def vote(number: int, of: int, worker: str, answers: Mapping[str, str], kind: ItemKind = "item", **fields: Any) -> Vote:
-    """A vote a second after the one before."""
-    given = START + timedelta(seconds=10 * number)
+    """Return a vote, a second after the one before."""
+    time = START + timedelta(seconds=10 * number)
     known: dict[str, Any] = {"comment": "", "seconds": 4.0, "side": "left", **fields}
-    return Vote(number, of, kind, worker, answers, accepted=given, submitted=given + timedelta(seconds=5), **known)
+    return Vote(number, of, kind, worker, answers, accepted=time, submitted=time + timedelta(seconds=5), **known)
 
 
 def votes_of(answers: Mapping[int, Sequence[str]], question: str = "valid") -> list[Vote]:
-    """Item to its answers, given by worker-0, worker-1, ..., item after item."""
+    """Return votes from answers by item, given by worker-0, worker-1, ..., one item after another."""
     made: list[Vote] = []
-    for of, given in answers.items():
-        for worker, answer in enumerate(given):
+    for of, item_answers in answers.items():
+        for worker, answer in enumerate(item_answers):
             made.append(vote(len(made) + 1, of, f"worker-{worker}", {question: answer} if answer else {}))
     return made
 
@@ -53,9 +53,9 @@ def data(
     exclusions: Iterable[Exclusion] = (),
     adjudications: Iterable[Adjudication] = (),
 ) -> StudyData:
-    """A study with these votes; every worker who voted has a record."""
+    """Return a study with these votes, with a record for every worker who voted."""
     cast = tuple(votes)
-    names = dict.fromkeys(given.worker for given in cast)
+    names = dict.fromkeys(vote.worker for vote in cast)
     return StudyData(
         study=Study("s1", "Birds, November", state, rules, START, START),
         items=tuple(items),
@@ -67,18 +67,18 @@ def data(
 
 
 def simple(answers: Mapping[int, Sequence[str]], **fields: Any) -> StudyData:
-    """A study of birds in which every item got these answers."""
+    """Return a study of birds with these answers for each item."""
     return data([item(number, label="bird") for number in answers], votes_of(answers), **fields)
 
 
 def excluded(worker: str, reason: str = "1 of 4 control items right; at least 75 % were asked for.") -> Exclusion:
-    """By the rule."""
+    """Return an exclusion by the rule."""
     return Exclusion(worker, reason, "rule", START)
 
 
 def driving() -> StudyData:
-    """The paper's driving study: 100 images, 25 with vehicles, 15 with pedestrians, and its answers."""
-    wanted = {  # question: (images asked, kept, not kept, without consensus)
+    """Return the paper's driving study: 100 images, 25 with vehicles, 15 with pedestrians, and its answers."""
+    counts = {  # question: (images asked, kept, not kept, without consensus)
         "road": (100, 92, 1, 7),
         "vehicles": (25, 24, 0, 1),
         "pedestrians": (15, 11, 2, 2),
@@ -95,9 +95,9 @@ def driving() -> StudyData:
     for of in items:
         for worker in range(5):
             answers = {}
-            for question, (asked, kept, lost, _) in wanted.items():
-                if of.id < asked:
-                    given = MOSTLY if of.id < kept else NO if of.id < kept + lost else SPLIT
-                    answers[question] = given[(worker + of.id) % 5]
+            for question, (items_asked, kept, lost, _) in counts.items():
+                if of.id < items_asked:
+                    pattern = MOSTLY if of.id < kept else NO if of.id < kept + lost else SPLIT
+                    answers[question] = pattern[(worker + of.id) % 5]
             votes.append(vote(len(votes) + 1, of.id, f"worker-{worker}", answers))
     return data(items, votes, ROAD)

@@ -1,4 +1,4 @@
-"""A workspace with a study in it, for the tests of its storage: no page, no rules but those of the storage."""
+"""A workspace with a study for tests of its storage, without pages and without rules beyond the storage's own."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ VALID = Question("valid", "Does the image still show a {label}?", "yes-no", vali
 
 
 def rules(**changes: Any) -> Rules:
-    """One question, two votes an item, two of them a consensus."""
+    """Return rules of one question with two votes an item and a consensus of two."""
     fields: dict[str, Any] = {"questions": (VALID,), "votes": 2, "consensus": 2, "controls": ControlPolicy(share=0)}
     return Rules(**{**fields, **changes})
 
 
 def picture(workspace: Workspace, shade: int = 0) -> str:
-    """The hash of a picture of this shade, 0 to 255."""
+    """Store a picture of this shade, from 0 to 255. Return its hash."""
     return workspace.images.add(Image.new("L", (8, 8), shade))
 
 
 def started(
     workspace: Workspace, items: int = 3, controls: int = 0, quiz: int = 0, training: int = 0, **changes: Any
 ) -> str:
-    """The id of a running study."""
+    """Start a study. Return its id."""
     study_id = workspace.studies.create("Birds", rules(training=training, **changes))
     sha = picture(workspace)
     new = [NewItem(sha, label="bird", origin={"number": number}) for number in range(items)]
     kinds: dict[ItemKind, int] = {"control": controls, "quiz": quiz, "training": training}
     for kind, number in kinds.items():
-        for shade in range(number):  # a picture of its own each, or nobody would get a second one
+        for shade in range(number):  # each has its own picture, since a worker gets no picture twice
             shown = picture(workspace, 1 + shade + {"control": 0, "quiz": 100, "training": 200, "item": 0}[kind])
             new.append(NewItem(shown, kind=kind, expected=YES, label="bird"))
     workspace.studies.add_items(study_id, new)
@@ -55,7 +55,7 @@ def crew(studies: Studies, study_id: str, number: int) -> list[str]:
 
 
 def vote(studies: Studies, assignment: Assignment | None, answer: str = "yes", key: str = "key") -> Assignment:
-    """Submit a vote on an assignment, which has to be there."""
+    """Submit a vote on an assignment. Fails if it is None."""
     assert assignment is not None
     right = None if assignment.item.kind == "item" else answer == "yes"
     assert (
@@ -66,7 +66,7 @@ def vote(studies: Studies, assignment: Assignment | None, answer: str = "yes", k
 
 
 def vote_all(studies: Studies, study_id: str, worker: str) -> list[int]:
-    """Vote until nothing is left for the worker; the ids of the items, in their order."""
+    """Vote until no item is left for the worker. Return the ids of the items in order."""
     judged: list[int] = []
     while (assignment := studies.assignments.claim(study_id, worker, "item")) is not None:
         judged.append(vote(studies, assignment).item.id)
@@ -74,7 +74,7 @@ def vote_all(studies: Studies, study_id: str, worker: str) -> list[int]:
 
 
 def assert_counted(folder: Path) -> None:
-    """Every counter that follows the assignments is what a recount says, and SQLite finds no fault in the file."""
+    """Check that all counts equal those of the assignments, and that SQLite finds no fault in the file."""
     db = sqlite_utils.Database(folder / "studio.db")
     try:
         off = """

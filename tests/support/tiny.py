@@ -1,4 +1,4 @@
-"""Tiny models of the real classes with random weights, saved as the real ones are: for tests of the loading code."""
+"""Tiny models of the real classes with random weights, saved like the real ones, for tests of the loading code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VISION = {**SIZE, "image_size": 32, "patch_size": 8}
 
 
 def paper_models(made_once: MadeOnce) -> Path:
-    """Return the folder of the models of the paper's profile, by the names of its sections; and "controlnet"."""
+    """Return a folder with a small model for each section of the paper's profile, and a "controlnet"."""
 
     def make(folder: Path) -> None:
         save_blip2(folder / "captioner")
@@ -34,7 +34,7 @@ def paper_models(made_once: MadeOnce) -> Path:
 
 
 def words_tokenizer(**special: str) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer learned from a few lines."""
+    """Return a byte-level BPE tokenizer learned from a few lines."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -48,7 +48,7 @@ def words_tokenizer(**special: str) -> PreTrainedTokenizerFast:
 
 
 def save_blip2(folder: Path, places: int = 4) -> None:
-    """A BLIP-2 with an OPT, whose processor marks `places` places for the picture in front of the text."""
+    """Save a BLIP-2 with an OPT, whose processor puts `places` image tokens before the text."""
     import torch
     from transformers import (
         Blip2Config,
@@ -85,7 +85,7 @@ def save_blip2(folder: Path, places: int = 4) -> None:
     )
     torch.manual_seed(0)
     model = Blip2ForConditionalGeneration(config)
-    # A fresh model looks at nothing: its query tokens are zero and its projections small.
+    # A fresh model ignores the picture: its query tokens are zero and its projections small.
     torch.nn.init.normal_(model.query_tokens)
     torch.nn.init.normal_(model.language_projection.weight)
     model.save_pretrained(folder)
@@ -93,7 +93,7 @@ def save_blip2(folder: Path, places: int = 4) -> None:
 
 
 def save_clip_tokenizer(folder: Path) -> CLIPTokenizer:
-    """A CLIP tokenizer of single letters: 77 tokens are soon spent."""
+    """Save a CLIP tokenizer of single letters, whose 77 tokens are soon used up. Return it."""
     from tokenizers import pre_tokenizers
     from transformers import CLIPTokenizer
 
@@ -119,7 +119,7 @@ def text_config(tokenizer: CLIPTokenizer) -> dict[str, int]:
 
 
 def save_clip(folder: Path, width: int = 32, layers: int = 2) -> int:
-    """Gives how many bytes its weights are."""
+    """Save a CLIP. Return the size of its weights in bytes."""
     import torch
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor
 
@@ -135,8 +135,8 @@ def save_clip(folder: Path, width: int = 32, layers: int = 2) -> int:
 
 
 def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = False, attention: int = 3) -> None:
-    """An SD 1.5 in miniature with its ControlNet: four blocks, attention in three of them, in fp16 files. Where
-    there is `attention` in one of them only, all have one width.
+    """Save a small SD 1.5 with its ControlNet in fp16: four blocks, attention in three of them. With `attention` 1 a
+    single block has attention, and all have the same width.
     """
     import torch
     from diffusers import (
@@ -186,12 +186,12 @@ def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = Fals
     controlnet = ControlNetModel.from_unet(unet.float())
     entry = controlnet.controlnet_cond_embedding.conv_out
     for layer in (entry, *controlnet.controlnet_down_blocks, controlnet.controlnet_mid_block):
-        torch.nn.init.normal_(layer.weight, std=0.3)  # zero at birth, so that the edges would not show
+        torch.nn.init.normal_(layer.weight, std=0.3)  # zero in a fresh model, so that the edges would have no effect
     controlnet.half().save_pretrained(control, variant="fp16")
 
 
 def _checker() -> object:
-    """A safety checker that refuses every image."""
+    """Return a safety checker that refuses every image."""
     import torch
     from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
     from transformers import CLIPConfig
@@ -202,7 +202,7 @@ def _checker() -> object:
 
 
 def save_llama(file: Path, positions: int = 4096, width: int = 64, layers: int = 2) -> LlamaForCausalLM:
-    """A LLaMA of random weights with a sentencepiece tokenizer with byte fallback, as GGUF. Return it as it was."""
+    """Save a LLaMA with random weights as GGUF, with a sentencepiece tokenizer with byte fallback. Return the LLaMA."""
     import sentencepiece
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -243,16 +243,16 @@ THINKING = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n"
     "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 )
-"""A chat template as Qwen 3 has it."""
+"""Chat template like Qwen 3's."""
 NO_SYSTEM = (
     "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'system' %}"
     "{{ raise_exception('System role not supported') }}{% endif %}[INST] {{ message['content'] }} [/INST]{% endfor %}"
 )
-"""One as older models of Mistral and Google have it."""
+"""Chat template without a system role, like those of older Mistral and Google models."""
 
 
 def save_chat(folder: Path, kind: str, template: str) -> None:
-    """A causal language model of random weights, "qwen3" or "llama", with a chat template ("" for none)."""
+    """Save a causal language model with random weights, "qwen3" or "llama", with a chat template ("" for none)."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -262,7 +262,7 @@ def save_chat(folder: Path, kind: str, template: str) -> None:
     config = AutoConfig.for_model(
         kind,
         **SIZE,
-        vocab_size=len(tokenizer) + 8,  # as the big ones have more rows than their tokenizers have tokens
+        vocab_size=len(tokenizer) + 8,  # large models have more rows than tokens too
         num_key_value_heads=2,
         head_dim=16,
         max_position_embeddings=1024,
@@ -279,8 +279,8 @@ def save_chat(folder: Path, kind: str, template: str) -> None:
 
 
 def save_sdxl(base: Path, union: Path) -> None:
-    """A Stable Diffusion XL in miniature with a union ControlNet, whose parts have what tells them from SD 1.5: two
-    text encoders with different padding, pooled texts, sizes as conditions.
+    """Save a small Stable Diffusion XL with a union ControlNet, with the parts that differ from SD 1.5: two text
+    encoders with different padding, pooled texts, and sizes as conditions.
     """
     import torch
     from diffusers import (
@@ -336,12 +336,12 @@ def save_sdxl(base: Path, union: Path) -> None:
     torch.nn.init.normal_(net.task_embedding, std=1.0)
     layers = (*net.controlnet_down_blocks, net.controlnet_mid_block, net.spatial_ch_projs)
     for layer in (net.controlnet_cond_embedding.conv_out, *layers):
-        torch.nn.init.normal_(layer.weight, std=0.3)  # zero at birth, so that the edges would not show
+        torch.nn.init.normal_(layer.weight, std=0.3)  # zero in a fresh model, so that the edges would have no effect
     net.half().save_pretrained(union)
 
 
 def save_preview_vae(folder: Path, channels: int = 4) -> None:
-    """An AutoencoderTiny in miniature, which makes a white picture of everything."""
+    """Save a small AutoencoderTiny that turns everything into a white picture."""
     import torch
     from diffusers import AutoencoderTiny
 
@@ -360,7 +360,9 @@ def save_preview_vae(folder: Path, channels: int = 4) -> None:
 
 
 def save_lora(file: Path, width: int = 32) -> None:
-    """A LoRA for two layers of the small Stable Diffusion, named as in the files of LCM: rank 4, alpha 2."""
+    """Save a LoRA for two layers of the small Stable Diffusion, named like the files of LCM, with rank 4 and alpha
+    2.
+    """
     import torch
     from safetensors.torch import save_file
 
@@ -379,7 +381,7 @@ def save_lora(file: Path, width: int = 32) -> None:
 
 
 def save_z_image(base: Path, union: Path) -> None:
-    """A Z-Image in miniature, and in `union` the single file of its ControlNet with its configuration beside it."""
+    """Save a small Z-Image, and in `union` its ControlNet as a single file beside its configuration."""
     import torch
     from diffusers import (
         AutoencoderKL,
@@ -407,21 +409,21 @@ def save_z_image(base: Path, union: Path) -> None:
         shift_factor=0.1,
     )
     for pad in (transformer.x_pad_token, transformer.cap_pad_token):
-        torch.nn.init.normal_(pad, std=0.1)  # whatever stood in the memory
+        torch.nn.init.normal_(pad, std=0.1)  # otherwise the values of uninitialised memory
     ZImagePipeline(
         FlowMatchEulerDiscreteScheduler(shift=3.0), vae, Qwen3Model(text), tokenizer, transformer
     ).save_pretrained(base)
     net = ZImageControlNetModel(control_layers_places=[0], control_refiner_layers_places=[], control_in_dim=16, **sizes)
     for name, weights in net.named_parameters():
         if "before_proj" in name or "after_proj" in name:
-            torch.nn.init.normal_(weights, std=0.3)  # zero at birth, so that the edges would not show
+            torch.nn.init.normal_(weights, std=0.3)  # zero in a fresh model, so that the edges would have no effect
     union.mkdir(parents=True, exist_ok=True)
     net.save_config(union)
     save_file(net.state_dict(), union / "Controlnet-Union.safetensors")
 
 
 def save_flux2_klein(base: Path, distilled: bool = True) -> None:
-    """A FLUX.2 klein in miniature, whose text encoder has the layers of which the pipeline reads three."""
+    """Save a small FLUX.2 klein. The pipeline reads three layers of its text encoder."""
     import torch
     from diffusers import (
         AutoencoderKLFlux2,

@@ -1,4 +1,4 @@
-"""Tiny captioners and a tiny chat model of the real classes with random weights, saved as those on the hub are."""
+"""Tiny captioners and a tiny chat model of the real classes with random weights, saved like those on the hub."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CHATML = (
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
     "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 )
-"""Template like Qwen's, with the word for a picture of each model."""
+"""Chat template like Qwen's, in which PICTURE stands for each model's image token."""
 SPREAD = 0.25
-"""Spread of the random weights: with a fresh model's, its output would not depend on its input."""
+"""Standard deviation of the random weights. With a fresh model's, the output would not depend on the input."""
 
 
 def _tokenizer(*tokens: str) -> PreTrainedTokenizerFast:
-    """A byte-level BPE with tokens of its own."""
+    """Return a byte-level BPE tokenizer with these special tokens."""
     tokenizer = words_tokenizer(pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>")
     tokenizer.add_special_tokens({"additional_special_tokens": list(tokens)})
     return tokenizer
@@ -47,8 +47,8 @@ def _text(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
 
 
 def _save(folder: Path, model: Any, processor: Any) -> None:
-    """With the settings of sampling that the real ones bring, which a likeliest text has to do without; and without
-    words that only stand in prompts, which the real ones have learned not to say.
+    """Save a model with the sampling settings of the real ones, which greedy decoding must ignore. It never
+    generates tokens that occur only in prompts, as the real ones have learned.
     """
     tokenizer = processor.tokenizer
     unsaid = sorted({*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()} - {tokenizer.eos_token_id})
@@ -58,7 +58,7 @@ def _save(folder: Path, model: Any, processor: Any) -> None:
 
 
 def save_qwen3_vl(folder: Path, template: str = CHATML) -> None:
-    """A Qwen3-VL; `template` says PICTURE where the picture goes."""
+    """Save a Qwen3-VL. In `template`, PICTURE stands for the picture."""
     import torch
     from transformers import (
         Qwen2VLImageProcessor,
@@ -103,7 +103,7 @@ def save_qwen3_vl(folder: Path, template: str = CHATML) -> None:
 
 
 def save_idefics3(folder: Path) -> None:
-    """An Idefics3, as the small SmolVLM are: the picture is cut into parts, each of which goes in by itself."""
+    """Save an Idefics3, as in the small SmolVLM: the picture is cut into parts, which are encoded separately."""
     import torch
     from transformers import (
         Idefics3Config,
@@ -137,7 +137,7 @@ def save_idefics3(folder: Path) -> None:
 
 
 def save_florence2(folder: Path) -> None:
-    """A Florence-2 with two stages of its picture encoder and a BART."""
+    """Save a Florence-2 with two stages in its picture encoder, and a BART."""
     import torch
     from transformers import (
         CLIPImageProcessor,
@@ -148,7 +148,7 @@ def save_florence2(folder: Path) -> None:
     )
 
     pieces = _tokenizer(*(f"<loc_{place}>" for place in range(8)))
-    tokenizer = PreTrainedTokenizerFast(  # whose processor asks for the word for a picture by this name
+    tokenizer = PreTrainedTokenizerFast(  # its processor needs the image token by this name
         tokenizer_object=pieces.backend_tokenizer,
         extra_special_tokens={"image_token": "<image>"},
         pad_token="<pad>",
@@ -199,13 +199,13 @@ def save_florence2(folder: Path) -> None:
     model = Florence2ForConditionalGeneration(config)
     for name, weight in model.named_parameters():
         if "encoder_attn" in name and weight.dim() > 1:
-            torch.nn.init.normal_(weight, std=0.5)  # or each word only repeats the one before
+            torch.nn.init.normal_(weight, std=0.5)  # otherwise each token repeats the one before
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
 
 
 def save_chat_llama(folder: Path) -> None:
-    """A LLaMA that chats, for servers."""
+    """Save a chat LLaMA for servers."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

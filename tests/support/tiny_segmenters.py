@@ -1,4 +1,4 @@
-"""Tiny segmenters of the real classes with random weights, saved as those on the hub are."""
+"""Tiny segmenters of the real classes with random weights, saved like those on the hub."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.tiny import SIZE, VISION, save_clip_tokenizer, text_config
 
 SPREAD = 0.25
-"""Spread of the random weights: with a fresh model's, its output would not depend on its input."""
+"""Standard deviation of the random weights. With a fresh model's, the output would not depend on the input."""
 
 
 def _save(folder: Path, model: Any, processor: Any) -> None:
@@ -18,7 +18,7 @@ def _save(folder: Path, model: Any, processor: Any) -> None:
 
 
 def save_grounding_dino(folder: Path) -> None:
-    """A GroundingDINO whose tokenizer reads letters. Its special tokens have the ids that the model knows them by."""
+    """Save a GroundingDINO whose tokenizer reads letters. Its special tokens have the ids that the model expects."""
     import torch
     from transformers import (
         BertConfig,
@@ -63,7 +63,7 @@ def save_grounding_dino(folder: Path) -> None:
 
 
 def save_sam2(folder: Path) -> None:
-    """A SAM 2.1 of pictures of 64 x 64."""
+    """Save a SAM 2.1 for pictures of 64 x 64."""
     import torch
     from transformers import (
         Sam2Config,
@@ -105,7 +105,7 @@ def save_sam2(folder: Path) -> None:
 
 
 def save_sam3(folder: Path) -> None:
-    """A SAM 3 of pictures of 112 x 112."""
+    """Save a SAM 3 for pictures of 112 x 112."""
     import torch
     from transformers import CLIPTextConfig, Sam3Config, Sam3ImageProcessor, Sam3Model, Sam3Processor
 
@@ -138,7 +138,7 @@ def save_sam3(folder: Path) -> None:
 
 
 def save_clipseg(folder: Path) -> None:
-    """A CLIPSeg of pictures of 32 x 32."""
+    """Save a CLIPSeg for pictures of 32 x 32."""
     import torch
     from transformers import CLIPSegConfig, CLIPSegForImageSegmentation, CLIPSegProcessor, ViTImageProcessor
 

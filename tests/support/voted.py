@@ -1,4 +1,4 @@
-"""Studies with votes in a real workspace, for the tests of what a lead sees of them."""
+"""Studies with votes in a real workspace, for tests of the lead's pages."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ MOSTLY, SPLIT = ("yes", "yes", "yes", "yes", "no"), ("yes", "yes", "yes", "no", 
 
 
 def birds(**changes: Any) -> Rules:
-    """The classification template: one question on validity, five votes, a consensus of four."""
+    """Return the rules of the classification template: one question on validity, five votes, a consensus of four."""
     return replace(TEMPLATES["classification"].rules(), controls=ControlPolicy(share=0.1), **changes)
 
 
 def picture(workspace: Workspace, number: int) -> str:
-    """The hash of a small picture of its own colour."""
+    """Store a small picture with a colour for each number. Return its hash."""
     return workspace.images.add(Image.new("RGB", (32, 32), (7 * number % 256, 90, 200 - number % 100)))
 
 
 def study_of(
     workspace: Workspace, items: Sequence[NewItem], rules: Rules | None = None, name: str = "Birds, November"
 ) -> str:
-    """A running study with these items; its id."""
+    """Start a study with these items. Return its id."""
     studies = workspace.studies
     study_id = studies.create(name, rules or birds())
     studies.add_items(study_id, items)
@@ -45,8 +45,9 @@ def study_of(
 def bird_study(
     workspace: Workspace, answers: Sequence[Sequence[str]], controls: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """A running study of one bird an entry of `answers`, which ada, bo, ... gave; `controls`: worker to their answers
-    to control items whose right answer is yes. The id."""
+    """Start a study with a bird for each entry of `answers`, given by ada, bo, and so on. `controls` holds each
+    worker's answers to control items whose right answer is yes. Return the study's id.
+    """
     items = [
         NewItem(
             picture(workspace, number),
@@ -62,10 +63,10 @@ def bird_study(
         )
         for number in range(len(answers))
     ]
-    wanted = max(map(len, (controls or {}).values()), default=1)
+    most_controls = max(map(len, (controls or {}).values()), default=1)
     items += [
         NewItem(picture(workspace, 900 + number), kind="control", expected={"valid": "yes"}, label="bird")
-        for number in range(wanted)
+        for number in range(most_controls)
     ]
     study_id = study_of(workspace, items)
     known = workspace.studies.items(study_id)
@@ -73,14 +74,14 @@ def bird_study(
     checks = [item for item in known if item.kind == "control"]
     votes = [
         cast(item, worker, {"valid": answer}, 10 * number + place)
-        for number, (item, given) in enumerate(zip(judged, answers, strict=True))
-        for place, (worker, answer) in enumerate(zip(CREW, given, strict=False))
+        for number, (item, own_answers) in enumerate(zip(judged, answers, strict=True))
+        for place, (worker, answer) in enumerate(zip(CREW, own_answers, strict=False))
         if answer
     ]
     votes += [
         cast(item, worker, {"valid": answer}, 5000 + number, right=answer == "yes")
-        for worker, given in (controls or {}).items()
-        for number, (item, answer) in enumerate(zip(checks, given, strict=False))
+        for worker, own_answers in (controls or {}).items()
+        for number, (item, answer) in enumerate(zip(checks, own_answers, strict=False))
     ]
     if votes:
         workspace.studies.import_votes(study_id, votes)

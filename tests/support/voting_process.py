@@ -1,5 +1,5 @@
-"""A process that votes until it is killed: `python -m tests.support.voting_process WORKSPACE STUDY WORKER...`, a thread
-a worker.
+"""A process that votes until it is killed, with a thread for each worker: `python -m tests.support.voting_process
+WORKSPACE STUDY WORKER...`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from storage.workspace import Workspace
 
 
 def annotator(studies: Studies, study_id: str, worker: str, tell: Callable[[str, str, str], object]) -> None:
-    """Vote until the study has all its votes; tell "saved" or "undone", assignment and answer once acknowledged."""
+    """Vote until the study has all its votes. After each acknowledgement, report "saved" or "undone", the assignment
+    and the answer.
+    """
     number = 0
     while True:
         assignment = studies.assignments.claim(study_id, worker, "item")
@@ -31,14 +33,14 @@ def annotator(studies: Studies, study_id: str, worker: str, tell: Callable[[str,
         answer, key = random.choice(("yes", "no")), f"{os.getpid()}-{number}"
         try:
             studies.assignments.submit(assignment.public, worker, {"valid": answer}, "", 1.0, key)
-        except VoteRefused:  # the lease ran out, and others gave the votes meanwhile
+        except VoteRefused:  # the lease expired, and others voted on the item meanwhile
             continue
         tell("saved", assignment.public, answer)
         if number % 10 == 0:
             back = studies.assignments.undo(study_id, worker)
             if back is not None:
                 tell("undone", back.public, "-")
-        # A look at the next image: of processes that write without a gap, SQLite lets one wait until it gives up.
+        # Pause as if looking at the next image. If processes write without a pause, SQLite may let one wait too long.
         time.sleep(random.random() * 0.02)
 
 

@@ -1,4 +1,4 @@
-"""Starting the studio: settings, refusals in one sentence, a quick start, a clean end."""
+"""Starting the studio: settings, refusals in one sentence, a fast start, and a clean end."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ Start = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def start_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Start:
-    """Start like `start`, but in this process, which may have imported already what a start imports."""
+    """Function like `start` that runs in this process, which may have imported the modules already."""
 
     def starting(*arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else the start would set it, for whatever comes later
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")  # otherwise the start would set the variable for later tests
         code = app.main(arguments)
         said = capsys.readouterr()
         return subprocess.CompletedProcess(arguments, code, said.out, said.err)
@@ -72,7 +72,7 @@ def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
 
 
 def a_profile(folder: Path, **places: str) -> Path:
-    """The demo profile with other places, in a file of its own."""
+    """Write the demo profile with other paths. Return its file."""
     text = (ROOT / "pipeline/profiles/demo.toml").read_text()
     for old, new in places.items():
         text = text.replace(f"demo/weights/{old}", new)
@@ -121,7 +121,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_small_answers_go_at_once() -> None:
-    """`asyncio` sets TCP_NODELAY on what is accepted from such a socket, and on no other."""
+    """`asyncio` sets TCP_NODELAY only on connections of sockets with this protocol number."""
     with app._listen("127.0.0.1", 0) as listening:
         assert listening.proto == socket.IPPROTO_TCP
 
@@ -141,7 +141,7 @@ def test_a_workspace_that_cannot_be_written(tmp_path: Path, start_here: Start) -
 
 
 def wakes_in_a_second(process: psutil.Process) -> int:
-    """Return the number of times the answering thread was woken: without work it has no reason to."""
+    """Return how often the answering thread woke up in a second. Without work it should not wake."""
     before = process.num_ctx_switches().voluntary
     time.sleep(1)
     return int(process.num_ctx_switches().voluntary - before)
@@ -150,7 +150,7 @@ def wakes_in_a_second(process: psutil.Process) -> int:
 @pytest.mark.demo
 @pytest.mark.slow
 def test_a_second_start_is_refused_and_sigterm_ends_the_first_cleanly(tmp_path: Path, start_here: Start) -> None:
-    """With a password, so that it may listen beyond this machine. Ctrl-C ends the one of the next test."""
+    """The first studio has a password, so that it may listen for other machines. The next test ends one with Ctrl-C."""
     given = {"arguments": ("--host", "0.0.0.0"), "environment": {"STUDIO_PASSWORD": PASSWORD}}
     server = ServerProcess(tmp_path / "w", tmp_path / "log", **given).start()  # type: ignore[arg-type]
     try:
@@ -179,7 +179,7 @@ def held(*given):
 app._whole = held
 sys.exit(app.main())
 """
-"""The studio, which puts the rest of itself together once a file is there."""
+"""Code of a studio that finishes its start once a file exists."""
 
 
 @pytest.mark.slow
@@ -215,7 +215,7 @@ def test_what_is_wrong_with_the_rest_of_a_start_ends_it(tmp_path: Path, start_he
 
 
 def status(url: str) -> int:
-    """The status of an answer."""
+    """Return the status of an answer."""
     try:
         with urllib.request.urlopen(url, timeout=30) as reply:
             return int(reply.status)
@@ -234,8 +234,8 @@ def test_a_profile_for_a_gpu_is_served_without_one_and_that_is_told_and_ctrl_c_e
     def run(server: uvicorn.Server, sockets: object) -> None:
         kept_open.append(server.config.timeout_keep_alive)
         with TestClient(cast(Any, server.config.app), "http://127.0.0.1") as client:
-            assert client.get("/config").status_code == 200  # once all is there
-        signal.raise_signal(signal.SIGINT)  # uvicorn raises it again when it has ended because of it
+            assert client.get("/config").status_code == 200  # the whole studio has started
+        signal.raise_signal(signal.SIGINT)  # uvicorn raises the signal again after it has ended
 
     monkeypatch.setattr("uvicorn.Server.run", run)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
@@ -282,7 +282,7 @@ def test_threads_that_wait_leave_the_cores_to_others() -> None:
 
 
 def test_a_folder_of_uploads_that_is_given_gets_one_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files in the given folder belong to somebody, and old uploads are removed."""
+    """Files in the given folder may be somebody else's, while old uploads are removed."""
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "given"))
     app._keep_uploads_apart()
     app._keep_uploads_apart()

@@ -1,4 +1,4 @@
-"""A full, read-only or damaged disk: all get a sentence, only the lead hears of a place, and it goes on afterwards."""
+"""A full, read-only or damaged disk: everyone gets a message, only the lead sees paths, and work goes on afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HERE = "http://127.0.0.1"
 
 @dataclass(frozen=True)
 class InUse:
-    """A studio in use: the lead has signed in, and an annotator looks at an item."""
+    """Studio in use: the lead has signed in, and an annotator holds an item."""
 
     studio: Studio
     lead: TestClient
@@ -45,7 +45,7 @@ class InUse:
 
 @contextmanager
 def in_use(folder: Path) -> Iterator[InUse]:
-    """One whose workspace is `w` in the folder."""
+    """Start a studio on the workspace `w` in the folder."""
     with ExitStack() as stack:
         with workspace_in(folder / "w") as workspace:
             study, link = running(workspace, 5)
@@ -62,7 +62,7 @@ def in_use(folder: Path) -> Iterator[InUse]:
 
 @dataclass(frozen=True)
 class Full(InUse):
-    """One whose disk can be filled."""
+    """Studio whose disk can be filled."""
 
     disk: SmallDisk
 

@@ -1,4 +1,4 @@
-"""Replies of the studio under an image's name."""
+"""The studio's replies under the name of an image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The templates of the pages: what a text in them becomes, and that all of them can be read."""
+"""The templates of the pages: how they write texts, and that each can be compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ui.markup import Html, el
 
 TEMPLATES = sorted(Path(templating.__file__).parent.glob("**/templates/*.html"))
 ADDRESS = re.compile(r"""\b(?:href|src|action)=["']?(?!["'#])\S*?(?:\{\{(?:[^}]|\}(?!\}))*\}\}|/)""")
-"""An address that is made of values, or that is one of the studio's."""
+"""Pattern of addresses in templates that are made from values, or that are the studio's own."""
 
 
 def made(template: str, **values: object) -> str:

@@ -1,4 +1,4 @@
-"""Every button, field and form of the explore page is a command, and sends only fields that the command has."""
+"""Each button, field and form of the explore page sends a command with fields that the command has."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ui.curate.sets_page import WORK_WORDS
 from ui.explore.page_frame import example_card
 
 NO_FIELDS = {"do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines", "control"}
-"""Fields that `gestures.js` does not send."""
+"""Attributes that are no fields, since `gestures.js` does not send them."""
 
 
 class Senders(HTMLParser):
-    """Collects what the elements of a page would send: the name of the command, and the names of its fields."""
+    """Collects the command and the field names that each element of a page would send."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,14 +83,14 @@ def _no_model(wanted: UnderTestSettings) -> Predictor:
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
-    """One for all tests here, which change nothing in it."""
+    """Studio for all tests of this file, which change nothing in it."""
     with studio_in(tmp_path_factory.mktemp("commands")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def shown(studio: Studio) -> set[tuple[str, frozenset[str]]]:
-    """Return the commands that all pages of a run would send, over every state in which they show something else."""
+    """Return the commands that a run's pages would send, over all states that show different elements."""
     studio.predictions.load = _no_model
     run_id = new_run(studio)
     found = sent_by(parts_of(studio, "")) | sent_by(parts_of(studio, run_id))
@@ -131,7 +131,7 @@ def test_what_the_page_sends_fits_its_commands(studio: Studio, shown: set[tuple[
     for name, fields in sorted(shown):
         assert name in known, name
         model = known[name]
-        if name != "task":  # the script reads its form as a whole
+        if name != "task":  # its script reads the whole form
             assert fields <= set(model.model_fields), f"{name} sends {sorted(fields - set(model.model_fields))}"
         given = {"run", "tab", "state", "version"} | fields
         missing = {field for field, about in model.model_fields.items() if about.is_required()} - given
@@ -156,9 +156,9 @@ def test_every_command_is_on_the_page_and_says_what_it_does(
         "cancel",
     }
     elsewhere = {"draw-control", "under-test-again", "value"}
-    """On cards of other profiles, models and recipes."""
+    """Commands on the cards of other profiles, models and recipes."""
     of_scripts = {"make-token", "withdraw-token"}
-    """On the page of scripts. What only looks is asked by scripts alone."""
+    """Commands on the page of scripts. Only scripts send commands that read."""
     on_this_page = {
         name for name, model in studio.commands.known().items() if not _of_others(model) and not model.looks
     }

@@ -1,4 +1,4 @@
-"""Alignment of tokens for attention control. `test_inverting` draws with it."""
+"""Tests for the alignment of tokens for attention control. `test_inverting` draws images with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ START, END, PAD = 0, 99, 98
 
 
 def windows(*tokens: int, count: int = 1, length: int = 6) -> list[list[int]]:
-    """Read tokens in windows of a length, filled up to a count of windows."""
+    """Split tokens into `count` windows of `length` tokens, with a start, an end and padding."""
     pieces = [list(tokens[at : at + length - 2]) for at in range(0, len(tokens), length - 2)]
     pieces += [[]] * (count - len(pieces))
     found = [[START, *piece, END] for piece in pieces]
@@ -20,7 +20,7 @@ def windows(*tokens: int, count: int = 1, length: int = 6) -> list[list[int]]:
 
 
 def pairs(moved: torch.Tensor) -> set[tuple[int, int]]:
-    """Return the places (source, prompt) that go together."""
+    """Return the pairs of aligned positions (source, prompt)."""
     return {(int(one), int(other)) for one, other in moved.nonzero()}
 
 
@@ -33,7 +33,7 @@ def test_replaced_tokens_take_the_maps_of_those_that_they_replace() -> None:
 def test_inserted_tokens_keep_their_own_maps_and_the_rest_moves_on() -> None:
     found = aligned(windows(1, 2, length=7), windows(1, 8, 9, 2, length=7), END)
     assert found.own.nonzero().flatten().tolist() == [2, 3]
-    # The start, the first word, the second word, the end and the padding, which stays where it is.
+    # The start, the first word, the second word, the end, and the padding, which keeps its position.
     assert pairs(found.moved) == {(0, 0), (1, 1), (2, 4), (3, 5), (6, 6)}
     assert not found.gone.any() and found.new.nonzero().flatten().tolist() == [2, 3]
 
@@ -73,7 +73,7 @@ def test_maps_stay_probabilities_and_those_of_the_source_and_of_guidance_stay_as
 def test_a_faint_change_is_strengthened_where_it_is_and_a_plain_one_stays_as_it_is() -> None:
     alike = aligned(windows(1, 2), windows(1, 3), END)
     change = torch.zeros(4, 4, 8, 8)
-    change[1, :, 4:], change[2, :, 4:] = 0.1, 2.0  # the source, a faint edit, a plain one, and the source's own prompt
+    change[1, :, 4:], change[2, :, 4:] = 0.1, 2.0  # source, weak edit, strong edit, source's own prompt
     faint = AttentionControl([alike] * 3, 0, [0] * 3, least_change=0.6)
     kept = faint.limited(change, 0.5)
     assert kept[[0, 2, 3]].equal(change[[0, 2, 3]]) and kept[1:].equal(faint.limited(change[1:], 0.5))

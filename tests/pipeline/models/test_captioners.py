@@ -1,6 +1,6 @@
-"""Captioners of the real classes at small size, loaded by the path of the big ones; and two real servers, one of which
-holds replies to a schema. `tests/pipeline/models/test_real_classes.py` has BLIP-2's questions,
-`tests/pipeline/models/test_server.py` the faults.
+"""Captioners of the real classes at small size, loaded by the same code as the large ones, and two real servers, one
+of which enforces reply schemas. `tests/pipeline/models/test_real_classes.py` tests BLIP-2's questions, and
+`tests/pipeline/models/test_server.py` a server's faults.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TASK = Task("classification", label="bird")
 LIKELIEST = CaptionSettings(max_new_tokens=8)
 WARM = CaptionSettings(max_new_tokens=8, temperature=1.0)
 SIZES = ((97, 33), (7, 5), (9, 640))
-"""Odd, small, and long."""
+"""Sizes of an odd, a small and a long picture."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def photo(seed: int, size: tuple[int, int] = (96, 64)) -> Image.Image:
 
 
 def loaded(folder: Path, section: dict[str, Any]) -> Captioner:
-    """The captioner of a profile with this section, which is written to a file and read as any profile is."""
+    """Return the captioner of a profile with this section, written to a file and loaded like any profile."""
     text = (Path("pipeline/profiles/demo.toml")).read_text()
     start, end = text.index("[captioner]"), text.index("[language]")
     lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in section.items())
@@ -120,7 +120,7 @@ KINDS: dict[str, Any] = {
 
 
 def made(folder: Path, section: dict[str, Any]) -> Any:
-    """The captioner of a section, which takes several pictures at once."""
+    """Return the captioner of a section, which must accept several pictures at once."""
     model, kind = KINDS[section["kind"]]
     captioner = model(kind.model_validate({**section, "path": str(folder / section["path"])}))
     assert isinstance(captioner, BatchCaptioner)
@@ -128,7 +128,7 @@ def made(folder: Path, section: dict[str, Any]) -> Any:
 
 
 def asked() -> list[CaptionRequest]:
-    """Pictures of several sizes, whose prompts differ in length, each with a seed of its own."""
+    """Return requests for pictures of several sizes, with prompts of different lengths and different seeds."""
     labels = ["bird", "a very long name of a bird that nobody knows", "boat", "bird", "house"]
     sizes = [(96, 64), (40, 90), (96, 64), (128, 32), (64, 64)]
     return [
@@ -166,7 +166,7 @@ def calls_of(captioner: Any) -> list[int]:
 
 @pytest.mark.parametrize("section", SEVERAL[1:4], ids=lambda section: str(section["path"]))
 def test_pictures_that_the_memory_does_not_hold_are_halved(folder: Path, section: dict[str, Any]) -> None:
-    """The error is a stand-in at a fixed number of pictures: what a real one leaves behind on a GPU is not tried."""
+    """A stand-in raises the error above a fixed number of pictures. The memory of a real GPU after it is not tested."""
     captioner, requests = made(folder, section), asked()[:4]
     expected, sizes, generate = captioner.caption_many(requests, WARM), list[int](), type(captioner._model).generate
     limit = 2
@@ -194,7 +194,7 @@ def test_a_picture_that_a_chat_model_does_not_take_leaves_the_others_alone(
     read = type(captioner._processor.image_processor).__call__
 
     def picky(processor: Any, images: Any, *given: Any, **more: Any) -> Any:
-        if any(image.size == requests[3].image.size for own in images for image in own):  # a list a conversation
+        if any(image.size == requests[3].image.size for own in images for image in own):  # one list per conversation
             raise ValueError("it is too wide")
         return read(processor, images, *given, **more)
 
@@ -211,7 +211,7 @@ def test_florence_is_asked_by_the_name_of_its_task(folder: Path) -> None:
     assert short.caption(photo(1), TASK, LIKELIEST, 0)[0] != captioner.caption(photo(1), TASK, LIKELIEST, 0)[0]
 
 
-# BLIP-2, as the paper's released code asks it
+# BLIP-2, asked as in the paper's released code
 
 
 def test_blip2_joins_several_samples(folder: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_chat_model_that_would_not_look_is_refused(folder: Path, tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def transformers_serve(folder: Path) -> Iterator[str]:
-    """The server of the pinned transformers, with the tiny chat model that sees pictures. It ignores schemas."""
+    """Address of the pinned transformers' server with the tiny chat model that sees pictures. It ignores schemas."""
     from transformers.cli.serve import Serve
 
     port, told = free_port(), logging.getLogger("transformers").level
@@ -334,7 +334,7 @@ def test_a_server_that_ignores_schemas_is_seen_through(folder: Path, transformer
 
 @pytest.fixture(scope="module")
 def holding_server(folder: Path) -> Iterator[str]:
-    """A tiny chat LLaMA behind FastAPI, which can say nothing but what fits a schema of choices."""
+    """Address of a server with a tiny chat LLaMA, whose replies always fit the schema of choices."""
     import torch
     import uvicorn
     from fastapi import FastAPI
@@ -347,7 +347,7 @@ def holding_server(folder: Path) -> Iterator[str]:
     application = FastAPI()
 
     def held(schema: dict[str, Any], start: int) -> Any:
-        """Allow only tokens that continue one of the fitting replies."""
+        """Return a function that allows only tokens that continue one of the possible replies."""
         choices = [part.get("enum", [False, True]) for part in schema["properties"].values()]
         names = list(schema["properties"])
         texts = [json.dumps(dict(zip(names, values, strict=True))) for values in itertools.product(*choices)]

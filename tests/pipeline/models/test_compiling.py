@@ -50,7 +50,7 @@ def pixels(one: DrawnImage) -> bytes:
 
 
 def likeness(one: DrawnImage, other: DrawnImage) -> float:
-    """PSNR in dB."""
+    """Return the PSNR of two images in dB."""
     first, second = (np.asarray(drawn.image, np.float64) for drawn in (one, other))
     return float(10 * np.log10(255**2 / max(((first - second) ** 2).mean(), 1e-9)))
 
@@ -64,11 +64,11 @@ def variants() -> int:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """With a Stable Diffusion whose blocks are one variant, and a cache of its own."""
+    """Folder of a Stable Diffusion whose blocks compile to one graph, with a compile cache of its own."""
     import torch
     from torch._inductor.utils import clear_caches
 
-    torch._dynamo.reset()  # what another test of this process compiled is not taken from its memory
+    torch._dynamo.reset()  # forget what other tests of this process compiled
     clear_caches()
     folder = tmp_path_factory.mktemp("compiled")
     tiny.save_stable_diffusion(folder / "generator", folder / "controlnet", attention=1)
@@ -100,7 +100,7 @@ def eager(folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def compiled(folder: Path) -> Any:
-    """A generator that has compiled its blocks, for half a minute, and drawn its `first` image."""
+    """Generator that has compiled its blocks, which takes half a minute, and has drawn the image `first`."""
     generator = generator_at(folder, compile=True)
     assert generator.waits == "the first image takes minutes more, once on this machine"
     assert generator.placing == f"cpu, float32: no GPU was found; compiled, {generator.waits}"
@@ -165,7 +165,7 @@ def test_the_wait_for_the_first_image_is_known_from_the_last_time(folder: Path, 
 
 @pytest.mark.soak
 def test_compiled_blocks_go_with_parts_that_are_brought_when_they_are_needed(compiled: Any) -> None:
-    """Moved by the hooks of `enable_model_cpu_offload`; here from the CPU to the CPU."""
+    """The hooks of `enable_model_cpu_offload` move the parts, here from the CPU to the CPU."""
     from accelerate import cpu_offload_with_hook
     from accelerate.hooks import remove_hook_from_module
 
@@ -194,7 +194,7 @@ def test_without_a_compiler_it_says_so_and_draws(folder: Path, eager: Any, monke
 def test_what_cannot_be_compiled_is_drawn_all_the_same(
     folder: Path, eager: Any, compiled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiling, "KINDS_OF_BLOCKS", 1)  # without guidance it would be a second one
+    monkeypatch.setattr(compiling, "KINDS_OF_BLOCKS", 1)  # without guidance a second graph would be needed
     generator = generator_at(folder, compile=True)
     one, other = drawn(generator, guidance=1.0), drawn(eager, guidance=1.0)
     assert pixels(one) == pixels(other) and not one.batch.compiled
@@ -202,7 +202,7 @@ def test_what_cannot_be_compiled_is_drawn_all_the_same(
     assert not drawn(generator).batch.compiled, "nor is it tried again"
 
 
-# What is said and recorded, without a model
+# Messages and records, without a model
 
 
 def test_where_it_cannot_be_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ def test_the_record_says_compiled_and_is_else_as_it_was() -> None:
 
 
 class FirstCompiles(NoiseGenerator):
-    """Its first image waits."""
+    """Generator whose first image takes longer than the others."""
 
     waits = "the first image takes about 50 s more"
 
@@ -262,7 +262,7 @@ def test_a_person_who_waits_is_told_why() -> None:
 
 
 def test_what_an_image_takes_is_without_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time of the next ones is estimated from it."""
+    """The time of later images is estimated from the first one."""
     method = ControlNetMethod(FirstCompiles(), None, DILLEMA.prompts("paper"))
     prepared = method.prepare(Source(control(), BIRD), ControlNetSettings(generation=QUICK))
     clock = iter((100.0, 160.0))

@@ -1,4 +1,4 @@
-"""Fetching weights: a server that speaks the hub's endpoints, the hub's own library, and networks as they are."""
+"""Fetching weights with the hub's own library from a server with the hub's endpoints, and faults of networks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.models.hub import HubListing, damaged, download, held, listing, re
 from pipeline.models.weights import locate
 from tests.support.hub_server import Hub, Repository, serving_hub
 
-pytestmark = pytest.mark.slow  # together a few seconds of downloads and hashes
+pytestmark = pytest.mark.slow  # downloads and hashes take some seconds together
 
 MEGABYTES = random.Random(0).randbytes(3_000_000)
 FILES = {"config.json": b'{"width": 4}', "model.safetensors": MEGABYTES, "model.bin": b"\1" * 900, "a/b.txt": b"two"}
@@ -25,11 +25,11 @@ FILES = {"config.json": b'{"width": 4}', "model.safetensors": MEGABYTES, "model.
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A hub with one model, and this process set to it, with an empty cache."""
+    """Hub with one model. This process uses the hub, with an empty cache."""
     with serving_hub(Hub({"who/model": Repository(dict(FILES))})) as served:
         from huggingface_hub import constants
 
-        # What HF_ENDPOINT, HF_HUB_OFFLINE and HF_HOME say, which the library reads once.
+        # The library reads HF_ENDPOINT, HF_HUB_OFFLINE and HF_HOME once, at import. Replace the values that it keeps.
         at = served.url + "/{repo_id}/resolve/{revision}/{filename}"
         for name, value in (("ENDPOINT", served.url), ("HUGGINGFACE_CO_URL_TEMPLATE", at), ("HF_HUB_OFFLINE", False)):
             monkeypatch.setattr(constants, name, value)
@@ -107,7 +107,7 @@ def test_wrong_bytes_never_count(hub: Hub) -> None:
     hub.wrong.clear()
     fetch(wanted())
 
-    # A part of another day that is not the beginning of the file: it is found out, and all of it comes once more.
+    # An earlier partial download is not the beginning of the file. The hash shows this, and the whole file comes again.
     hub.repositories["who/model"].files["more.safetensors"] = MEGABYTES[:1000]
     found = listing("captioner", wanted())
     (one,) = found.missing
@@ -176,7 +176,7 @@ def test_a_connection_that_stays_broken_is_told_and_what_came_is_kept(hub: Hub) 
 
 def test_a_disk_with_too_little_room_is_told_before_the_download(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     require_room(3_000_000, 600_000_000)
-    require_room(0, 0)  # nothing to come needs no room
+    require_room(0, 0)  # nothing to fetch needs no room
     with pytest.raises(CannotLoad, match=r"too little room: 31 GB must be fetched, and 24 GB are free.*HF_HOME"):
         require_room(31_000_000_000, 24_000_000_000)
     monkeypatch.setattr(hub_module, "free_on_disk", lambda folder: 400_000_000)

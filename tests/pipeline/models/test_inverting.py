@@ -1,4 +1,4 @@
-"""Inversion of image generators, with their real classes at small size."""
+"""Tests for the inversion of image generators, with their real classes at small size."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def sdxl(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(params=[("sd", EPSILON, 10.0), ("sdxl", V, 1.0)], ids=["sd, epsilon", "sdxl, v with zero terminal SNR"])
 def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The latents of its random autoencoder are made as large as those of a trained one, or larger: answers of random
-    weights to tiny latents change wildly with them, so that no inversion is exact. The demo's model, which
-    `tests/pipeline/test_edit.py` draws with, is the third pair: sd and v.
+    """Scale the latents of the random autoencoder to the size of a trained one's, or larger. The output of random
+    weights changes wildly with tiny latents, so that no inversion would be exact. The third pair, sd and v, is like
+    the demo's model, which `tests/pipeline/test_edit.py` draws with.
     """
     name, scheduler, spread = request.param
     generator = request.getfixturevalue(name)
@@ -115,7 +115,7 @@ _inverted: dict[object, Inversion] = {}
 
 
 def inverted(generator: Any, settings: InversionSettings = EXACT, control: Control | None = None) -> Inversion:
-    """The inversion of one picture, made once for all tests of this file: it depends on nothing but these."""
+    """Return the inversion of one picture, computed once for all tests of this file with the same arguments."""
     scheduler = str(generator._pipe.scheduler.config.prediction_type)
     key = id(generator._pipe), scheduler, settings, control and (control.strength, control.until)
     if key not in _inverted:
@@ -128,7 +128,7 @@ def inverted(generator: Any, settings: InversionSettings = EXACT, control: Contr
 def test_the_stock_pipeline_draws_the_source_from_its_noise(
     model: Any, control: Control | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its texts, sizes, ControlNet and levels are those that were inverted."""
+    """The pipeline gets the same texts, sizes, ControlNet and noise levels as the inversion."""
     found = inverted(model, control=control)
     assert found.psnr > 40
     pipe, drawn = model._pipe, []
@@ -168,7 +168,7 @@ def test_the_same_prompt_gives_the_stored_latents_to_the_bit(model: Any, setting
 
 
 def test_the_caption_is_taken_from_the_path_where_equal_rows_of_a_batch_differ(sd: Any) -> None:
-    """Equal rows differ on a GPU."""
+    """On a GPU, equal rows of a batch give different results."""
     found = inverted(sd, ROUGH)
     with sd.inverting(ROUGH) as inverter:
 
@@ -239,7 +239,7 @@ def test_attention_control_changes_pictures_and_leaves_the_network_as_it_was(mod
 def test_the_method_edit_draws_its_batch_and_leaves_the_network_as_it_was_also_after_a_stop_and_an_error(
     model: Any,
 ) -> None:
-    """End to end, from the source to test cases."""
+    """Run the method from the source to its test cases."""
     own = dict(model._pipe.unet.attn_processors)
     drawing = GenerationSettings(steps=4, guidance=1.5, short_side=64, inversion_evaluations=12)
     shared = {name: getattr(load_profile("demo").settings, name) for name in Settings.model_fields}
@@ -283,7 +283,7 @@ def test_controlled_attention_computes_what_the_own_processors_compute(model: An
         )
         places = texts.states.shape[1]
         nothing = torch.zeros(places)
-        alike = Alignment(torch.zeros(places, places), nothing + 1, nothing, nothing)  # every token keeps its own map
+        alike = Alignment(torch.zeros(places, places), nothing + 1, nothing, nothing)  # each token keeps its attention
         free = inverter.ask(latents, inverter.steps[0], texts)
         with AttentionControl([alike], 4, [0]).on(model._pipe.unet, latents):
             explicit = inverter.ask(latents, inverter.steps[0], texts)
@@ -366,7 +366,7 @@ def test_a_stored_inversion_draws_the_same_to_the_bit(model: Any) -> None:
 
 
 def test_images_from_inverted_sources_are_the_same_alone_and_beside_others(model: Any) -> None:
-    """Each row has a start and a negative prompt of its own, and is as long as its longer text."""
+    """Each row has its own start and negative prompt. The longer of its two texts sets its length."""
     settings, controls = GenerationSettings(steps=4, guidance=3.0), [edges(), Image.new("RGB", (64, 32)), edges()]
     found, own = inverted(model), model._pipe.scheduler
     wanted = [
@@ -422,7 +422,7 @@ def test_a_cancelled_inversion_stops_at_the_next_evaluation(sd: Any) -> None:
     with pytest.raises(Cancelled), sd.inverting(settings) as inverter:
         inverter.invert(noise_picture(), "a red bird", stop)
     assert seen == [(1, 12), (2, 12), (3, 12)]
-    with sd.inverting(settings) as inverter:  # the lock is free again
+    with sd.inverting(settings) as inverter:  # the model is not locked any more
         inverter.invert(noise_picture(), "a red bird", lambda *at: seen.append(at))
     assert seen[-1] == (12, 12)
 

@@ -1,4 +1,4 @@
-"""Chat models of transformers with random weights, saved as on the hub and named in a profile as the big ones are."""
+"""Chat models of transformers with random weights, saved as on the hub and named in a profile like the large ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WANTED: list[tuple[Schema | None, Callable[[str], object]]] = [
 
 
 def named(path: Path, **section: Any) -> ChatLanguageModel:
-    """The language model of a profile that names this folder."""
+    """Return the language model of a profile that names this folder."""
     data = tomllib.loads((PROFILES / "demo.toml").read_text())
     data["language"] = {"kind": "transformers", "path": str(path), **section}
     return cast(ChatLanguageModel, load_models(Profile.model_validate(data)).language)
@@ -51,7 +51,7 @@ def named(path: Path, **section: Any) -> ChatLanguageModel:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Qwen 3, whose template thinks unless it is told not to, and a Llama, whose template knows no system message."""
+    """Folder of a Qwen 3, whose template thinks by default, and of a Llama, whose template has no system message."""
     folder = tmp_path_factory.mktemp("chat")
     tiny.save_chat(folder / "qwen3", "qwen3", tiny.THINKING)
     tiny.save_chat(folder / "llama", "llama", tiny.NO_SYSTEM)
@@ -149,18 +149,22 @@ def test_random_weights_that_are_held_reply_to_the_one_request_in_json(qwen: Cha
     made = run_together(caption, bird, qwen, prompt, KeywordSettings(**freely), (wanted, captions))
     found = made.value.value
     assert found.items and all(item.text in caption.text and item.text != "bird" for item in found.items)
-    some = run_alternatives(caption, found, bird, qwen, prompt, wanted, 0, said=made.early_replies["alternatives"])
+    some = run_alternatives(
+        caption, found, bird, qwen, prompt, wanted, 0, early_reply=made.early_replies["alternatives"]
+    )
     assert {item.keyword for item in some.value.items} == {item.text for item in found.items}
     assert any(option.text for item in some.value.items for option in item.options)
     new = run_counterfactuals(
-        caption, some.value, bird, qwen, prompt, captions, 0, said=made.early_replies["counterfactuals"]
+        caption, some.value, bird, qwen, prompt, captions, 0, early_reply=made.early_replies["counterfactuals"]
     )
     assert new.value.items and new.trace.prompt.startswith(made.value.trace.prompt)
     assert "gave 0 of" in new.trace.notes[0], "its edits are noise, so the captions are asked for by themselves"
 
 
 def several() -> list[LanguageRequest]:
-    """Prompts of unlike lengths, some held to a form, one with a stop, two alike but for their seed."""
+    """Return requests of different lengths: three with a schema, two that differ only in their seed, one with a stop
+    text.
+    """
     asked = [LanguageRequest("a bird " * (1 + 7 * n % 5), seed=n, schema=WANTED[n % 3][0]) for n in range(3)]
     free = [LanguageRequest("Name the colours of the bird.", seed) for seed in (7, 8)]
     return [*asked, *free, LanguageRequest("a red bird in the snow", 3, stop=("e",))]

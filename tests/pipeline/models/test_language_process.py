@@ -1,4 +1,4 @@
-"""The language model in a process of its own: what it survives, and what is said of what it does not."""
+"""The language model in a process of its own: faults that it survives, and the messages about others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.slow
 
 REPLY = LanguageSettings(max_new_tokens=24, temperature=0.8)
 LONG = "Name the colours of the bird. " * 150
-"""Takes seconds to read and to answer."""
+"""Prompt that takes seconds to read and to answer."""
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +56,12 @@ def model(section: GgufLanguage) -> Iterator[GgufProcess]:
 
 
 def computing(pid: int) -> float:
-    """Seconds that a process has computed."""
+    """Return the CPU seconds that a process has used."""
     return float(psutil.Process(pid).cpu_times().user)
 
 
 def is_over(process: psutil.Process) -> bool:
-    """Whether it has ended; where nobody asks how, as in some containers, its number stays."""
+    """Return True if the process has ended. Its entry may remain where no parent collects it, as in some containers."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -84,14 +84,14 @@ def test_a_process_that_ends_in_a_call_is_an_error_at_the_stage_and_the_next_cal
         return run_keywords(Caption(SUNNY_BIRD), task, model, prompts["keywords"], settings, seed)
 
     with ThreadPoolExecutor(1) as pool:
-        for seed in range(20):  # until it is hit in a call, which is at once
+        for seed in range(20):  # until the kill hits a call, usually at once
             pid, start = model.pid, computing(model.pid)
             asked = pool.submit(stage, seed)
             until(lambda: asked.done() or computing(pid) > start + 0.02)  # noqa: B023 - all within this round
             os.kill(pid, how)
             if isinstance(error := asked.exception(), UserError) and said in str(error):
                 break
-            with suppress(ChildProcessError):  # hit between two calls: once it is over, another try
+            with suppress(ChildProcessError):  # the kill came between two calls: wait for the end and try again
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
             model.complete(LanguageRequest("a bird", 7), REPLY)
         else:
@@ -158,7 +158,7 @@ def test_replies_of_random_weights_can_be_read_when_they_are_held_to_their_form(
             assert read(model.complete(LanguageRequest("a bird", seed, schema=schema), freely))
 
 
-# On a GPU. There is none where these run: that a model computes on one is not shown here.
+# On a GPU. The tests run without one, so no test shows that a model computes on a GPU.
 
 
 @pytest.mark.skipif(ctypes.util.find_library("cuda") is not None, reason="this machine has a driver")
@@ -176,7 +176,7 @@ def test_libraries_of_cuda_12_that_are_missing_are_named_with_their_packages(mon
 
 
 def test_libraries_of_cuda_12_are_opened_where_their_packages_put_them(tmp_path: Path) -> None:
-    some_library = _pydantic_core.__file__  # a build of Python may have none of its own
+    some_library = _pydantic_core.__file__  # some builds of Python have no library of their own
     for package, name in language.CUDA_12:
         folder = tmp_path / "nvidia" / package / "lib"
         folder.mkdir(parents=True, exist_ok=True)

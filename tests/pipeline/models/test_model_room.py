@@ -1,4 +1,6 @@
-"""Models are freed when they are let go of, and make room for one another. The rules, with figures given in."""
+"""Models are freed on release, and loaded models are released to make room. The memory figures are given by the
+tests.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class Loaded:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record the names of loaded models, in order. Nothing real is loaded."""
+    """Names of loaded models, in order. Nothing real is loaded."""
     order = list[str]()
 
     def stands_in(name: str) -> Any:
@@ -77,7 +79,7 @@ def test_what_was_not_used_for_longest_makes_room_for_the_next(made: list[str]) 
     free = {"cpu": 60 * GB}
 
     class Counted(Models):
-        """Takes what the profile says."""
+        """Models that use as much memory as the profile says."""
 
         def release(self, role: str) -> None:
             free["cpu"] += self._needed(role, self.profile.weights())[1]
@@ -149,7 +151,7 @@ def test_two_that_are_loaded_at_once_wait_for_neither(made: list[str], monkeypat
 
     def slow(models: Models) -> Loaded:
         both.wait()
-        models._release_others("")  # what each does when it lacks memory, while the other is still being made
+        models._release_others("")  # each load does this when memory is short, while the other load still runs
         both.wait()
         return Loaded()
 
@@ -197,7 +199,7 @@ print(json.dumps(told))
 
 @pytest.mark.soak
 def test_memory_comes_back_and_no_second_copy_is_made(tmp_path: Path) -> None:
-    """The real classes, with weights large enough to be seen, in a process of its own."""
+    """Load the real classes in a process of its own, with weights large enough to show in its memory."""
     from tests.support import tiny
 
     size = tiny.save_clip(tmp_path / "clip", width=768, layers=12)
@@ -214,7 +216,7 @@ def test_memory_comes_back_and_no_second_copy_is_made(tmp_path: Path) -> None:
     assert told["embedder"]["peak"] < 1.25 * size, told
 
 
-# Whether models fit
+# Whether models fit into memory
 
 
 def machine(memory: int, gpu: int = 0, free: int | None = None) -> Machine:

@@ -1,4 +1,4 @@
-"""The paper's profile with the real classes at small size, through the code path that the demo takes too."""
+"""The paper's profile with the real classes at small size, through the same code as the demo."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ REPLY = LanguageSettings(max_new_tokens=24, temperature=0.8)
 
 
 def paper_at(folder: Path, **changes: Any) -> Profile:
-    """The paper's profile as shipped, with local paths where it has ids on the hub, and `changes` to its sections.
+    """Return the paper's profile with local paths instead of hub ids, and `changes` to its sections.
 
-    One thread for the language model: on a busy machine more of them wait for each other.
+    The language model uses one thread, since several would wait for each other on a busy machine.
     """
     data = tomllib.loads((PROFILES / "paper.toml").read_text())
     sections = {name: data[name] for name in ("captioner", "language", "generator", "embedder")}
     nets = data["generator"]["controlnets"]
-    # Detectors have tests of their own, in `tests/pipeline/test_detectors.py`.
+    # `tests/pipeline/test_detectors.py` tests the detectors.
     data["generator"]["controlnets"] = nets = {kind: net for kind, net in nets.items() if "detector" not in net}
     data["settings"]["conditioning"]["kind"] = "canny"
     for section in nets.values():
@@ -148,7 +148,7 @@ def test_llama_refuses_what_does_not_fit_and_goes_on(models: Models) -> None:
 
 
 def test_llama_takes_any_letters(models: Models) -> None:
-    # One letter may be four tokens: more than the library's own buffer holds.
+    # One letter may need four tokens, more than the library's own buffer holds.
     for text in ("🦜" * 300, "鳥" * 300, "a\0b", ""):
         assert isinstance(models.language.complete(LanguageRequest(text, 0), REPLY), str)
 
@@ -228,7 +228,7 @@ def test_what_the_safety_checker_flags_is_refused(tmp_path: Path, folder: Path) 
     assert one_image(free.generator, "a bird", control(), QUICK, 5, nothing).size == (96, 64)
 
 
-# CLIP and all of it together
+# CLIP, and all models together
 
 
 def test_clip_gives_unit_vectors(models: Models) -> None:
@@ -305,7 +305,7 @@ def test_damaged_weights_are_a_clear_word(tmp_path: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("role", ["captioner", "embedder"])
 def test_weights_go_from_the_files_to_where_they_stay(role: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a device of its own, "meta", as a GPU is one: nothing of the model was on the CPU before."""
+    """The device "meta" stands for a GPU: no part of the model was on the CPU before."""
     import torch
     from transformers import PreTrainedModel
 

@@ -1,4 +1,4 @@
-"""Segmenters with the real classes at small size and with random weights; the drawn world's with its own."""
+"""Segmenters of the real classes at small size with random weights, and the drawn world's with its trained weights."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Models on an OpenAI-compatible server that a test has misbehave. `tests/pipeline/models/test_captioners.py` asks real
-ones.
+"""Models on an OpenAI-compatible server with the faults that a test chooses.
+`tests/pipeline/models/test_captioners.py` uses real servers.
 """
 
 from __future__ import annotations
@@ -60,23 +60,27 @@ SCHEMA = {"type": "object", "properties": {"words": {"type": "array"}}}
 PAGE = {"content-type": "text/html"}
 HELD = '{"colour": "red", "empty": false}'
 Answer = tuple[int, dict[str, str], Any] | Callable[[dict[str, Any]], Any]
-"""Status, headers and body (JSON unless it is a text), or what makes the body of a good answer from the request."""
+"""Status, headers and body (text, or data for JSON). Or a function that makes the body of a good answer from the
+request.
+"""
 
 
 def completion(text: str | None, **more: Any) -> dict[str, Any]:
-    """A chat completion that says `text`; `more` are fields of its message, but for `finish` and `usage`."""
+    """Return a chat completion with this text. `finish` and `usage` set those fields, and `more` fields of the
+    message.
+    """
     finish, usage = more.pop("finish", "stop"), more.pop("usage", None)
     message = {"role": "assistant", "content": text, **more}
     return {"object": "chat.completion", "choices": [{"message": message, "finish_reason": finish}], "usage": usage}
 
 
 class Misbehaving:
-    """A server that gives its answers one after another, the last one for ever, and keeps what it was asked."""
+    """Server that sends its answers one after another, repeats the last one, and records the requests."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = [(200, {}, completion("a reply"))]
         self.others: dict[str, Answer] = {}
-        """Answers for paths other than that of chats."""
+        """Answers by path, for paths other than the chat endpoint."""
         self.asked: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.let = threading.Event()
@@ -113,7 +117,7 @@ class Misbehaving:
         self._thread.start()
 
     def never(self, _request: dict[str, Any]) -> Any:
-        """An answer that does not come before the test is over."""
+        """Wait until the test ends before answering."""
         self.let.wait()
         return {}
 
@@ -132,7 +136,9 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Misbehaving]:
 
 
 def language(peer: Misbehaving, probed: str = "", **section: Any) -> ServedLanguage:
-    """The model on this server, which has answered the probe by `probed`; what was asked until then is forgotten."""
+    """Return the model on this server, whose first question got the answer `probed`. Then forget the recorded
+    requests.
+    """
     after, peer.answers = peer.answers, [(200, {}, completion(probed or "Hello!"))]
     model = ServedLanguage(ServerLanguage(kind="openai", address=peer.address, model="m", **section))
     peer.answers = after
@@ -141,7 +147,7 @@ def language(peer: Misbehaving, probed: str = "", **section: Any) -> ServedLangu
     return model
 
 
-# What the server does with a schema
+# How the server handles a schema
 
 
 @pytest.mark.parametrize(
@@ -200,7 +206,7 @@ def test_a_schema_that_the_server_does_not_take_goes_into_the_prompt(peer: Misbe
     assert "response_format" not in peer.asked[1] and "JSON schema" in str(peer.asked[1])
 
 
-# What is sent
+# Fields of a request
 
 
 def test_a_request_holds_the_settings_and_the_key(peer: Misbehaving, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,7 +407,7 @@ def test_stopping_a_stage_does_not_wait_for_the_server(
 def test_the_key_never_shows(peer: Misbehaving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "sk-very-secret")
     model = language(peer, key_variable="MY_KEY")
-    for long in (0, 285, 3960):  # the last two have it where the message, and the raw reply, is cut
+    for long in (0, 285, 3960):  # in the last two the message, or the raw reply, is cut within the key
         peer.answers = [(401, {}, {"error": {"message": f"{'x' * long} Incorrect: sk-very-secret"}})]
         with pytest.raises(NoServer, match="environment variable MY_KEY") as caught:
             model.complete(LanguageRequest("Which words?", 0), COLD)
@@ -439,7 +445,7 @@ def test_a_stage_reads_the_json_that_a_server_holds(peer: Misbehaving) -> None:
 
 
 def said_at_once(request: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema-holding server's reply to the prompts of the three stages, alone or in one request."""
+    """Return a reply that fits the schema, to a request of one of three stages or of all three."""
     fields = request["response_format"]["json_schema"]["schema"]["properties"]
     if set(fields) == {"keywords", "captions"}:
         one = {"keyword": "red", "edit_type": "attribute", "alternatives": ["blue", "green"]}
@@ -496,7 +502,7 @@ def test_requests_are_sent_side_by_side_and_answered_in_order(peer: Misbehaving)
     together = threading.Barrier(3)
 
     def echo(request: dict[str, Any]) -> dict[str, Any]:
-        together.wait(30)  # breaks, and so fails, where fewer are on the way at once
+        together.wait(30)  # the barrier breaks, and the test fails, if fewer requests run at once
         return completion(f"{request['messages'][-1]['content']} {request['seed']}")
 
     peer.answers, told = [echo], list[int]()
@@ -531,7 +537,7 @@ def test_pictures_are_sent_side_by_side_and_the_fault_of_one_is_its_own(peer: Mi
     together = threading.Barrier(3)
 
     def see(request: dict[str, Any]) -> dict[str, Any]:
-        together.wait(30)  # breaks, and so fails, where fewer are on the way at once
+        together.wait(30)  # the barrier breaks, and the test fails, if fewer requests run at once
         if request["seed"] == 4:
             return {"error": {"code": 400, "message": "not that"}}
         return completion(f"It has seed {request['seed']}.")
@@ -582,7 +588,7 @@ def test_stopping_does_not_wait_for_requests_that_are_on_their_way(peer: Misbeha
     assert len(peer.asked) == 2
 
 
-# The context
+# Length of the context
 
 
 @pytest.mark.parametrize(
@@ -608,7 +614,7 @@ def test_without_a_count_the_server_has_the_word(peer: Misbehaving) -> None:
     assert language(peer, context_length=300).complete(LanguageRequest("word " * 300, 0), COLD) == "a reply"
 
 
-# Thoughts
+# Thinking
 
 
 def test_thoughts_are_counted(peer: Misbehaving) -> None:
@@ -666,7 +672,7 @@ def test_half_a_letter_goes_into_no_record(peer: Misbehaving) -> None:
 
 
 def seen(request: dict[str, Any]) -> Image.Image:
-    """The picture that was sent."""
+    """Return the picture in the request."""
     url = request["messages"][0]["content"][0]["image_url"]["url"]
     return Image.open(io.BytesIO(base64.b64decode(url.removeprefix("data:image/png;base64,"))))
 
@@ -702,7 +708,7 @@ def test_pictures_fit_any_processor(size: tuple[int, int], becomes: tuple[int, i
 
 
 def served(folder: Path, address: str, **replaced: str) -> Path:
-    """The demo profile with captioner and language model on a server."""
+    """Write the demo profile with its captioner and language model on a server. Return its path."""
     text = (PROFILES / "demo.toml").read_text()
     start, end = text.index("[captioner]"), text.index("[sentences]")
     section = f'kind = "openai"\naddress = "{address}"\nmodel = "m"\n'

@@ -1,4 +1,4 @@
-"""A plan is data: read, validated, written again, and refused with the key that is wrong and what there is."""
+"""Batch plans as data: read, validated, written, and refused with the invalid key and the possible values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices of a plan from a data set and its written captions, and the estimate of their cost."""
+"""How a plan chooses images of a data set and captions, and the estimate of the cost."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ Sources = dict[str, CounterfactualCaptions]
 
 
 def chance_sources(fate: random.Random, most: int, captions: int, edits: int = 1) -> Sources:
-    """Sources with different numbers of captions, some types being rare."""
+    """Return random sources with different numbers of captions. Some edit types are rare."""
 
     def one() -> CounterfactualCaption:
         kinds = fate.sample(sorted(VOCABULARY), fate.randint(1, edits))
@@ -184,7 +184,9 @@ def counted_words(captions: list[CounterfactualCaption]) -> Counter[str]:
 
 
 def distance(captions: list[CounterfactualCaption], wished: Mapping[str, float]) -> float:
-    """Return the distance of the numbers of each type from those requested: the sum of the squares."""
+    """Return the distance between the captions of each type and the requested shares: the sum of squared
+    differences.
+    """
     counts = counted_types(captions)
     return sum((counts.get(kind, 0) - wished.get(kind, 0) * len(captions)) ** 2 for kind in EDIT_TYPES)
 
@@ -229,7 +231,7 @@ WISHES: tuple[dict[str, float], ...] = (
 @pytest.mark.parametrize("wished", WISHES)
 @pytest.mark.parametrize("edits", [1, 2])
 def test_as_many_as_may_be_are_drawn_in_shares_as_near_as_they_can_be(wished: dict[str, float], edits: int) -> None:
-    """Against all ways to choose there are."""
+    """Compare with all possible choices."""
     types = ", ".join(f'"{kind}" = {share}' for kind, share in wished.items())
     plan = plan_of(f"[edits]\ntypes = {{ {types} }}\ncaptions_a_source = 2")
     exact = 0
@@ -247,7 +249,7 @@ def test_as_many_as_may_be_are_drawn_in_shares_as_near_as_they_can_be(wished: di
         ways = [sum(way, ()) for way in product(*(tuple(offers(captions)) for captions in sources.values()))]
         assert len(drawn) == len(ways[0]), "the number comes first"
         best = min(distance(list(way), wished) for way in ways)
-        # Changes of one caption at a time do not find every best way: they end at most one caption away from it.
+        # Exchanging one caption at a time does not always find the best choice, but one at most one caption away.
         assert distance(drawn, wished) <= best + 2 + 1e-6
         exact += distance(drawn, wished) <= best + 1e-6
         reached = {share.edit_type: share.captions for share in shared.report.shares if share.captions}
@@ -293,7 +295,7 @@ def test_no_word_is_in_too_many(edits: str, share: float, at_once: int) -> None:
 
 
 def test_not_every_car_turns_red() -> None:
-    """If others are offered too, the limit costs none of the requested number."""
+    """If enough other captions exist, the limit does not reduce the number of chosen captions."""
     fate = random.Random(1)
     colours = ["red"] * 6 + ["blue", "green", "white", "black", "silver"]
     sources = {
@@ -310,7 +312,7 @@ def test_not_every_car_turns_red() -> None:
 
 
 def test_sources_with_a_choice_make_up_for_those_without() -> None:
-    """Half of the sources have one type only, and come in any place of the order."""
+    """Every second source has captions of one type only."""
     one = CounterfactualCaptions((caption(("weather", "rainy")),) * 3)
     both = CounterfactualCaptions((*one.items, *((caption(("time of day", "at night")),) * 3)))
     sources = {f"{number}": both if number % 2 else one for number in range(2000)}

@@ -1,6 +1,6 @@
-"""A data set from its plan to its test cases, by stand-ins for the models: what is made, what stops it, what fails.
+"""A batch from its plan to its test cases, with stand-ins for the models: results, stops and failures.
 
-The real models, worker processes and kills are in `tests/services/batches/test_kills.py`.
+`tests/services/batches/test_kills.py` has the real models, worker processes and kills.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from tests.support.workspaces import workspace_in
 CLASSES = ("bird", "boat")
 SOURCES = 6
 PAINTED = Region("64x48 " + packed([0, 1000, 2072]))
-"""All but the right part of such a picture."""
+"""Region of all but the right part of a picture."""
 NAMES = ("good", "strange", "gone", "small", "odd")
 
 
 def images(root: Path, number: int = SOURCES) -> Path:
-    """An image folder whose pictures are of one colour each."""
+    """Write an image folder whose pictures have one colour each. Return the folder."""
     for place in range(number):
         folder = root / "test" / CLASSES[place % 2]
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def planned(workspace: Workspace, folder: Path, more: str = "") -> int:
-    """A batch of the images in `folder / "data"`."""
+    """Plan a batch of the images in `folder / "data"`. Return its number."""
     return BatchService(workspace).plan(read_plan(plan_file(folder, folder / "data", captions=2, more=more)))
 
 
@@ -72,14 +72,14 @@ def worked(
     stop: threading.Event | None = None,
     tell: OnLot = lambda _stage, _done: None,
 ) -> Outcome:
-    """Run a batch in this process, with stand-ins for the models, and return its outcome."""
+    """Run a batch in this process with stand-ins for the models. Return the outcome."""
     order = BatchService(workspace).order(number)
     make = pool or partial(HerePool, make=partial(Worker, models=models or ScriptedModels()))  # type: ignore[arg-type]
     return Engine(workspace, number, order, make, stop, tell).run()
 
 
 def stand_in(order: Order) -> Worker:
-    """A worker with stand-ins for the models."""
+    """Return a worker with stand-ins for the models."""
     return Worker(order, ScriptedModels())  # type: ignore[arg-type]
 
 
@@ -94,17 +94,17 @@ def test_a_data_set_becomes_test_cases_after_a_yes(workspace: Workspace, tmp_pat
     assert status.passes[2].total == 2 * SOURCES
     shown = service.sample(number, 4)
     assert len(shown) == 4 and all(one.edits and one.new_caption != one.caption for one in shown)
-    assert worked(workspace, number) == "approval"  # and nothing is drawn without it
+    assert worked(workspace, number) == "approval"  # no image is drawn without approval
     workspace.batches.approve(number)
     assert worked(workspace, number) == "done"
     status = service.status(number)
     assert status.state == "done" and status.passes[2].number("done") == 2 * SOURCES
     page = workspace.catalogue.page(ImageFilter(), Sorted(), 100)
-    assert len(page.entries) == 2 * SOURCES  # Curate has them
+    assert len(page.entries) == 2 * SOURCES  # Curate lists the test cases
     classes = {entry.classes for entry in page.entries}
     assert classes == {("bird",), ("boat",)}
     run = workspace.runs.get(workspace.batches.latest_images(number)[0][2])
-    assert set(run.values) == {"caption", "keywords", "alternatives", "counterfactuals"}  # Explore opens it
+    assert set(run.values) == {"caption", "keywords", "alternatives", "counterfactuals"}  # Explore can open the run
     assert run.name.startswith("Drawn things: test/")
 
 
@@ -123,7 +123,7 @@ def test_what_is_broken_or_there_twice_is_told_and_the_rest_goes_on(workspace: W
     (root / "boat" / "again.png").write_bytes((root / "bird" / "0.png").read_bytes())
     number = planned(workspace, tmp_path)
     (root / "boat" / "1.png").unlink()
-    Image.new("RGB", (30, 20), "red").save(root / "boat" / "3.png")  # changed since it was planned
+    Image.new("RGB", (30, 20), "red").save(root / "boat" / "3.png")  # the file changed after the plan
     worked(workspace, number)
     workspace.batches.approve(number)
     assert worked(workspace, number) == "done"
@@ -144,7 +144,7 @@ def test_every_kind_of_bad_row_stands_in_the_report_and_the_rest_is_drawn(worksp
     for name in NAMES:
         Image.new("RGB", (64, 48), (10 * len(name), 90, 40)).save(root / f"{name}.png")
         Image.new("L", (64, 48), 3).save(root / f"{name}-mask.png")
-    Image.new("L", (32, 24), 3).save(root / "small-mask.png")  # half as large as its image
+    Image.new("L", (32, 24), 3).save(root / "small-mask.png")  # a mask of half the image's size
     Image.new("L", (64, 48), 9).save(root / "odd-mask.png")  # a class without a name
     (root / "names.txt").write_text("car\ntree\n")
     rows = [f"{name}.png,{'99' if name == 'strange' else '0'},{name}-mask.png" for name in NAMES]
@@ -171,7 +171,7 @@ def test_every_kind_of_bad_row_stands_in_the_report_and_the_rest_is_drawn(worksp
 
 
 def boats_fail(prompt: str) -> str:
-    """Return replies of a language model that are unreadable for boats."""
+    """Return a language model's reply, which is unreadable for boats."""
     return "?" if "label boat" in prompt else answer(prompt)
 
 
@@ -196,7 +196,7 @@ def test_a_reply_that_cannot_be_read_fails_its_source_alone_until_it_is_tried_ag
 
 
 def edited(workspace: Workspace, run: str, change: Callable[[list[CounterfactualCaption]], None]) -> None:
-    """A person edits the captions of a run, as Explore saves it."""
+    """Change the captions of a run as a person does in Explore."""
     held = workspace.runs.get(run).values["counterfactuals"].value
     captions = list(held.value.items)
     change(captions)
@@ -233,7 +233,7 @@ def test_captions_that_were_edited_before_the_yes_are_drawn_as_they_are_then(
     assert len(service.sample(number, 100)) == 5
     assert worked(workspace, number) == "approval"
     assert service.status(number).passes[2].left == 5
-    edited(workspace, fourth, first_in)  # after all
+    edited(workspace, fourth, first_in)  # the image is wanted after all
     workspace.batches.approve(number)
     assert worked(workspace, number) == "done"
     cases = [workspace.test_cases.get(case) for case, _, _ in workspace.batches.latest_images(number, 100)]
@@ -243,7 +243,7 @@ def test_captions_that_were_edited_before_the_yes_are_drawn_as_they_are_then(
     assert "A bird of glass under a green sky." in texts and len(texts) == 2
     reasons = {group.reason: group.number for group in workspace.batches.failures(number)}
     assert reasons == {planning.EDITED: 1, planning.TAKEN_OUT: 2}
-    edited(workspace, one, first_anew)  # what is drawn stays
+    edited(workspace, one, first_anew)  # images that were drawn stay
     assert worked(workspace, number) == "done"
     assert service.status(number).passes[2].number("done") == 6
 
@@ -340,7 +340,7 @@ def test_the_same_plan_gives_the_same_images_in_whatever_order_lots_come_back(tm
 
 
 class Shuffled(HerePool):
-    """Takes several lots at a time, and does the last one first."""
+    """Pool that takes several lots at a time. With `backwards`, it does the last one first."""
 
     def __init__(self, order: Order, backwards: bool) -> None:
         super().__init__(order, stand_in)
@@ -356,7 +356,7 @@ class Shuffled(HerePool):
 
 
 class Dying(HerePool):
-    """Its worker dies whenever it has a certain source."""
+    """Pool whose worker dies whenever it has a certain source."""
 
     def wait(self, seconds: float) -> Sequence[Returned]:
         lot: Lot = self._lots[0]

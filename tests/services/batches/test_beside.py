@@ -1,4 +1,4 @@
-"""Workers with helpers: the same images, whoever is killed; what a lot does to the lots beside it."""
+"""Workers with helper processes: the same images, whichever process is killed, and the effect of a lot on others."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ SOURCES = 8
 
 @pytest.fixture(autouse=True)
 def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lots of two, so that a few sources are several lots."""
+    """Lots of two sources, so that a few sources give several lots."""
     monkeypatch.setattr(planning, "SOURCES_OF_A_LOT", 2)
     monkeypatch.setattr(service, "AT_ONCE", 2)
 
 
 def helped(helpers: int, kept: list[ProcessPool], make: MakeRunner = scripted) -> Callable[..., ProcessPool]:
-    """Makes one worker with this number of helpers, and keeps it."""
+    """Return a maker of pools with one worker and this number of helpers. It appends each pool to `kept`."""
 
     def pool(order: Order) -> ProcessPool:
         kept.append(ProcessPool(replace(order, helpers=helpers), 1, make))
@@ -46,7 +46,7 @@ def helped(helpers: int, kept: list[ProcessPool], make: MakeRunner = scripted) -
 
 
 def helpers_of(pool: ProcessPool) -> list[psutil.Process]:
-    """The helpers that the worker of a pool has now."""
+    """Return the helper processes of a pool's only worker."""
     (worker,) = pool.processes
     found = psutil.Process(worker).children()
     return [one for one in found if "resource_tracker" not in " ".join(one.cmdline())]
@@ -81,7 +81,7 @@ def test_helpers_make_the_same_images_and_end_with_their_worker(tmp_path: Path, 
     ],
 )
 def test_when_a_helper_or_its_worker_is_killed_nothing_is_lost(tmp_path: Path, victim: str, stage: Pass) -> None:
-    """Helpers read sources in the first pass, and save images in the last one."""
+    """Helpers read sources in the first pass, and save images in the last."""
     plan = plan_of(tmp_path, SOURCES)
     pools: list[ProcessPool] = []
     killed: list[psutil.Process] = []
@@ -133,7 +133,7 @@ def test_what_a_helper_cannot_write_ends_the_run_in_a_sentence(tmp_path: Path) -
 
 
 def order_of(folder: Path) -> Order:
-    """Return the order of a plan of two sources."""
+    """Plan a batch of two sources. Return its order for the workers."""
     with Workspace(folder / "workspace") as opened:
         batches = BatchService(opened)
         return batches.order(batches.plan(read_plan(plan_of(folder, 2))))

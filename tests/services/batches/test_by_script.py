@@ -1,4 +1,4 @@
-"""Plans by scripts: only below the folders that the studio was started with, whatever a plan names or links lead to."""
+"""Plans by scripts: they can use only the folders given at the studio's start, wherever a plan or its links lead."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CSV = "image,label\nbird/0.png,bird\n"
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A folder that scripts may plan with, in which a data set lies; beside it others that they may not."""
+    """Folder with a data set that scripts may use. The folders beside it are forbidden."""
     allowed = tmp_path / "data"
     pictures(allowed / "birds")
     (allowed / "keys.txt").write_text("bird/1.png\n", encoding="utf-8")
@@ -52,7 +52,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def by_script(tmp_path: Path, data: Path) -> Iterator[Callable[[str], BatchPlan]]:
-    """Sends a plan as a script does, to a studio that was started with this folder; gives the plan of the batch."""
+    """Function that sends a plan as a script to a studio that allows this folder, and returns the batch's plan."""
     with workspace_in(tmp_path / "workspace") as workspace:
         studio = Studio(load_profile("demo"), ScriptedModels(), workspace, [data])
 
@@ -180,7 +180,7 @@ def test_a_token_that_may_change_things_plans_and_begins_a_batch(data: Path, tmp
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["show_evaluation", "begin_predictions"])
 def test_a_token_names_a_model_only_below_the_folders(data: Path, tmp_path: Path, name: str) -> None:
-    """And learns of no file elsewhere whether it is there."""
+    """The reply does not tell whether a file elsewhere exists."""
     (tmp_path / "secret.onnx").write_bytes(b"not a model")
     with serving_here(tmp_path / "workspace", ScriptedModels(), "a long password", data_roots=(data,)) as (url, studio):
         full = shown(made_token(studio, "works").text)
@@ -208,7 +208,7 @@ def folder_of(studio: Studio, run: str) -> str:
 
 @pytest.mark.slow
 def test_a_token_names_backgrounds_only_below_the_folders(data: Path, tmp_path: Path) -> None:
-    """And learns of no folder elsewhere whether it is there."""
+    """The reply does not tell whether a folder elsewhere exists."""
     secret = pictures(tmp_path / "pictures of others")
     with serving_here(tmp_path / "workspace", ScriptedModels(), "a long password", data_roots=(data,)) as (url, studio):
         full, run = shown(made_token(studio, "works").text), studio.runs.from_upload(encoded(RED), "bird.png", "bird")
@@ -233,7 +233,7 @@ def test_a_long_planning_is_waited_for_once_more(data: Path, tmp_path: Path, mon
     through, plain = threading.Event(), service.data_set_of
 
     class Slow:
-        """Waits before its first image."""
+        """Data set that waits before its first image."""
 
         def __init__(self, plan: BatchPlan) -> None:
             self._data = plain(plan)

@@ -1,4 +1,6 @@
-"""Batches on Ray, one of one node and one of two: the same images, whatever dies, and a word on what cannot work."""
+"""Batches on Ray, on clusters of one and two nodes: the same images after any kill, and messages about what cannot
+work.
+"""
 
 from __future__ import annotations
 
@@ -35,24 +37,24 @@ from tests.support.workspaces import workspace_in
 pytestmark = [pytest.mark.slow]
 Pools = Callable[[Order], Pool]
 Images = dict[tuple[str, str, int], str]
-"""The hash of each image by the hash of its source, its caption and its seed."""
+"""Hash of each image by the hash of its source, its caption and its seed."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def alone() -> Iterator[None]:
-    """Make Ray listen on this machine only, and leave no token in the tester's home folder."""
+    """Make Ray listen on this machine only, and keep its token out of the user's home folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_prestart_worker_first_driver", "0")  # or each node starts workers that nobody needs
+        patch.setenv("RAY_prestart_worker_first_driver", "0")  # else nodes start workers that nobody needs
         yield
 
 
 @pytest.fixture(scope="module")
 def two_nodes() -> Iterator[str]:
-    """The address of a cluster of two nodes with a CPU each."""
+    """Address of a Ray cluster of two nodes with a CPU each."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
@@ -63,13 +65,13 @@ def two_nodes() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lots of two, so that a few sources are several lots."""
+    """Lots of two sources, so that a few sources give several lots."""
     monkeypatch.setattr(planning, "SOURCES_OF_A_LOT", 2)
     monkeypatch.setattr(service, "AT_ONCE", 2)
 
 
 def plan_of(folder: Path, sources: int) -> Path:
-    """Write the file of a plan for this number of drawn things."""
+    """Draw this number of objects, and write a plan for them. Return the plan's file."""
     for number in range(sources):
         scene = random_scene(777_000 + number, "object")
         of_class = folder / "data" / "test" / scene.label
@@ -87,7 +89,7 @@ def plan_of(folder: Path, sources: int) -> Path:
 
 
 def run(plan: Path, workspace: Path, pool: Pools, tell: OnLot = lambda _stage, _done: None) -> Images:
-    """The images of a plan that is run to its end."""
+    """Run a plan to its end. Return the images."""
     with Workspace(workspace) as opened:
         batches = BatchService(opened)
         number = batches.plan(read_plan(plan))
@@ -161,7 +163,7 @@ with on_ray(2):
 def test_when_all_of_ray_is_killed_the_next_run_goes_on(tmp_path: Path) -> None:
     plan, workspace = plan_of(tmp_path, 16), tmp_path / "killed"
     command = [sys.executable, "-c", IN_ANOTHER_PROCESS, str(plan), str(workspace)]
-    soon = os.environ | {"RAY_NUM_REDIS_GET_RETRIES": "2"}  # it gives up the cluster after a minute
+    soon = os.environ | {"RAY_NUM_REDIS_GET_RETRIES": "2"}  # Ray gives up the cluster after a minute
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=soon) as driver:
         assert driver.stdin is not None and driver.stdout is not None
         assert "drawing" in driver.stdout.readline()
@@ -217,7 +219,7 @@ def test_workers_that_end_one_after_another_end_the_run_in_a_sentence(tmp_path: 
 
 def test_a_stranger_with_another_token_is_not_let_in(two_nodes: str) -> None:
     script = f"from services.batches.cluster import on_ray\nwith on_ray(address={two_nodes!r}): print('in')"
-    # Ray tries twenty times, a second apart. A cluster that lets strangers in does so at the first.
+    # Ray tries twenty times, a second apart. A cluster without tokens would accept the first try.
     other = os.environ | {"RAY_AUTH_TOKEN": "0" * 64, "RAY_NUM_REDIS_GET_RETRIES": "2"}
     asked = subprocess.run([sys.executable, "-c", script], env=other, capture_output=True, text=True)
     assert asked.returncode and "in" not in asked.stdout.split()

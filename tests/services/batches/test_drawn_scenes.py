@@ -1,4 +1,4 @@
-"""Drawn scenes for somebody without data: what a plan names is drawn before it is read, and nothing else."""
+"""Drawn scenes for users without data: a plan's data set is drawn before it is read, and no other folder is filled."""
 
 from __future__ import annotations
 

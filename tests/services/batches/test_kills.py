@@ -1,5 +1,5 @@
-"""A batch with the real demo models in worker processes: after kills of its processes every image is there once, with
-the pixels that it has without a kill. Also the command line that a person uses for it.
+"""A batch with the demo's models in worker processes: after kills every image exists once, with the same pixels as
+without a kill. The tests use the command line too.
 
 `python -m tests.support.batch_kills` does the same for 200 images and 40 kills.
 """
@@ -41,7 +41,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def in_this_process() -> Iterator[None]:
-    """Commands of this process do lots in it, in one thread as worker processes do."""
+    """Run the commands in this process, with one thread like worker processes."""
     import torch
 
     threads = torch.get_num_threads()
@@ -58,7 +58,7 @@ def in_this_process() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def waiting(plan: Path, in_this_process: None) -> Path:
-    """A workspace in which the captions of the plan wait for a yes."""
+    """Workspace in which the plan's captions wait for approval."""
     workspace = plan.parent / "waiting"
     looked = run_here(workspace, "run", plan)
     assert looked.returncode == 4, looked.stderr
@@ -69,7 +69,7 @@ def waiting(plan: Path, in_this_process: None) -> Path:
 
 @pytest.fixture(scope="module")
 def calm(waiting: Path, in_this_process: None) -> Path:
-    """The workspace of the plan, done to its end without a kill, as a person does it."""
+    """Workspace of the plan, completed without a kill by the commands that a person uses."""
     workspace = waiting.parent / "calm"
     shutil.copytree(waiting, workspace)
     assert run_here(workspace, "approve", 1).returncode == 0
@@ -79,7 +79,7 @@ def calm(waiting: Path, in_this_process: None) -> Path:
 
 
 def same_as_without(calm: Path, workspace: Path, done: list[str]) -> None:
-    """Every image is there once, with the same pixels."""
+    """Check that every image exists once, with the same pixels."""
     before, after = made(calm), made(workspace)
     assert len(before.images) == SOURCES
     assert after.images == before.images, done
@@ -90,7 +90,7 @@ def same_as_without(calm: Path, workspace: Path, done: list[str]) -> None:
 def test_after_kills_every_image_is_there_once_with_the_same_pixels(
     plan: Path, waiting: Path, calm: Path, tmp_path: Path
 ) -> None:
-    """The worker and its driver are killed once a lot is drawn. What the worker had is drawn one by one."""
+    """The worker and its driver are killed after a lot is drawn. The lot in progress is then drawn image by image."""
     shutil.copytree(waiting, tmp_path / "workspace")
     done = list(with_kills(tmp_path / "workspace", plan, [Kill("all", 1)], workers=1))
     same_as_without(calm, tmp_path / "workspace", done)

@@ -1,5 +1,5 @@
-"""The paper's two plans at small size, on data sets in the layouts in which they are published, by stand-ins for the
-models: what is chosen, what is drawn of it, and where it is found afterwards.
+"""The paper's two plans at small size on data sets in their published layouts, with stand-ins for the models: the
+chosen sources, the drawn images, and where they are found.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SEEDS = 5
 
 
 def small(name: str, root: Path, **choose: int) -> BatchPlan:
-    """A plan of the paper, for so few items and the demo's models."""
+    """Return the paper's plan with the numbers in `choose` and the demo's models."""
     plan = read_plan(PLANS / f"{name}.toml").with_root(root)
     make = plan.make.model_copy(update={"profile": "demo"})
     return plan.model_copy(update={"make": make, "choose": plan.choose.model_copy(update=choose)})
 
 
 def made(workspace: Workspace, plan: BatchPlan) -> int:
-    """The batch of a plan, worked on to its end."""
+    """Run the batch of a plan to its end, with approval. Return its number."""
     number = BatchService(workspace).plan(plan)
     assert worked(workspace, number, ScriptedModels()) == "approval"
     workspace.batches.approve(number)
@@ -55,7 +55,7 @@ def test_imagenet_gives_five_test_cases_of_so_many_images_of_each_class(tmp_path
             assert len({case.lineage.seed for case in cases}) == len(cases) == SEEDS
             assert len({case.lineage.counterfactual.text for case in cases}) == 1
             assert all(case.lineage.settings.steps == 5 for case in cases)
-    assert not [path for path in root.rglob("*") if path.suffix not in (".tar", ".gz")]  # read where it lies
+    assert not [path for path in root.rglob("*") if path.suffix not in (".tar", ".gz")]  # nothing is unpacked
 
 
 def test_shift_gives_five_test_cases_of_each_frame_with_its_mask(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_shift_gives_five_test_cases_of_each_frame_with_its_mask(tmp_path: Path)
     with workspace_in(tmp_path / "workspace") as workspace:
         number = made(workspace, small("shift", root, number=4))
         status = BatchService(workspace).status(number)
-        # The two drives of this small set show the same two pictures.
+        # Both drives of this small set show the same two pictures.
         assert [one.number("done") for one in status.passes] == [4, 2, 2 * SEEDS]
         assert status.passes[1].number("skipped") == 2
         for source, run in zip(workspace.batches.sources(number), _runs(workspace, number), strict=True):

@@ -1,9 +1,8 @@
-"""A whole batch by the profile `paper` with the classes of its models at small size. `make soak` makes one by `fast`
-as well, and compares the images with those that two other processes make.
+"""A whole batch by the profile `paper` with its model classes at small size. `make soak` also makes one by `fast`, and
+compares its images with those of two worker processes.
 
-The captioners are random but for what they are taught here, the captions of a few drawn things. The language model is
-that of the demo: for `paper` the file itself, for `fast` as a chat model of transformers. What draws and what embeds is
-random.
+The captioners are random, except that they are taught captions of a few drawn things. The language model is the demo's:
+for `paper` the GGUF file, for `fast` a chat model of transformers. The generator and the embedder are random.
 """
 
 from __future__ import annotations
@@ -40,25 +39,25 @@ pytestmark = pytest.mark.slow
 
 SOURCES, CAPTIONS = 3, 2
 ASKED = "a photo of"
-"""Prompt of the captioners, with which they were trained."""
+"""Prompt that the captioners are trained with."""
 SURE = 0.8
-"""The least share that each word of its captions has when a captioner was taught enough: far more than any other."""
+"""Training ends when each word of the captions has a higher probability than this."""
 LLAMA = ROOT / "demo" / "weights" / "llama"
 SETTINGS = (
     '"generation.steps" = 2, "generation.short_side" = 64, "generation.batch" = 4, "conditioning.kind" = "canny", '
     '"caption.max_new_tokens" = 120, "keywords.max_new_tokens" = 120, "alternatives.max_new_tokens" = 120, '
     '"alternatives.temperature" = 0.8, "counterfactuals.max_new_tokens" = 80, "counterfactuals.edits_at_once" = 1'
 )
-"""The demo's language model reads 512 tokens in all, and knows one edit at a time best."""
+"""The demo's language model has a context of 512 tokens, and works best with one edit at a time."""
 
 
 @dataclass(frozen=True)
 class Hub:
-    """Weights in a folder, and the pictures of which the captioners know what they show."""
+    """Folder of small weights, and the pictures whose captions the captioners learn."""
 
     folder: Path
     captions: Mapping[str, str]
-    """By the key of its picture in the data set."""
+    """Caption of each picture by its key in the data set."""
     pictures: tuple[Image.Image, ...]
 
     @property
@@ -82,7 +81,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Hub:
 
 
 def save_what_writes(name: str, hub: Hub) -> None:
-    """Save the captioner of a profile, and the language model of `fast`; that of `paper` is the demo's."""
+    """Save the captioner of a profile, and for `fast` its language model. `paper` uses the demo's language model."""
     captioner: Blip2 | ChatVisionModel
     if name == "paper":
         folder = hub.folder / "blip-2"
@@ -97,7 +96,7 @@ def save_what_writes(name: str, hub: Hub) -> None:
 
 
 def teach(captioner: Any, pictures: Sequence[Image.Image], texts: Sequence[str], folder: Path) -> None:
-    """Have a small captioner say of each picture its text, and save it."""
+    """Train a small captioner to give each picture its text, and save it."""
     import torch
 
     model, tokenizer = captioner._model, captioner._processor.tokenizer
@@ -118,7 +117,7 @@ def teach(captioner: Any, pictures: Sequence[Image.Image], texts: Sequence[str],
     steps = torch.optim.AdamW(model.parameters(), lr=6e-3, weight_decay=0)
     model.train()
     rows, places = (wanted >= 0).nonzero(as_tuple=True)
-    before = encoded["input_ids"].shape[1] - 1  # the place of what says the first word of a reply
+    before = encoded["input_ids"].shape[1] - 1  # position whose logits predict the first word of a reply
     for _ in range(1000):
         found = model(**given)
         shares = found.logits[rows, before + places].softmax(-1)
@@ -134,13 +133,13 @@ def teach(captioner: Any, pictures: Sequence[Image.Image], texts: Sequence[str],
 
 
 def save_chat_llama(folder: Path) -> None:
-    """The demo's language model as a chat model of transformers: its template is the prompt itself."""
+    """Save the demo's language model as a chat model of transformers. Its chat template is the plain prompt."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
     tokenizer = AutoTokenizer.from_pretrained(LLAMA, gguf_file="model.gguf")
     tokenizer.chat_template = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
     read = AutoModelForCausalLM.from_pretrained(LLAMA, gguf_file="model.gguf")
-    del read.config.quantization_config  # it is written as any other model of transformers
+    del read.config.quantization_config  # save it unquantised, like other models of transformers
     model = LlamaForCausalLM(read.config)
     model.load_state_dict(read.state_dict())
     model.save_pretrained(folder)
@@ -148,9 +147,7 @@ def save_chat_llama(folder: Path) -> None:
 
 
 def small(name: str, hub: Hub) -> Profile:
-    """The profile as shipped, with the small weights in the place of those of the hub, and the prompts that the demo's
-    language model knows.
-    """
+    """Return the profile with small weights instead of the hub's, and with the prompts of the demo's language model."""
     data = tomllib.loads((PROFILES / f"{name}.toml").read_text())
     path = {"captioner": "qwen3-vl", "language": "llama", "generator": "generator", "embedder": "embedder"}
     if name == "paper":
@@ -177,7 +174,7 @@ def small(name: str, hub: Hub) -> Profile:
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Calculates in this process as worker processes do."""
+    """Compute with one thread, like worker processes."""
     import torch
 
     threads = torch.get_num_threads()
@@ -204,7 +201,7 @@ def test_a_batch_makes_its_images_and_the_same_in_any_process(
     one_thread: None,
 ) -> None:
     save_what_writes(name, hub)
-    monkeypatch.setattr(planning, "SOURCES_OF_A_LOT", 2)  # so that there is something for two to do
+    monkeypatch.setattr(planning, "SOURCES_OF_A_LOT", 2)  # gives two workers something to do
     file = tmp_path / "plan.toml"
     file.write_text(
         f'name = "Drawn things"\n[data]\nroot = "{hub.data}"\nlayout = "imagefolder"\nsplit = "test"\n'

@@ -1,6 +1,6 @@
-"""Lots that shards do: the images of a batch without shards, whatever is stopped, torn, repeated or merged twice.
+"""Batches in shards: the same images as without shards, if parts are stopped, damaged, repeated or merged twice.
 
-They use stand-ins for the models, in this process. `make soak` runs the commands with the embedded models as well.
+The tests use stand-ins for the models in this process. `make soak` also runs the commands with the embedded models.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def planned(workspace: Workspace, folder: Path, more: str = "") -> tuple[int, Order]:
-    """A batch of the images in `folder / "data"`."""
+    """Plan a batch of the images in `folder / "data"`. Return its number and its order for the workers."""
     service = BatchService(workspace)
     number = service.plan(read_plan(plan_file(folder, folder / "data", captions=2, more=more)))
     return number, service.order(number)
 
 
 def stand_in(order: Order) -> Worker:
-    """A worker with stand-ins for the models."""
+    """Return a worker with stand-ins for the models."""
     return Worker(order, ScriptedModels())  # type: ignore[arg-type]
 
 
 def here(order: Order) -> Pool:
-    """Stand-ins for the models, in this process."""
+    """Return a pool in this process, with stand-ins for the models."""
     return HerePool(order, stand_in)
 
 
 def at_a_loss(order: Order) -> Pool:
-    """Like `here`, but the language model's replies are unreadable for boats."""
+    """Return a pool like `here`, whose language model gives unreadable replies for boats."""
 
     def reply(prompt: str) -> str:
         return "?" if "label boat" in prompt else answer(prompt)
@@ -74,7 +74,7 @@ def at_a_loss(order: Order) -> Pool:
 
 
 def all_shards(workspace: Workspace, number: int) -> None:
-    """Each shard does its share, the last one first."""
+    """Work on each shard, the last one first."""
     for shard in range(SHARDS, 0, -1):
         assert work(workspace.folder, number, shard, SHARDS, here).left == 0
 
@@ -94,7 +94,7 @@ def test_shards_make_the_images_of_a_batch_without_them(workspace: Workspace, tm
     all_shards(workspace, number)
     merge(workspace, number, order)
     assert hand_out(workspace, number, order) == "done"
-    assert not list((workspace.folder / shards.SHARDS).rglob("*.jsonl"))  # nothing is left of them
+    assert not list((workspace.folder / shards.SHARDS).rglob("*.jsonl"))  # the files of shards are removed
     made = batch_images(workspace, number)
     assert len(made) == 2 * SOURCES
     with workspace_in(tmp_path / "other") as other:
@@ -111,7 +111,7 @@ def test_a_shard_that_is_stopped_goes_on_where_it_was(workspace: Workspace, tmp_
     found = work(workspace.folder, number, 1, 1, here, stop, lambda _: stop.set())
     assert (found.answered, found.left) == (1, SOURCES // 2 - 1)
     (file,) = (workspace.folder / shards.SHARDS).rglob("1-of-1.jsonl")
-    with file.open("a", encoding="utf-8") as torn:  # it was killed while it wrote
+    with file.open("a", encoding="utf-8") as torn:  # a shard was killed while it wrote
         torn.write(file.read_text()[:40])
     assert progress(workspace.folder, number) == Progress(SOURCES // 2, 1)
     assert merge(workspace, number, order).left == SOURCES // 2 - 1
@@ -119,7 +119,7 @@ def test_a_shard_that_is_stopped_goes_on_where_it_was(workspace: Workspace, tmp_
     counts = BatchService(workspace).status(number).passes[0]
     assert (counts.number("done"), counts.number("planned")) == (2, SOURCES - 2)
     told: list[int] = []
-    # Also where there are more shards now: what is answered is passed over.
+    # The number of shards may change: finished lots are skipped.
     for shard in (1, 2):
         work(workspace.folder, number, shard, 2, here, tell=lambda found: told.append(found.answered))
     assert len(told) == SOURCES // 2 - 1
@@ -138,12 +138,12 @@ def test_an_answer_counts_once_however_often_it_is_merged(workspace: Workspace, 
     assert workspace.batches.get(number).stage == "language"
     work(workspace.folder, number, 1, 2, at_a_loss)
     left = {merge(workspace, number, order).left for _ in range(3)}
-    assert left == {2}  # of five lots two were the other shard's
+    assert left == {2}  # two of the five lots belong to the other shard
     work(workspace.folder, number, 2, 2, at_a_loss)
     merge(workspace, number, order)
     status = BatchService(workspace).status(number).passes[1]
     assert (status.number("done"), status.number("planned")) == (SOURCES // 2, SOURCES // 2)
-    for again in range(2):  # the tries that are left
+    for again in range(2):  # use up the remaining tries
         assert hand_out(workspace, number, order) == "shards", again
         work(workspace.folder, number, 1, 1, at_a_loss)
         merge(workspace, number, order)
@@ -179,7 +179,7 @@ def test_lots_of_another_version_are_refused(workspace: Workspace, tmp_path: Pat
 
 
 class Dying(HerePool):
-    """Its worker dies whenever it has a certain source."""
+    """Pool whose worker dies whenever it has a certain source."""
 
     def wait(self, seconds: float) -> Sequence[Returned]:
         if any(piece.item.key.endswith("/3.png") for piece in self._lots[0].pieces):
@@ -203,7 +203,7 @@ def test_half_files_of_shards_stay_until_their_lots_are_merged(workspace: Worksp
     half = workspace.images.folder / f".-{order.process}-{'a' * 16}.tmp"
     half.write_bytes(b"half")
     with Workspace(workspace.folder):
-        assert half.exists()  # it may be one that a shard elsewhere is writing
+        assert half.exists()  # a shard elsewhere may be writing the file
     assert workspace.images.orphans() == ()
     all_shards(workspace, number)
     merge(workspace, number, order)
@@ -212,7 +212,7 @@ def test_half_files_of_shards_stay_until_their_lots_are_merged(workspace: Worksp
 
 @pytest.mark.soak
 def test_the_commands_do_a_batch_in_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Work is done by the command in a process of its own; what only reads and writes the batch, in this process."""
+    """Shards run in a process of their own. Commands that only read and write the batch run in this process."""
     drawn_data(tmp_path / "data", 4)
     plan, folder = plan_file(tmp_path, tmp_path / "data", captions=1), tmp_path / "workspace"
 
@@ -223,12 +223,12 @@ def test_the_commands_do_a_batch_in_shards(tmp_path: Path, capsys: pytest.Captur
     assert batch("plan", plan)[0] == 0
     code, printed = batch("hand-out", 1)
     assert code == 0 and "2 lots wait for shards" in printed
-    assert batch("run", "1")[0] == 2  # it says that shards have it
+    assert batch("run", "1")[0] == 2  # the command refuses, since shards have the batch
     for _ in ("captions", "language"):
         found = run(folder, "run", 1, "--shard", "1/1", "--workers", 1)
         assert found.returncode == 0 and "2 of 2 lots are done" in found.stdout, found.stderr
         code, printed = batch("merge", 1)
-    assert code == 4, printed  # the captions wait for a yes
+    assert code == 4, printed  # the captions wait for approval
     assert batch("approve", 1)[0] == 0
     assert batch("hand-out", 1)[0] == 0
     hidden = folder / "studio.db"

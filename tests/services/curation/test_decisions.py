@@ -1,6 +1,4 @@
-"""Decisions about images of the catalogue: in bulk and taken back, by whom, relabelled, in the orders of a review, and
-shown once more without saying so.
-"""
+"""Decisions about images: in bulk, undone, by author, relabelled, in review orders, and repeated without saying so."""
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ def ask(studio: Studio, name: str, **fields: Any) -> Any:
     return studio.commands.send(name, fields)
 
 
-# In bulk, and back
+# In bulk, and undone
 
 
 @pytest.mark.slow
@@ -168,7 +166,7 @@ def test_what_explore_took_back_is_not_brought_back(studio: Studio) -> None:
 
 
 def test_one_after_the_other_is_taken_back_and_done_again(studio: Studio) -> None:
-    """For one image: an undo's result can be undone in turn."""
+    """Decisions on one image are undone one after another, and an undo is undone in turn."""
     (image,) = birds(studio.workspace, 1)
     were = [verdicts(studio.workspace)[image]]
     for verdict, reason in (("accepted", ""), ("rejected", "blurred"), ("rejected", "dark"), ("open", "")):
@@ -189,7 +187,7 @@ def test_one_after_the_other_is_taken_back_and_done_again(studio: Studio) -> Non
 
 
 def test_what_is_sent_again_with_its_key_is_done_once(studio: Studio) -> None:
-    """A page that lost the first reply sends again."""
+    """A page that lost the first reply sends the request again."""
     workspace = studio.workspace
     one, other = birds(workspace, 2)
     sent: list[tuple[str, dict[str, Any]]] = [
@@ -231,7 +229,7 @@ def test_explore_takes_back_what_was_decided_of_its_run_in_one_step(studio: Stud
     ask(studio, "redo", run=run)
     assert verdicts(workspace)[mine[0]] == ("accepted", "", "Ada")
     assert len(workspace.steps.of(elsewhere).done) == 1
-    # What the run took back and did again is still what Ada decided.
+    # Undo and redo in the run do not change that Ada made the decision.
     assert ask(studio, "undo-decision", author="Ada").changed == 6 and faults(workspace) == ()
 
 
@@ -336,11 +334,11 @@ def test_a_test_set_takes_the_label_that_was_decided(studio: Studio) -> None:
     ]  # fmt: skip
 
 
-# Whatever is done
+# Random actions
 
 
 class Deciding(Busy):
-    """Decides as well, in bulk and alone, and takes that back."""
+    """Also decides in bulk and singly, and undoes decisions."""
 
     def step(self) -> None:
         fate, decisions, catalogue = self.fate, self.workspace.decisions, self.workspace.catalogue
@@ -396,7 +394,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
 
 
 def reasons(one: CatalogueEntry, all_of_them: list[CatalogueEntry]) -> int:
-    """Why a look at an open image may tell something."""
+    """Return the number of reasons to review an open image, by which an order sorts."""
 
     def cells(held: CatalogueEntry) -> set[tuple[str, str]]:
         kinds: set[str] = {*(edit.edit_type for edit in held.edits)} or {""}
@@ -430,7 +428,7 @@ def in_order(workspace: Workspace, wanted: ImageFilter, order: Order) -> list[in
 
 
 def _sources(db: Any) -> list[tuple[int, str]]:
-    """Also of images of deleted runs."""
+    """Return the source of each entry, also of images of deleted runs."""
     return [(row["id"], row["source"]) for row in db.query("SELECT id, source FROM catalogue")]
 
 
@@ -512,7 +510,7 @@ def test_a_page_goes_on_where_it_was_after_its_image_was_decided(workspace: Work
     first = workspace.catalogue.page(order=INFORMATION, limit=2)
     key = PageKey.read(first.entries[-1].key.text)
     workspace.decisions.review(Target([one.id for one in first.entries]), "rejected")
-    # Their cell has a decision now, so the others have a reason less: they are not passed over.
+    # Their cell now has a decision, so the other images have one reason less. They still come next.
     rest = workspace.catalogue.page(order=INFORMATION, after=key).entries
     assert [one.id for one in rest] == [*entries[-3::-1], *entries[:-3:-1]]
     for text in ("nan:1", "inf:3", "x", "", "1:9" * 40):
@@ -520,11 +518,11 @@ def test_a_page_goes_on_where_it_was_after_its_image_was_decided(workspace: Work
             PageKey.read(text)
 
 
-# Shown once more
+# Repeats
 
 
 def judge(commands: Commands, session: int, entries: list[int]) -> list[int]:
-    """Decide these one by one, and answer what is shown once more; returns that."""
+    """Decide the entries one by one, and answer the repeats. Return the repeated entries."""
     drawn = []
     for entry in entries:
         verdict = "accepted" if entry % 3 else "rejected"
@@ -551,7 +549,7 @@ def test_repeats_are_the_same_for_the_same_decisions_and_none_is_lost(studio: St
     assert figures["an_hour"] > 0 and "Wilson" in figures["words"]
 
     again: list[int] = []
-    for half in (entries[:60], entries[60:]):  # closed and opened between
+    for half in (entries[:60], entries[60:]):  # the workspace is closed and opened between the halves
         with workspace_in(tmp_path / "other") as other:
             commands = Commands()
             commands.take_on(CurationDecisions(other))
@@ -586,7 +584,7 @@ def test_a_session_refuses_what_it_does_not_repeat(studio: Studio) -> None:
         ask(studio, "begin-review", repeats=0.5)
 
 
-# Images that are no test cases
+# Source images
 
 
 def test_an_image_without_a_test_case_is_decided_as_the_others(workspace: Workspace) -> None:

@@ -1,4 +1,4 @@
-"""A filter means the same images wherever it is given: an address, a script, a test set, a study, an evaluation."""
+"""A filter selects the same images everywhere: in an address, a script, a test set, a study and an evaluation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ADDRESSES = (
 
 @pytest.fixture
 def filled(studio: Studio) -> Studio:
-    """Objects and roads of which some are reviewed, tagged, and read wrongly."""
+    """Studio with objects and roads, some of them reviewed, tagged, or predicted wrongly."""
     cases = [*object_runs(studio.workspace, 3, wrong=(1, 6)), *road_runs(studio.workspace, 1)]
     studio.workspace.test_cases.review(cases[0], "accepted")
     studio.workspace.test_cases.review(cases[1], "rejected", "no bird")

@@ -1,4 +1,4 @@
-"""Images that come into a workspace: each once, with what its files say, whatever is wrong with the others."""
+"""Imports into a workspace: each image comes in once with its facts, whatever is wrong with others."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def counts(workspace: Workspace) -> dict[str, int]:
 
 
 def birds(folder: Path, number: int = 3, first: int = 0) -> Path:
-    """Create a plain folder with this number of pictures of two labels in two splits."""
+    """Write a folder of this number of pictures, with two labels in two splits."""
     files: dict[str, bytes | Image.Image | str] = {
         f"{'train' if place % 2 else 'test'}/{'bird' if place % 3 else 'boat'}/{place}.png": picture(place)
         for place in range(first, first + number)
@@ -162,7 +162,7 @@ def test_a_picture_that_is_here_is_linked_and_not_made_again(workspace: Workspac
 
 
 def released(folder: Path, sources: bool = False, splits: bool = True) -> tuple[SetVersion, tuple[SetEntry, ...]]:
-    """A released version in a workspace of its own: three runs with edits, checks and reviews, masks in all."""
+    """Release a version in a new workspace: three runs with edits, checks and reviews, and masks for all."""
     with workspace_in(folder) as workspace:
         set_id = workspace.test_sets.create("Night birds")
         drafts = TestSetDrafts(workspace)
@@ -238,7 +238,7 @@ def test_what_an_export_says_can_be_found(tmp_path: Path, workspace: Workspace) 
     assert [one.id for one in entries(workspace, text="fogs")] == [foggy.id]
     assert len(entries(workspace, edited="blue")) == 2 and len(entries(workspace, source=source)) == 3
     assert {cell.line for cell in workspace.catalogue.coverage("weather x time of day")} == {"foggy"}
-    # Two were accepted there, which counts as long as nobody decides otherwise here.
+    # Two images were accepted in the other workspace, which counts until somebody decides here.
     made = into_set(workspace, done.imported.id, "Mine")
     drafts = TestSetDrafts(workspace)
     with pytest.raises(UserError, match="1 that nobody reviewed") as refused:
@@ -307,7 +307,7 @@ def test_a_draft_gets_all_images_of_an_import_or_none(
     def fails_at_last(*given: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls > 2:  # each part of the images asks twice
+        if calls > 2:  # each batch of images calls twice
             raise RuntimeError("stopped")
         return real(*given)
 
@@ -372,7 +372,7 @@ def test_an_export_says_of_imported_images_that_were_drawn_that_they_were(worksp
 
 
 def harm(folder: Path) -> Path:
-    """A folder with what goes wrong, and three good pictures."""
+    """Write a folder with many faults and three good pictures."""
     exif = Image.Exif()
     exif[0x0112] = 6
     lying = picture(5, (48, 32))
@@ -549,7 +549,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_half(
 
 
 def victim(folder: str, source: str, how: str) -> None:
-    """Import, and die at the worst moment of the second batch."""
+    """Import, and kill the process at the worst moment of the second batch."""
     import_source.AT_ONCE = 3
     die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
     settled: list[int] = []
@@ -674,7 +674,7 @@ def test_an_upload_can_be_stopped_and_only_one_goes_on(
 def test_an_import_that_dies_for_want_of_memory_is_told_and_finished_by_the_next(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Linux ends it at once, and before the studio. A process that is killed simulates that."""
+    """Linux would kill the process without a message. A killed process simulates that."""
     service, held = ImportService(workspace), hold_imports(monkeypatch)
     monkeypatch.setattr(import_source, "AT_ONCE", 2)
     archive = shutil.make_archive(str(tmp_path / "upload"), "zip", birds(tmp_path / "birds", 10))

@@ -1,4 +1,4 @@
-"""The map of images: the same vectors give the same places, a region means the images in it, and the page's bytes."""
+"""The map of images: equal vectors give equal places, a region selects the images in it, and the page's binary data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def embedder(studio: Studio) -> ColourEmbedder:
 
 @pytest.fixture
 def mapped(studio: Studio, embedder: ColourEmbedder) -> Iterator[tuple[Studio, dict[str, list[int]]]]:
-    """Birds in shades of red and of green, boats in shades of blue."""
+    """Birds in shades of red and green, and boats in shades of blue. Entries by colour."""
     shades = range(0, 40, 5)
     entries = {
         "red": add(studio, *((RED[0], RED[1] + shade, RED[2]) for shade in shades)),
@@ -94,7 +94,7 @@ def test_a_region_means_the_images_in_it(mapped: tuple[Studio, dict[str, list[in
     whole = around(list(found.values()))
     assert (studio.image_map.inside(whole, boats) == boats).all()
     assert (studio.image_map.inside((), boats) == boats).all()
-    # Three corners cut the whole in two halves, of which each image is in one.
+    # A diagonal cuts the map into two triangles. Each image is in one of them.
     (a, b, c, d) = whole
     halves = [studio.image_map.inside(half, allowed) for half in ((a, b, c), (a, c, d))]
     assert (halves[0] ^ halves[1] == allowed).all()
@@ -144,7 +144,7 @@ def test_points_have_the_colour_of_their_value(mapped: tuple[Studio, dict[str, l
 def test_a_region_means_the_points_whose_colours_were_shown(
     mapped: tuple[Studio, dict[str, list[int]]], monkeypatch: pytest.MonkeyPatch, colour: str
 ) -> None:
-    """Images with several tags have one colour, and those with rare tags, or none, have a colour too."""
+    """An image with several tags has one colour. Images with rare tags or none have a colour too."""
     monkeypatch.setattr("services.curation.map.COLOURED", 2)
     studio, entries = mapped
     red, blue = entries["red"], entries["blue"]
@@ -210,7 +210,7 @@ def test_umap_refuses_too_few_images(mapped: tuple[Studio, dict[str, list[int]]]
 def test_umap_is_made_in_the_background_kept_and_stopped(
     mapped: tuple[Studio, dict[str, list[int]]], compiled: bool
 ) -> None:
-    """For few images UMAP spends most of its time compiling, so it also runs uncompiled."""
+    """For few images, UMAP spends most of its time compiling, so the test also runs without compiling."""
     assert (os.environ["NUMBA_DISABLE_JIT"] == "0") == compiled
     studio, entries = mapped
     studio.commands.send("make-map", {})

@@ -1,5 +1,6 @@
-"""Images are embedded while nobody waits, and found by what they show. With a stand-in for the embedder, which places
-images by their mean colour; `test_meaning_demo.py` has the embedded one.
+"""Images are embedded in the background, and found by their content.
+
+The embedder is a stand-in that places images by their mean colour. `test_meaning_demo.py` tests the embedded one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ COLOURS = {"red": RED, "green": GREEN, "blue": BLUE}
 
 
 class ColourEmbedder:
-    """Images lie at their mean colour, texts at the colour that they name."""
+    """Embedder that places images at their mean colour, and texts at the colour that they name."""
 
     name = "colours"
 
@@ -57,7 +58,7 @@ def embedder(studio: Studio) -> ColourEmbedder:
 
 
 def add(studio: Studio, *colours: tuple[int, int, int], label: str = "bird") -> list[int]:
-    """The entries of images of these colours, of one run."""
+    """Add a run with images of these colours. Return their entries."""
     source = Image.new("RGB", (8, 8), (128, 128, 128))
     run = studio.workspace.runs.create(source, Task("classification", label), "demo", "A run", {})
     cases = [
@@ -166,7 +167,7 @@ def test_images_get_their_hashes_while_they_are_embedded(studio: Studio, embedde
 def test_groups_open_no_file_and_leave_out_what_cannot_be_read(studio: Studio, embedder: ColourEmbedder) -> None:
     entries = add(studio, RED, (201, 0, 0), (202, 0, 0), BLUE)
     vectors = np.array([RED, (201, 0, 0), (202, 0, 0), BLUE], np.float32)
-    studio.workspace.vectors.add(studio.meaning.embedder, entries, vectors)  # as an earlier version did: no hashes
+    studio.workspace.vectors.add(studio.meaning.embedder, entries, vectors)  # earlier versions saved no hashes
     studio.workspace.catalogue.get(entries[2]).image_path.write_bytes(b"no image")
     found = studio.near_duplicates.groups(everything(studio))
     assert (found.groups, found.waiting, found.unreadable) == ((), 3, 0), "one of the pairs they may be"

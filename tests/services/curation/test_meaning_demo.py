@@ -1,4 +1,4 @@
-"""Search by meaning and near-duplicates with the embedded CLIP, on scenes of the drawn world."""
+"""Search by text and near-duplicates with the embedded CLIP, on scenes of the drawn world."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.support.workspaces import workspace_in
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 MARGIN = 0.03
-"""Half of what was measured."""
+"""Half of the measured difference."""
 SCENES = 72
-"""Scenes of objects, each with a source of its own."""
+"""Number of scenes of objects. Each has its own source."""
 
 
 def drawn(scene: Scene) -> Image.Image:
@@ -37,7 +37,7 @@ def as_jpeg(image: Image.Image) -> Image.Image:
 
 
 def add(studio: Studio, source: Image.Image, *images: Image.Image, label: str = "bird") -> list[int]:
-    """The entries of images of one new source."""
+    """Add a new source with images. Return their entries."""
     known = set(studio.workspace.catalogue.ids())
     run = studio.workspace.runs.create(source, Task("classification", label), "demo", "A run", {})
     for image in images:
@@ -46,7 +46,9 @@ def add(studio: Studio, source: Image.Image, *images: Image.Image, label: str = 
 
 
 def scene_of(number: int) -> Scene:
-    """The first 24 by day in the sun: red birds, blue and green ones, and other red things. The rest is anything."""
+    """Return the scene of a number. The first 24 are sunny by day: red birds, blue and green birds, and other red
+    things. The rest are random.
+    """
     scene = random_scene(500 + number, "object", "bird" if number < 12 else None)
     if number >= 24:
         return scene
@@ -58,7 +60,7 @@ def scene_of(number: int) -> Scene:
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Studio, dict[int, Scene]]]:
-    """A studio with `SCENES` scenes, all embedded, and the scene of each entry."""
+    """Studio with `SCENES` embedded scenes, and the scene of each entry."""
     with workspace_in(tmp_path_factory.mktemp("meaning")) as workspace:
         made = Studio(load_profile("demo"), demo_models(), workspace)
         scenes = {}
@@ -79,7 +81,7 @@ def embedded(studio: Studio) -> None:
 
 
 def test_a_red_bird_finds_red_birds_first(studio: tuple[Studio, dict[int, Scene]]) -> None:
-    """Before birds of other colours and other red things, which are drawn in the same light."""
+    """They come before birds of other colours and other red things in the same light."""
     made, scenes = studio
     alike = list(scenes)[:24]
     red = {entry for entry in alike if (scenes[entry].label, scenes[entry].look.colours) == ("bird", ("red",))}
@@ -97,7 +99,7 @@ def test_every_label_and_weather_is_found_by_its_words(studio: tuple[Studio, dic
     for label in sorted({scene.label for scene in scenes.values()}):
         labels = [scenes[entry].label for entry in made.meaning.ranked(f"a {label}", allowed, 5).entries]
         assert labels.count(label) >= min(4, sum(scene.label == label for scene in scenes.values())), label
-    for weather in (one for one in WEATHERS if one != "cloudy"):  # which a picture of an object shows little of
+    for weather in (one for one in WEATHERS if one != "cloudy"):  # a picture of an object hardly shows clouds
         found = made.meaning.ranked(f"{weather} weather", allowed, 5).entries
         assert [scenes[entry].look.weather for entry in found].count(weather) >= 3, weather
 
@@ -141,7 +143,7 @@ def test_copies_are_near_duplicates_and_other_scenes_are_not(studio: tuple[Studi
 def test_images_of_one_source_are_not_near_duplicates_for_their_geometry(
     studio: tuple[Studio, dict[int, Scene]],
 ) -> None:
-    """The difference is the requested one: another weather, another time of day."""
+    """The images differ in the requested edit: another weather, another time of day."""
     made, _ = studio
     scene = random_scene(77, "road").with_look(weather="sunny", time="day")
     looks = [scene, *(scene.with_look(weather=one) for one in WEATHERS[1:]), scene.with_look(time="night")]

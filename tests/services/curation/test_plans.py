@@ -1,4 +1,4 @@
-"""A plan that fills a cell of a coverage table: which sources it takes, what it begins, and that it draws nothing."""
+"""A plan that fills a cell of a coverage table: its sources, the runs that it begins, and that it draws nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WEATHER = "weather x time of day"
 
 
 def bird(studio: Studio, shade: int, images: int = 0, kind: EditType = "weather") -> str:
-    """A labelled run of a picture of its own with all its texts, and with images of one edit type."""
+    """Create a labelled run of a new picture, with all texts and `images` images of one edit type. Return its id."""
     run = text_run(studio, Image.new("RGB", (40, 40), (shade, 60, 60)), f"bird {shade}.png")
     cases = [
         made_case(
@@ -52,7 +52,7 @@ def value_of(studio: Studio, run: str, stage: str) -> Any:
 
 
 def edits_of(studio: Studio, run: str) -> set[tuple[str, str]]:
-    """The edits of all its captions, by type and alternative."""
+    """Return the edits of a run's captions, by type and alternative."""
     return {(e.edit_type, e.alternative) for item in value_of(studio, run, "counterfactuals").items for e in item.edits}
 
 

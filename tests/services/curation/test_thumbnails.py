@@ -1,4 +1,4 @@
-"""Thumbnails: made with the image, made by the request where they are missing, filled in while nothing else runs."""
+"""Thumbnails: made with the image, made on request if missing, and filled in while nothing else runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 @pytest.fixture
 def fillers() -> Callable[[], set[threading.Thread]]:
-    """The threads that fill thumbnails in and that the test has begun."""
+    """Function that returns the thumbnail threads started since the test began."""
 
     def running() -> set[threading.Thread]:
         return {thread for thread in threading.enumerate() if thread.name == "thumbnails"}
@@ -62,7 +62,7 @@ def fillers() -> Callable[[], set[threading.Thread]]:
 
 
 def picture(shade: int = 0, size: tuple[int, int] = (512, 384), mode: str = "RGB") -> Image.Image:
-    """A gradient; each shade another one."""
+    """Return a gradient. Each shade gives a different picture."""
     across, down = np.meshgrid(np.linspace(0, 200, size[0]), np.linspace(0, 255, size[1]))
     planes = [across + shade % 50, down, np.full_like(across, 5.0 * (shade // 50))]
     return Image.fromarray(np.stack(planes, axis=-1).astype(np.uint8)).convert(mode)
@@ -91,12 +91,12 @@ def shown(data: bytes) -> Image.Image:
 
 
 def apart(one: Image.Image, other: Image.Image) -> float:
-    """The mean difference of two images of one size, from 0 to 255."""
+    """Return the mean difference of two images of the same size, from 0 to 255."""
     return float(np.abs(np.asarray(one, np.float32) - np.asarray(other, np.float32)).mean())
 
 
 def filling(workspace: Workspace, most: int | None = None) -> ThumbnailFill:
-    """One that works while nobody looks, or for so many entries."""
+    """Return a fill that works while nobody uses the gallery, or for at most `most` checks of that."""
     asked = iter(range(10**9))
     return ThumbnailFill(workspace.thumbnails, workspace.saved, lambda: most is None or next(asked) < most)
 
@@ -169,7 +169,7 @@ def test_an_image_is_saved_whatever_becomes_of_its_thumbnail(workspace: Workspac
 
 @pytest.mark.parametrize("left", [0, 11, 0.5, -1])
 def test_one_that_was_cut_short_is_made_again(workspace: Workspace, left: float) -> None:
-    """A thumbnail as a power failure leaves it: written in part."""
+    """A power failure leaves a thumbnail that is only partly written."""
     (sha,) = filled(workspace, 1, size=(512, 384))
     file, whole = file_of(workspace, sha), file_of(workspace, sha).read_bytes()
     file.write_bytes(whole[: int(len(whole) * left) if left == 0.5 else int(left)])
@@ -208,7 +208,7 @@ def test_many_who_ask_at_once_all_get_the_whole_of_it(workspace: Workspace) -> N
     shas = filled(workspace, 6, size=(300, 200))
     wholes = {sha: file_of(workspace, sha).read_bytes() for sha in shas}
     shutil.rmtree(workspace.folder / "thumbs")
-    with Workspace(workspace.folder) as other, ThreadPoolExecutor(16) as pool:  # another number, as another process
+    with Workspace(workspace.folder) as other, ThreadPoolExecutor(16) as pool:  # as if by another process
         asked = [(opened, sha) for _ in range(8) for sha in shas for opened in (workspace, other)]
         got = list(pool.map(lambda each: (each[1], each[0].thumbnails.webp(each[1])), asked))
     assert len(got) == 96 and all(data == wholes[sha] for sha, data in got)
@@ -305,7 +305,7 @@ def test_where_all_was_looked_through_nothing_is_looked_at_again(
     filled(workspace, 3, first=60)
     assert filling(workspace).fill() and looked == [(13, 15)]
     looked.clear()
-    shutil.rmtree(workspace.folder / "thumbs")  # with what was kept about them
+    shutil.rmtree(workspace.folder / "thumbs")  # this also removes the record of finished thumbnails
     assert filling(workspace).fill() and looked == [(1, 15)]
 
 
@@ -396,7 +396,7 @@ def test_it_goes_on_beside_what_no_person_waits_for(studio: Studio) -> None:
         begun.set()
         assert go_on.wait(60)
 
-    studio.jobs.when_idle("looking at images", work)  # of a large import that takes hours
+    studio.jobs.when_idle("looking at images", work)  # stands for a large import that takes hours
     assert begun.wait(60)
     assert studio.thumbnails.fill()
     assert set(shas) <= there(studio.workspace)
@@ -412,7 +412,7 @@ def test_it_rests_while_somebody_looks_at_the_gallery(studio: Studio, monkeypatc
     def rest(seconds: float) -> bool:
         rests.append(seconds)
         assert not there(studio.workspace), "nothing is made before"
-        studio.thumbnails._rests_until = 0.0  # as if that time had passed
+        studio.thumbnails._rests_until = 0.0  # as if the rest were over
         return False
 
     monkeypatch.setattr(studio.thumbnails._closing, "wait", rest)

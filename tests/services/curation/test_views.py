@@ -1,4 +1,4 @@
-"""A view says in an address what is looked at, and says it the same way back."""
+"""Views of the gallery as addresses: each is written and read back unchanged."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Fixtures of the evaluation tests: an empty workspace, and the services on the workspace of a test. A file whose tests
-need scenes in it has a fixture `workspace` of its own.
+"""Fixtures of the evaluation tests: an empty workspace, and the services on a test's workspace. A file whose tests
+need scenes defines its own fixture `workspace`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:  # all of these files are slow, and so is what they import
+if TYPE_CHECKING:  # all of these files are slow, and so are their imports
     from services.evaluation.retraining.jobs import Retrainings
     from services.evaluation.service import EvaluationService
     from storage.workspace import Workspace

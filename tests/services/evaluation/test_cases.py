@@ -1,4 +1,4 @@
-"""Columns of an evaluation: originals, test cases and reconstructions of a subject, and refusals."""
+"""Images of an evaluation: originals, test cases and reconstructions of a selection, and refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shown(cases: Cases) -> tuple[int, int, int, str]:
 
 
 def set_of(workspace: Workspace) -> int:
-    """The draft of a new set with all test cases and their sources."""
+    """Create a test set with all accepted test cases and their sources. Return the number of its draft."""
     set_id = workspace.test_sets.create("Scenes")
     TestSetDrafts(workspace).add_chosen(
         AddToTestSet.of({"test_set": set_id, "filter": "review=accepted", "sources": True})
@@ -50,7 +50,7 @@ def test_reconstructions_are_controls_and_never_test_cases(workspace: Workspace)
     assert set(recipes.of(cases.generated.row)) == {"dillema"} and set(recipes.of(cases.controls.row)) == {
         "reconstruction"
     }
-    # Every reconstruction stands with the source that its run has.
+    # Each reconstruction belongs to the source of its run.
     for images in (cases.generated, cases.controls):
         for row, source in zip(images.row.tolist(), images.source.tolist(), strict=True):
             case = workspace.test_cases.get(int(cases.table.test_case[row]))
@@ -186,7 +186,7 @@ def test_each_test_case_has_the_control_of_its_own_recipe(workspace: Workspace) 
         for number, recipe in enumerate(("dillema", "mirrored", "mirrored", "reconstruction", "mirror"), start=10):
             add(one, number, recipe)
         add(two, 20, "dillema")
-        add(two, 21, "mirror")  # of no test case of this source
+        add(two, 21, "mirror")  # this source has no test case of the recipe
         add(two, 22, INSTRUCT.name, "instruct")
         cases = read_cases(workspace, ALL)
         assert shown(cases) == (2, 5, 3, "") and cases.mixed
@@ -203,7 +203,7 @@ def test_each_test_case_has_the_control_of_its_own_recipe(workspace: Workspace) 
         assert recipes.of(lacks) == ["dillema"] and cases.generated.source[cases.lacking].tolist() == [
             cases.originals.shas.index(workspace.runs.get(two).source_sha)
         ]
-        # Controls of recipes that are not among the test cases are no concern of theirs.
+        # Controls of other recipes than the test cases' are ignored.
         alone = read_cases(workspace, Subject(filter=ImageFilter(facets={"recipe": ("dillema",)})))
         assert shown(alone) == (2, 2, 1, "") and not alone.mixed and not alone.left_out
         edited = read_cases(workspace, Subject(filter=ImageFilter(facets={"recipe": (INSTRUCT.name,)})))

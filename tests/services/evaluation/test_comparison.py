@@ -1,4 +1,4 @@
-"""Two models beside each other on the same test cases: by command, on the page, and by every image that they read."""
+"""Two models on the same test cases: compared by command, on the page, and on every image that both have read."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> EvaluationQuestion:
-    """A network with weights by chance, asked of the same images."""
+    """Question about a network with random weights, on the same images."""
     return EvaluationQuestion(OBJECTS, onnx_file(tmp_path_factory.mktemp("small") / "small.onnx"))
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, small: EvaluationQuestion) -> Iterator[EvaluationService]:
-    """A service whose two classifiers have read six boats. Tests save nothing in it."""
+    """Service whose two classifiers have read six boats. Tests save nothing in it."""
     with workspace_in(tmp_path_factory.mktemp("two") / "workspace") as workspace:
         fill(workspace, 6, label="boat", controls=False, most=(2, 2))
         made = service_of(workspace)

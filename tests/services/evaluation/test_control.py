@@ -1,4 +1,6 @@
-"""The control set of an evaluation: what is missing is drawn once, as the test cases were, with progress and cancel."""
+"""The control set of an evaluation: missing reconstructions are drawn once, like the test cases, with progress and
+cancel.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ SECONDS = 60
 
 
 def runs_of(studio: Studio, number: int, first: int = 0) -> list[str]:
-    """Create `number` runs with test cases drawn in three steps, by settings that have changed since."""
+    """Create `number` runs with test cases drawn in three steps. Then change the settings of the runs."""
     runs = []
     for place in range(first, first + number):
         run = studio.runs.from_upload(encoded(picture(place)), f"{place}.png")
@@ -85,7 +87,7 @@ def test_each_source_is_drawn_once_as_its_test_cases_were(studio: Studio) -> Non
     with pytest.raises(UserError, match="Each source has a reconstruction already"):
         evaluations.make_control(ALL)
 
-    # Those that came since are missing, and no other.
+    # Only the new run lacks a reconstruction.
     (fourth,) = runs_of(studio, 1, first=3)
     done = ended(studio, evaluations.make_control(ALL))
     assert done.result.drawn == 1 and [len(drawn_again(studio, run)) for run in (*runs, fourth)] == [1, 1, 1, 1]
@@ -98,7 +100,7 @@ def test_the_model_reads_what_was_drawn_for_it_in_the_same_work(studio: Studio) 
     (model,) = studio.evaluations.models(ALL)
     read_all(studio.evaluations, asked)
     assert excess(studio, asked).why == "there are no reconstructions of these sources"
-    # What is drawn for nobody waits to be read, and nothing says that there is none.
+    # Reconstructions without a caller wait until they are read, and no message says that none exist.
     ended(studio, studio.evaluations.make_control(ALL))
     found = studio.evaluations.evaluate(asked)
     assert excess(studio, asked).why == "no reconstruction is read yet" and found.subject.controls == 1
@@ -156,7 +158,7 @@ def test_it_is_cancelled_at_once_and_goes_on_where_it_was(tmp_path: Path) -> Non
 def test_what_cannot_be_drawn_is_said(studio: Studio) -> None:
     with pytest.raises(UserError, match="It has no test case"):
         studio.evaluations.make_control(ALL)
-    run_of(studio.workspace, 77, [78])  # by a method that is not known here
+    run_of(studio.workspace, 77, [78])  # a run by an unknown method
     assert not studio.evaluations.view(ALL).can_make_control
     with pytest.raises(UserError, match="drawn in another way"):
         studio.evaluations.make_control(ALL)

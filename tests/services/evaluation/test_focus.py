@@ -1,4 +1,4 @@
-"""Where the demo's classifier looks, alone and beside a second model: on the page, in reports and by commands."""
+"""Where the demo's classifier looks, alone and beside a second model: on the page, in reports and in commands."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OTHER = replace(BIRDS, model=CLASSIFIER.model_copy(update={"mean": "0.4, 0.4, 0.
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[Studio]:
-    """A studio on scenes of which one has a marked subject, and one of its test cases a moved one."""
+    """Studio on scenes, one of which has a marked subject. One of its test cases has the subject elsewhere."""
     with Workspace(scenes_that_are_read(made_once, tmp_path_factory.mktemp("focus"))) as workspace:
         table = workspace.case_columns.table()
         run = table.runs.of(np.flatnonzero(~table.segmentation)[:1])[0]
@@ -80,7 +80,7 @@ def test_a_model_looks_once_and_everything_is_told(studio: Studio) -> None:
     assert {name for _, name in rows} == {*FIGURES} and {group for group, _ in rows} == {*focus.GROUPS}
     assert rows["originals", DELETION].value is None and "fewer than 20" in rows["originals", DELETION].why
     assert 0 <= (rows["test cases", DELETION].value or -1) <= 1 and rows["test cases", PURITY].n == len(cases.generated)
-    # One source, its test cases and its reconstruction have a mask: too few to tell of.
+    # Only one source, with its test cases and its reconstruction, has a mask: too few for a figure.
     assert 5 <= rows["test cases", SHARE].n < 20 and rows["test cases", MASS].value is None
     counted = {(name, reason): number for _, name, reason, _, number in found.left_out}
     assert {name for name, _ in counted} <= {AIC, SIC} and {reason for _, reason in counted} <= {*REASONS.values()}
@@ -136,7 +136,7 @@ def test_two_models_stand_side_by_side(studio: Studio) -> None:
 
 
 def test_images_may_come_while_figures_are_made(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every reading of the images finds one more, as while a control set is drawn."""
+    """Each read of the images finds one more, as while a control set is drawn."""
     readings, some = itertools.count(1), studio.focus._some
 
     def growing(cases: Cases) -> tuple[Cases, list[Any]]:

@@ -1,4 +1,4 @@
-"""Order of captions before any of their images is made: edits that failed in the past come first."""
+"""Order of captions before their images are drawn: edits like those that failed in the past come first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Pat
 
 @pytest.fixture(scope="module")
 def service(folder: Path) -> Iterator[EvaluationService]:
-    """A service whose models have read all images."""
+    """Service whose models have read all images."""
     with Workspace(folder) as workspace:
         made = service_of(workspace)
         yield made
@@ -41,7 +41,7 @@ def service(folder: Path) -> Iterator[EvaluationService]:
 
 
 def run_with(workspace: Workspace, label: str, captions: list[CounterfactualCaption]) -> str:
-    """A run that has got as far as its counterfactual captions."""
+    """Create a run with counterfactual captions and no images. Return its id."""
     task = Task("classification", label)
     run = workspace.runs.create(picture(len(captions)), task, "demo", "Waiting", {})
     for stage, value in (
@@ -89,13 +89,13 @@ def test_a_caption_whose_like_has_failed_is_drawn_before_one_whose_like_has_not(
     assert (ours.name, random.name) == (BEFORE, "random")
     assert ours.apfd is not None and random.apfd is not None and ours.apfd > random.apfd
 
-    # Of a label that the model cannot say nothing is foretold, as nothing would show a fault of it.
+    # For a label without a class of the model, nothing is predicted, since no error could be seen.
     without = replace(BIRDS, mapping=f"label,model class\n{bad[2]},\n")
     left = service.rank_captions(without, [other])
     assert not left.captions
     assert "Left out: 1 × caption is of a label that the model has no class for." in left.notes
 
-    # What no past test case is like is told by what is more general.
+    # An edit without a similar past test case gets the prediction of a more general group.
     new = run_with(workspace, bad[2], [CounterfactualCaption("never seen", (Edit("a", "no such word", bad[0]),))])
     (told,) = service.rank_captions(BIRDS, [new, new]).captions
     assert told.alike == 0 and 0 < told.chance < 1

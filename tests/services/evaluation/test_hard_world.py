@@ -1,5 +1,5 @@
-"""A world as users have it: sources with unequal numbers of test cases, reconstructions of some of them, and a study of
-chosen images whose annotators err together. Page, report, files, command and scripts say the same, and it is true.
+"""A realistic case: unequal numbers of test cases, reconstructions of some sources, and a study of selected images
+with annotators who err together. Page, report, files, command and scripts agree, and the figures are true.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KIND = ["--filter", "kind=classification"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The workspace: 6 sources with 2 test cases and a reconstruction, 5 with 10 test cases and none."""
+    """Workspace of 6 sources with 2 test cases and a reconstruction each, and 5 sources with 10 test cases and none."""
     path = tmp_path_factory.mktemp("hard") / "workspace"
     with Workspace(path) as workspace:
         fill(workspace, 6, most=(1, 1), seed=5)
@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         read_all(service, BIRDS)
         found = service.result(BIRDS)
         case = found.cases.table.test_case[found.cases.generated.row]
-        # Only wrong images are judged, and each of the two annotators finds all of them valid.
+        # Only wrong images are judged, and both annotators find all of them valid.
         judged(workspace, dict.fromkeys(case[found.right == WRONG].tolist()[::2], "yes"))
         service.close()
     return path
@@ -63,9 +63,7 @@ def service(folder: Path) -> Iterator[EvaluationService]:
 
 
 def wrong_of_sources(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each source whether its original is wrong, the share of its wrong test cases, and their number; by
-    hand.
-    """
+    """Return for each source whether its original is wrong, the error rate of its test cases, and their number."""
     source = found.cases.generated.source
     assert not (found.right == UNKNOWN).any() and found.compared.all()
     shares = [np.mean(found.right[source == one] == WRONG) for one in range(len(found.before))]
@@ -100,7 +98,7 @@ def test_the_answer_says_what_it_is_of_and_promises_no_more(service: EvaluationS
     assert "On the 6 of 11 sources that have a reconstruction, it is wrong on" in words
     assert "Drawing alone" not in words
     assert validity is not None and validity.by_strata.high is not None
-    # What is wrong and valid is wrong: only wrong images were judged, and all of these were found valid.
+    # Wrong and valid images are wrong ones. Only wrong images were judged, and all were found valid.
     assert validity.as_measured.high is not None and validity.by_strata.high <= validity.as_measured.high + 1e-9
     assert validity.among_valid.value is None, "no right image was judged"
     assert "a selected sample" in words and "Without control items" in words

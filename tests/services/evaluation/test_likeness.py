@@ -1,4 +1,4 @@
-"""Groups of edits, KID, FID and the perplexity ratio of an evaluation, by the embedded models."""
+"""Clusters of edits, KID, FID and the perplexity ratio of an evaluation, by the embedded models."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_missing_is_read_once_and_everything_is_told(studio: Studio) -> 
     assert found.perplexity.n == 14 and 0.5 < (found.perplexity.value or 0) < 10
     assert read(studio).total == 0, "nothing is read twice"
 
-    # The vectors are kept in the workspace: another studio has only captions to read.
+    # The workspace stores the vectors, so another studio must only read the captions.
     other = Likeness(studio.workspace, studio.evaluations, studio.meaning, studio.driver.models)
     texts = {
         text for pair in likeness._Needs(studio.evaluations.result(BIRDS), studio.workspace).captions for text in pair
@@ -108,7 +108,7 @@ def test_a_segmenter_has_groups_over_all_its_images(studio: Studio) -> None:
 
 
 def test_groups_are_found_in_what_the_words_say(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The groups are those of `edit_clusters`, whose places lead to the entries of the test cases with these edits."""
+    """The clusters are those of `edit_clusters`, and their indices lead to the test cases with these edits."""
     read(studio)
     result = studio.evaluations.result(BIRDS)
     one_label = replace(result.cases.generated, label=np.zeros(len(result.cases.generated), np.int64))

@@ -1,4 +1,4 @@
-"""A model of one's own: uploaded, or trained here, it is kept in the workspace and chosen like any other."""
+"""A user's own model, uploaded or trained here, is stored in the workspace and chosen like any other."""
 
 from __future__ import annotations
 

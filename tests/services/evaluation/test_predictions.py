@@ -1,4 +1,4 @@
-"""Models under test that read whole subjects: nothing twice, what was read stays, and what fails is told."""
+"""Models under test read the images of a selection: none twice, results are kept, and failures are reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ALL = Subject(filter=ImageFilter())
 
 
 class Counted:
-    """A loaded model that counts its images. `until` stops it after this number of batches of eight."""
+    """Loaded model that counts its images. `until` stops it after this number of batches of eight images."""
 
     def __init__(self, wanted: UnderTestSettings) -> None:
         self._model = ModelUnderTest(wanted)
@@ -70,7 +70,7 @@ class Counted:
 
 
 def counting(service: EvaluationService) -> list[Counted]:
-    """The models that the service loads from now on."""
+    """Record the models that the service loads from now on."""
     loaded: list[Counted] = []
 
     def load(wanted: UnderTestSettings) -> Predictor:
@@ -101,7 +101,7 @@ def test_all_images_are_read_once_and_kept_by_the_identity(workspace: Workspace,
     assert sum(one.asked for one in loaded) == 48
     stored = service.predicting.stored(CLASSIFIER)
     assert stored is not None and stored.identity == loaded[0].identity and stored.key == model_key(CLASSIFIER)
-    # What is kept is what the model says, to float16.
+    # The stored probabilities are the model's, in float16.
     sha = service.cases(ALL).generated.shas[0]
     rows, _ = workspace.models_under_test.probabilities(stored)
     (batch,) = ModelUnderTest(CLASSIFIER).predict_many([workspace.images.load(sha)])
@@ -313,7 +313,7 @@ def test_how_unsure_a_segmenter_is_is_kept_with_what_it_says(workspace: Workspac
     said = [doubt for batch in batches for doubt in batch.doubts]
     np.testing.assert_allclose(entropy, [one.entropy for one in said], rtol=1e-3)
     np.testing.assert_allclose(gini, [one.gini for one in said], rtol=1e-3)
-    # What it says of an image later counts, and of images that came later it is known too.
+    # A later prediction of an image replaces the earlier one, and new images get predictions too.
     sha = images.shas[3]
     held = workspace.predictions.latest(sha, stored.key)
     assert held is not None
@@ -368,7 +368,7 @@ def test_what_a_prediction_costs_does_not_grow_with_those_that_are_there(workspa
     assert len(shas) > 60
 
     def steps(some: list[str]) -> float:
-        """Steps of SQLite for each of these predictions."""
+        """Return the number of SQLite steps for each of these predictions."""
         counted = 0
 
         def step() -> int:

@@ -1,4 +1,4 @@
-"""Order of review of test cases: planted faults of the demo's classifier come first, and unknown cases are reported."""
+"""Review order of test cases: planted errors of the demo's classifier come first, and unknown cases are reported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Pat
 
 @pytest.fixture(scope="module")
 def service(folder: Path) -> Iterator[EvaluationService]:
-    """A service whose models have read all images. Tests save nothing."""
+    """Service whose models have read all images. Tests save nothing."""
     with Workspace(folder) as workspace:
         made = service_of(workspace)
         yield made
@@ -47,7 +47,7 @@ def service(folder: Path) -> Iterator[EvaluationService]:
 
 
 def parts(service: EvaluationService) -> tuple[EvaluationResult, Floats, Floats, Floats]:
-    """The figures, how unsure the model is in two ways, and no check."""
+    """Return the figures, two measures of the model's doubt, and NaN for the missing check."""
     found, stored = service.result(BIRDS), service.predicting.stored(BIRDS.model)
     assert stored is not None
     unsure, gini = service._answers.doubts(stored, found.cases, found.cases.generated)
@@ -65,7 +65,7 @@ def test_all_test_cases_are_in_the_order_once_and_faults_come_first(service: Eva
     assert ours.apfd is not None and random.apfd is not None and entropy.apfd is not None and gini.apfd is not None
     assert ours.apfd > random.apfd and ours.faults[0.1] >= random.faults[0.1]
 
-    # A fault is a label, what is said instead, and the edit.
+    # A fault is a combination of a label, the predicted class, and the edit.
     place = {int(entry): at for at, entry in enumerate(table.entry[images.row].tolist())}
     wrong = [one for one in ranking.first if found.right[place[one.entry]] == WRONG]
     assert ours.all_faults == len({(one.label, one.said, one.edits) for one in wrong}) > 5
@@ -146,7 +146,7 @@ def test_images_that_people_find_invalid_come_last_and_are_no_faults(service: Ev
     valid = {one.entry: one.valid for one in learnt.first}
     of_all = np.array([valid[int(entry)] for entry in cases.table.entry[rows]])
     assert of_all[100:][good[100:]].mean() > 0.8 and of_all[100:][~good[100:]].mean() < 0.2, "also of those not judged"
-    # What people said of an image outranks what is foretold of it.
+    # A judgement by people outranks the prediction for that image.
     entries = cases.table.entry[rows][:100]
     invalid, fine = set(entries[~good[:100]].tolist()), set(entries[good[:100]].tolist())
     assert {one.entry for one in learnt.first[-len(invalid) :]} == invalid
@@ -226,7 +226,7 @@ def test_of_a_segmenter_a_fault_is_the_class_that_is_lost_and_the_edit(service: 
     assert ours.all_faults == len({(one.said, one.edits) for one in wrong}) > 5
     first = ranking.first[: ours.images[0.1]]
     assert ours.faults[0.1] == len({(one.said, one.edits) for one in first if one in wrong})
-    # What has nothing to lose comes last.
+    # Test cases that cannot lose a class come last.
     last = [one.entry for one in ranking.first[known:]]
     assert all(found.right[place[entry]] == UNKNOWN for entry in last)
     said = [note for note in ranking.notes if "last: the model finds no protected class on the original" in note]

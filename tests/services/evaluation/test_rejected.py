@@ -1,4 +1,4 @@
-"""Images that people rejected count in no figure of evaluation, ranking and retraining, and each says how many."""
+"""Rejected images count in no figure of evaluation, ranking or retraining. Each states their number."""
 
 from __future__ import annotations
 

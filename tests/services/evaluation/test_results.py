@@ -1,5 +1,5 @@
-"""From a workspace to the figures of a model: what is shown is what was said, every number opens its images, and what
-cannot be told is said in words.
+"""From a workspace to the figures of a model: figures equal the predictions, every figure opens its images, and the
+page explains missing figures.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[EvaluationService]:
-    """A service on a workspace of both kinds that both models of the demo have read. Tests save nothing in it."""
+    """Service on a workspace of both tasks that both models of the demo have read. Tests save nothing in it."""
     with Workspace(scenes_that_are_read(made_once, tmp_path_factory.mktemp("whole"))) as workspace:
         made = service_of(workspace)
         yield made
@@ -134,7 +134,7 @@ def test_every_number_opens_its_images(whole: EvaluationService) -> None:
         assert sum(cells) == number("class", label) == row.images[at]
         if cells and sum(cells):
             np.testing.assert_allclose(np.array(cells) / sum(cells), row.shares[at])
-        # Ten test cases a source: those of the originals that are taken for a label.
+        # Each source has ten test cases, so counts are ten times those of the originals with this prediction.
         first = found.confusion[0]
         before = [number("confusion before", label, said) for said in (*evaluated.labels, "")]
         np.testing.assert_allclose(np.array(before), 10 * first.images[at] * np.nan_to_num(first.shares[at]))
@@ -238,7 +238,7 @@ def test_every_number_of_a_segmenter_opens_its_images(whole: EvaluationService) 
     assert number("all wrong") == 10 * together.all_wrong and number("some wrong") == 10 * together.some_wrong
     assert losses.missed.value is not None and number("missed before") == 10 * round(losses.missed.value * 4)
 
-    # Pixel by pixel from the masks and what the model says.
+    # Counted pixel by pixel from the masks and the predictions.
     model, load = ModelUnderTest(SEGMENTER), whole._workspace.images.load
     mapping = map_classes(cases.labels, model.identity.classes, "segmentation")
     counts = []
@@ -301,7 +301,7 @@ def test_masks_hold_where_the_segmenter_of_the_checks_finds_them(whole: Evaluati
     kept = set(whole.entries(ROADS, Cell("kept")))
     assert evaluated.segmentation.kept == len(kept) and evaluated.segmentation.miou_where_kept.value is not None
     assert evaluated.unchecked == 0 and not [note for note in evaluated.notes if "which masks still fit" in note]
-    # It is no model under test, and Explore finds what it said.
+    # The checking model is no model under test, but Explore finds its predictions.
     assert len(whole.models(STREETS)) == 1
     assert whole._workspace.predictions.latest(images.shas[0], model_key(wanted)) is not None
 
@@ -333,7 +333,7 @@ def test_masks_that_nobody_checked_are_told_and_what_hinders_the_checks_stops_no
     service.predicting.load = load
     assert service.read(SEGMENTER, cases, counted).note == ""
     assert service.evaluate(ROADS).unchecked == 0 and seen[-1][0] <= seen[-1][1] == 24
-    # The one that checks cannot vouch for itself.
+    # The checking model cannot check itself.
     itself = EvaluationQuestion(STREETS, checker)
     read_all(service, itself)
     assert service.evaluate(itself).notes.count(ITSELF) == 1
@@ -447,7 +447,7 @@ def test_what_is_unmapped_is_told_before_and_a_file_has_the_last_word(whole: Eva
 def test_a_model_that_does_badly_on_most_originals_is_told_to_be_checked(
     workspace: Workspace, service: EvaluationService, asked: EvaluationQuestion, does: str
 ) -> None:
-    """Such as one whose classes stand in another order: its figures alone look like those of a weak model."""
+    """For example, a model with its classes in another order. Its figures alone look like those of a weak model."""
     fill(workspace, 6, road=asked is ROADS, fair=True)
     read_all(service, asked)
     right = service.evaluate(asked)
@@ -500,7 +500,7 @@ def test_what_a_segmenter_says_later_is_added_to_what_was_held(
 
 
 def judged(workspace: Workspace, cases: dict[int, str]) -> None:
-    """A study in which two people answered so about the images of these test cases."""
+    """Create a study in which two people gave these answers about the images of these test cases."""
     studies = workspace.studies
     study = studies.create("Birds", rules())
     items = [NewItem(workspace.test_cases.get(case).image_sha, label="bird", test_case=case) for case in cases]
@@ -520,7 +520,7 @@ def test_votes_say_how_many_faults_are_valid(workspace: Workspace, service: Eval
     test_case = cases.table.test_case[cases.generated.row]
     wrong, right = (test_case[found.right == standing].tolist() for standing in (WRONG, RIGHT))
     assert len(wrong) >= 8 and len(right) >= 8
-    # All that is wrong and every second right one is judged; of the wrong ones a half is found valid.
+    # All wrong images and half of the right ones are judged. Half of the wrong images are found valid.
     answers = {case: "yes" if place % 2 else "no" for place, case in enumerate(wrong)}
     judged(workspace, answers | dict.fromkeys(right[::2], "yes"))
     validity = service.evaluate(BIRDS).validity
@@ -589,7 +589,7 @@ def test_masks_that_are_missing_are_told(workspace: Workspace, service: Evaluati
 
 
 def test_models_of_one_name_are_told_apart(workspace: Workspace, service: EvaluationService) -> None:
-    """Such as one file, first with a wrong mean and then with the right one."""
+    """For example a file used first with a wrong mean, and then with the right one."""
     fill(workspace, 3)
     read_all(service, BIRDS)
     assert service.evaluate(BIRDS).model == "classifier.safetensors"

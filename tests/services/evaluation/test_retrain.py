@@ -1,5 +1,5 @@
-"""Training a model under test further with images of a workspace: sources are parted first, arms differ in their images
-alone, what was stopped goes on, nothing is trained twice, and what cannot be is said.
+"""Training a model under test further with images of a workspace: sources are split first, arms differ only in their
+images, a stopped training resumes, nothing is trained twice, and failures are explained.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[Workspace]:
-    """Sources of classifications with weather and times of day, and streets. Tests train in it, and save no image."""
+    """Workspace with classified sources in different weather and times of day, and with streets. Tests train in it,
+    and save no image.
+    """
     with Workspace(scenes_to_learn_from(made_once, tmp_path_factory.mktemp("retrain"))) as workspace:
         yield workspace
 
@@ -221,7 +223,7 @@ def test_what_was_stopped_goes_on_to_the_same_weights(
     with pytest.raises(Cancelled):
         learnt(training("stopped"), stopped)
     again = learnt(training("stopped"), stopped)
-    assert updates == [1, 2, 3, 4, 5, 5, 6]  # from the last look on
+    assert updates == [1, 2, 3, 4, 5, 5, 6]  # training continues from the last validation
     assert all((whole[name] == again[name]).all() for name in found.sets)
     one, other = (load_file(tmp_path / folder / "best.safetensors") for folder in ("whole", "stopped"))
     assert one.keys() == other.keys() and all(torch.equal(held, other[name]) for name, held in one.items())
@@ -296,7 +298,7 @@ def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(
     )
     assert half - originals == (whole - originals + 1) // 2 > 0
     assert all(one.value is not None and 0 < one.value < 1 for one in found.miou)
-    # The model as it is: its pixels, counted by another way that reads class maps.
+    # The untrained model: its pixels are counted in another way, from class maps.
     read_all(evaluations, ROADS)
     cases, stored = evaluations.cases(STREETS), evaluations.predicting.stored(SEGMENTER)
     assert stored is not None
@@ -309,7 +311,7 @@ def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(
         right[[one == "test" for one in side]].mean(), abs=0.01
     )
     assert "pixels of the generated images" in found.answer
-    # Masks are made once: what is there is not read again.
+    # Masks are written once and not read again.
     times = {file: file.stat().st_mtime_ns for file in (filled.trainings / "masks").glob("*.png")}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(filled.images, "load", lambda sha: pytest.fail(f"{sha} was read again"))
@@ -364,7 +366,7 @@ def test_the_command_trains_goes_on_where_it_was_stopped_and_says_what_it_gains(
     assert main(asked) == 130
     assert main([*asked, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert seen == [1, 2] * 3 + [2] + [1, 2] * 3  # what was done is not done again
+    assert seen == [1, 2] * 3 + [2] + [1, 2] * 3  # finished trainings do not run again
     assert [one["name"] for one in told["arms"]] == [ORIGINAL, AUGMENTED, GENERATED] and told["seeds"] == 2
     assert {"arm", "set", "seeds", "accuracy", "gain"} == set(told["rows"][0])
     assert main(asked) == 0 and len(seen) == 13

@@ -1,4 +1,4 @@
-"""The numbers of what retraining gains open their images: those of a set, and of an arm those it is wrong about."""
+"""Figures of a retraining open their images: those of a set, and those that the model of an arm gets wrong."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PLACE = Place(filter="kind=classification", key="mine")
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[Workspace]:
-    """Sources of both kinds. Tests train in it."""
+    """Workspace with sources of both tasks. Tests train in it."""
     with Workspace(scenes_to_learn_from(made_once, tmp_path_factory.mktemp("opens"))) as workspace:
         yield workspace
 
@@ -58,7 +58,7 @@ def test_a_set_opens_its_images_and_an_arm_those_that_it_is_wrong_about(
         assert whole is not None and set(whole.entries) == {entry_of[sha] for sha in shas}
         assert (whole.images, whole.shown) == (len(shas), len(shas))
         assert wrong and as_it_is is not None and set(as_it_is.entries) == {entry_of[sha] for sha in wrong}
-    # Originals are no entries: the test cases that were made of them open.
+    # Originals have no entries, so their test cases open instead.
     source_of = dict(zip(cases.generated.shas, cases.generated.source.tolist(), strict=True))
     measured = {cases.originals.shas.index(one.image.stem) for one in plan.sets[ON_ORIGINAL]}
     whole = found.opens(ON_ORIGINAL)
@@ -91,7 +91,7 @@ def test_of_a_segmenter_the_lowest_tenth_opens_and_of_a_shift_what_is_in_the_cat
     lowest = found.opens(ON_GENERATED, GENERATED)
     assert lowest is not None and lowest.images == -(-measured // 10) == len(lowest.entries)
     shift = found.opens(ON_SHIFT)
-    assert shift is not None and (shift.images, shift.shown) == (2, 1)  # a source is in no catalogue
+    assert shift is not None and (shift.images, shift.shown) == (2, 1)  # the source has no catalogue entry
     assert shift.entries == (int(cases.table.entry[cases.generated.row[case]]),)
     alone = replace(found, opened=tuple(replace(one, entries=(), shown=0) for one in found.opened))
     for one, there in ((found, False), (alone, True)):
@@ -104,7 +104,7 @@ def test_those_that_most_trainings_are_wrong_about_open_the_worst_first_and_so_m
     source = np.arange(5)
     right = np.array([[1, 0, 0, 0, 1], [1, 0, 1, 0, 0], [1, 1, 0, 0, 1]], bool)
     measured = {ORIGINAL: {"set": Measured(source, right)}}
-    behind = {"set": SetEntries(np.array([0, 1, 2, 3, 3]), np.array([50, 51, 52, 54, 53]))}  # nothing for the last one
+    behind = {"set": SetEntries(np.array([0, 1, 2, 3, 3]), np.array([50, 51, 52, 54, 53]))}  # the last one has no entry
     whole, wrong = opened(behind, measured, "classification")
     assert (whole.arm, whole.images, whole.shown, whole.entries) == ("", 5, 4, (50, 51, 52, 53, 54))
     assert (wrong.arm, wrong.images, wrong.shown, wrong.entries) == (ORIGINAL, 3, 3, (51, 52, 53, 54))

@@ -1,4 +1,4 @@
-"""A score of validity from the checks and votes of a workspace: what it is learnt from, held against, and good for."""
+"""A validity score from the checks and votes of a workspace: its training data, its agreement, and its use."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ BIRD, STREET = Task("classification", "bird"), Task("segmentation", protected=("
 def drawn(
     workspace: Workspace, runs: int = RUNS, task: Task = BIRD, rises: bool = True, seed: int = 3
 ) -> tuple[list[int], np.ndarray, np.ndarray]:
-    """Test cases of so many runs; of each the figure of its one check, and whether it is valid, which hangs on it:
-    validity rises with the check, or falls.
+    """Add `runs` runs of test cases with a single check. Return the cases, the values of the check, and whether each
+    is valid. Validity rises with the check, or falls without `rises`.
     """
     chance = np.random.default_rng(seed)
     cases: list[int] = []
@@ -66,7 +66,7 @@ def test_a_score_is_held_against_votes_that_it_has_not_seen(workspace: Workspace
 
     cases, figures, valid = drawn(workspace)
     half = len(cases) // 2
-    for part in (slice(None, half), slice(half, None)):  # two studies, of different sources
+    for part in (slice(None, half), slice(half, None)):  # two studies on different sources
         judged(workspace, {case: "yes" if ok else "no" for case, ok in zip(cases[part], valid[part], strict=True)})
     scored = score_of(workspace)
     assert isinstance(scored, Scored)
@@ -80,7 +80,7 @@ def test_a_score_is_held_against_votes_that_it_has_not_seen(workspace: Workspace
     assert own.auc.low is not None and own.auc.low > 0.75
     assert f"{len(cases)} judged images" in agreement_words(own)
 
-    # One check alone, rising with validity: a score learnt elsewhere puts images in the order of the check.
+    # With a single check that rises with validity, a score learned elsewhere gives the order of the check.
     assert [one.agreement.images for one in scored.view.shown] == [half, len(cases) - half]
     for one, part in zip(scored.view.shown, (slice(None, half), slice(half, None)), strict=True):
         assert one.agreement.auc.value == pytest.approx(roc_auc_score(valid[part], figures[part]))
@@ -106,7 +106,7 @@ def test_the_score_narrows_what_is_wrong_and_valid_and_is_among_the_facts(
     assert plain.value is not None and helped.value is not None and helped.why == ""
     assert helped.high is not None and helped.low is not None and plain.high is not None and plain.low is not None
     assert helped.high - helped.low < plain.high - plain.low, "the images that nobody judged say something too"
-    truth = valid.mean()  # the model knows none of these pictures: what is valid is wrong and valid
+    truth = valid.mean()  # the model knows no class in these pictures: all valid images are wrong and valid
     assert helped.low <= truth <= helped.high
     assert not any("does not narrow the interval" in note for note in evaluated.notes)
     facts = json_text(facts_of(evaluated))
@@ -114,7 +114,7 @@ def test_the_score_narrows_what_is_wrong_and_valid_and_is_among_the_facts(
 
 
 def test_a_score_is_of_one_task_and_foretells_no_other(workspace: Workspace) -> None:
-    """On streets a check falls with validity that rises with it on birds: a score of both would be wrong on each."""
+    """A check that rises with validity on birds falls with it on streets. A score for both would be wrong on each."""
     from sklearn.metrics import roc_auc_score
 
     birds, _, good = drawn(workspace)
@@ -140,7 +140,7 @@ def test_a_score_is_of_one_task_and_foretells_no_other(workspace: Workspace) -> 
 
 def test_a_score_that_makes_nothing_surer_is_said_to(workspace: Workspace, service: EvaluationService) -> None:
     cases, _, _ = drawn(workspace)
-    fate = np.random.default_rng(9)  # votes that no check foretells
+    fate = np.random.default_rng(9)  # random votes, which no check predicts
     judged(workspace, {case: "yes" if fate.random() < 0.5 else "no" for case in cases[::2]})
     read_all(service, BIRDS)
     evaluated = service.evaluate(BIRDS)

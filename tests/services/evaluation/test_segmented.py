@@ -1,4 +1,6 @@
-"""Losses of a segmenter: protected classes of several names in the masks, and the cells whose images are opened."""
+"""Losses of a segmenter: protected classes with several names in the masks, and the images that a table's cell
+opens.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ PROTECTED = ("road", "vehicle")
 
 @pytest.fixture(scope="module")
 def streets(tmp_path_factory: pytest.TempPathFactory) -> Cases:
-    """Three sources of ten test cases and a reconstruction each, of which what is shown is made up below."""
+    """Three sources of ten test cases and a reconstruction each. Their predictions are made up below."""
     with workspace_in(tmp_path_factory.mktemp("streets")) as workspace:
         fill(workspace, 3, road=True)
         cases = read_cases(workspace, Subject(filter=ImageFilter()))
@@ -53,7 +55,7 @@ def streets(tmp_path_factory: pytest.TempPathFactory) -> Cases:
 
 
 def seen(mask: np.ndarray, chance: np.random.Generator, wrong: float) -> Image.Image:
-    """A class map that is wrong about so many pixels, and takes cars for trucks as it likes."""
+    """Return a class map with this share of wrong pixels, which confuses cars with trucks at random."""
     said = np.where(chance.random(mask.shape) < wrong, chance.integers(0, 5, mask.shape), mask)
     return Image.fromarray(np.where(mask == 1, chance.integers(1, 3, mask.shape), said).astype(np.uint8))
 
@@ -94,7 +96,7 @@ def test_a_class_of_several_names_in_the_masks_is_lost_as_a_whole(streets: Cases
     assert cells.where(Cell("class", "car"), source).all() and cells.where(Cell("kept"), source).sum() == 4
     assert not cells.where(Cell("class", "tram"), source).any(), "there is none"
     assert not cells.where(Cell("confusion", "road", "tram"), source).any()
-    # What is none of the classes of the masks: the tree.
+    # Predicted as none of the masks' classes: the tree.
     tree = cased.pixels.counts[:, 0, 4] / cased.pixels.counts[:, 0].sum(axis=1)
     opened = cells.where(Cell("confusion", "road", ""), source)
     assert opened.tolist() == ((tree >= shares[1][0, 4] - 1e-12) & (tree > 0)).tolist() and opened.any()

@@ -1,5 +1,5 @@
-"""A natural shift: images of another test set that a retraining is measured with too, of a classifier by their labels
-and of a segmenter by their masks, whose classes may be others than those that are learnt.
+"""Natural shift: a retraining is also measured on another test set, for a classifier by labels and for a segmenter
+by masks. The set's classes may differ from those of the training.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NAMES = dict(enumerate(SEMANTIC_CLASSES))
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[Workspace]:
-    """Sources of both kinds. Tests train in it, and make test sets."""
+    """Workspace with sources of both tasks. Tests train in it, and make test sets."""
     with Workspace(scenes_to_learn_from(made_once, tmp_path_factory.mktemp("shift"))) as workspace:
         yield workspace
 
@@ -88,7 +88,7 @@ def test_a_segmenter_is_measured_by_the_masks_of_the_shift(
     number = draft(filled, "Rain", [*(masked(cases, place) for place in measured), *other])
     assert number in [one for one, _ in retrainings.choices(ROADS).shifts]
     found = retrainings.retrain(replace(STREET, shift=number), quiet)
-    # The same images with the same masks: the same figures as those of the originals.
+    # The same images with the same masks give the figures of the originals.
     assert right_before(found, ON_SHIFT) == pytest.approx(right_before(found, ON_ORIGINAL))
     assert miou_before(found, ON_SHIFT) == pytest.approx(miou_before(found, ON_ORIGINAL))
     assert [one.images for one in found.sets if one.name == ON_SHIFT] == [len(measured)]
@@ -102,14 +102,14 @@ def test_pixels_of_classes_that_are_not_learnt_count_nowhere(
 ) -> None:
     cases, side = sides(filled, evaluations, STREET)
     measured = [place for place, one in enumerate(side) if one == "test"]
-    called = {"building": "unicorn", "car": "cars"}  # none of the model's, and one of them by another name
+    called = {"building": "unicorn", "car": "cars"}  # unknown to the model, and the plural of one of its classes
     sha = next(one for one, at in zip(cases.controls.shas, cases.controls.source, strict=True) if at == measured[0])
     alone = SetEntry(sha, sha, mask=cases.originals.masks[measured[0]][0], mask_classes=dict.fromkeys(NAMES, "unicorn"))
     number = draft(filled, "Dusk", [*(masked(cases, place, called) for place in measured), alone])
     found = retrainings.retrain(replace(STREET, shift=number), quiet)
     assert any("natural shift, 1 image is left out: the mask has nothing that is learnt" in one for one in found.notes)
     assert any("natural shift, the pixels of “unicorn” count nowhere" in one for one in found.notes)
-    # Counted by hand, pixel by pixel.
+    # Computed pixel by pixel.
     model, shares = ModelUnderTest(SEGMENTER), []
     place_of = {name: place for place, name in enumerate(model.identity.classes)}
     for place in measured:

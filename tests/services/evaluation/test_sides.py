@@ -1,4 +1,4 @@
-"""No copy of a source is on another side, and what is on one side only is told."""
+"""Splits for a retraining: no copy of a source is in another split, and a note names labels in one split only."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add(workspace: Workspace, image: Image.Image, label: str) -> str:
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[str, str]]]:
-    """A workspace of 24 sources, a flip of each and a crop of 5 % of each; and the pairs of a source and a copy."""
+    """Workspace of 24 sources, each with a flipped copy and a copy cropped by 5 %, and the pairs of source and copy."""
     folder, pairs = tmp_path_factory.mktemp("copies"), list[tuple[str, str]]()
     with Workspace(folder) as workspace:
         for number in range(24):

@@ -1,4 +1,4 @@
-"""A study that is drafted for an evaluation: its sample, what is expected of it, and what it then says."""
+"""A study drafted for an evaluation: its sample, its expected precision, and its results."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def service(workspace: Workspace) -> Iterator[EvaluationService]:
 
 
 def plain_items(workspace: Workspace, study: str) -> list[Item]:
-    """The items that are to be judged."""
+    """Return the items that annotators judge, without control and quiz items."""
     return [item for item in workspace.studies.items(study) if item.kind == "item"]
 
 

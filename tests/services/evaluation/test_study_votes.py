@@ -1,5 +1,5 @@
-"""Votes of studies as an evaluation reads them: workers who err together, control items, images without a consensus,
-and how the judged images were chosen.
+"""Votes of studies in an evaluation: workers who err together, control items, images without a consensus, and how
+the judged images were chosen.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def workspace(tmp_path: Path, made_once: MadeOnce) -> Iterator[Workspace]:
 
 
 def cases_of(service: EvaluationService) -> tuple[list[int], list[int]]:
-    """The test cases that the model gets wrong, and right."""
+    """Return the test cases that the model gets wrong, and those that it gets right."""
     found = service.result(BIRDS)
     case = found.cases.table.test_case[found.cases.generated.row]
     return case[found.right == WRONG].tolist(), case[found.right == RIGHT].tolist()
 
 
 def judged_by_five(workspace: Workspace, truth: Mapping[int, bool], controls: int) -> str:
-    """A study with `controls` control items, half of them valid, in which two of five workers always say yes, and three
-    say what is true. Four equal votes are a consensus.
+    """Create a study with `controls` control items, half of them valid. Two of five workers always say yes, and
+    three vote the truth. Four equal votes are a consensus.
     """
     studies = workspace.studies
     policy = ControlPolicy(share=0.2 if controls else 0, min_seen=100)
@@ -73,7 +73,9 @@ def judged_by_five(workspace: Workspace, truth: Mapping[int, bool], controls: in
 
 
 def test_workers_who_always_say_yes_do_not_make_faults_valid(workspace: Workspace, service: EvaluationService) -> None:
-    """By consensus all judged images would be valid: two yes of five leave every other image without one."""
+    """By consensus all judged images would be valid: two false yes votes leave every invalid image without a
+    consensus.
+    """
     wrong, right = cases_of(service)
     truth = {case: place % 2 == 0 for place, case in enumerate([*wrong, *right[:10]])}
     judged_by_five(workspace, truth, controls=8)
@@ -84,7 +86,7 @@ def test_workers_who_always_say_yes_do_not_make_faults_valid(workspace: Workspac
     assert (validity.judged, validity.discarded) == (len(truth) - invalid, invalid)
     assert validity.undecided.value == pytest.approx(invalid / len(truth))
 
-    # Each source has ten test cases, so that each weighs the same.
+    # Each source has ten test cases, so all have the same weight.
     true = sum(truth[case] for case in wrong) / 140
     figure, measured = validity.by_strata, validity.as_measured.value
     assert figure.value == pytest.approx(true, abs=0.02) and validity.as_measured.value == pytest.approx(
@@ -159,7 +161,7 @@ def test_two_studies_that_contradict_each_other_give_no_figure(
 
 
 def test_how_images_were_chosen_is_read_from_the_log(workspace: Workspace) -> None:
-    """From the very words that a draw leaves there."""
+    """The log holds the exact words of the draw."""
     drafts = StudyDrafts(workspace, lambda run, model: None)
     study = workspace.studies.get(workspace.studies.create("Drawn", rules()))
     for chosen, ways in (

@@ -62,7 +62,7 @@ def test_the_weights_of_the_best_training_are_a_model_under_test(
     assert len(scores) == 2 and [one.score for one in of_arm] == scores
     best = offered[1]
     assert best.score == max(scores) and best.seed == scores.index(max(scores))
-    # What it says is what the training said: of each image that was measured.
+    # The downloaded model predicts as in the training, on each measured image.
     name, kept_file = retrainings.weights_file(BIRDS, kept.number, GENERATED)
     assert name == "classifier-generated-all.safetensors"
     file = shutil.copy(kept_file, tmp_path / name)
@@ -77,7 +77,7 @@ def test_the_weights_of_the_best_training_are_a_model_under_test(
     (kept_said,) = (workspace.trainings / of_arm[best.seed].folder).glob("said-*.npz")
     with np.load(kept_said) as held:
         assert right == held[f"{list(plan.sets).index(ON_GENERATED)}"].astype(bool).tolist()
-    # What is gone is not offered.
+    # Weights whose file is gone are not offered.
     best.file.unlink()
     assert [one.arm for one in retrainings.weights(kept)] == [ORIGINAL]
     with pytest.raises(UserError, match="The weights of this arm are not there any more"):
@@ -109,11 +109,11 @@ def test_how_long_it_takes_is_told_by_the_speed_that_was_measured(
     assert found.pace is not None and found.pace.other is not None
     known = retrainings.expected(asked)
     assert not known.at_least and known.seconds is not None and known.words.startswith("About ")
-    # Of four trainings two take at least their median, so that a pause of the machine makes `took` longer alone.
+    # Two of four trainings take at least the median time, so a pause of the machine can only lengthen `took`.
     assert 0 < known.seconds < 3 * took and found.pace.other > 0, "the same once more takes as long"
     more = retrainings.expected(replace(asked, seeds=4, updates=40))
     assert more.trainings == 8 and more.seconds == pytest.approx(8 * (40 * 4 * found.pace.an_image + found.pace.other))
-    # With other images too, and not before the model that is meant was trained.
+    # The speed applies to other images too, but to no other model before that is trained.
     some = replace(BIRDS, subject=Subject(filter=ImageFilter(facets={"kind": ("classification",), "class": ("bird",)})))
     assert retrainings.expected(replace(asked, asked=some)).seconds is not None
     assert retrainings.expected(replace(QUICK, asked=ROADS)).seconds is None
@@ -176,7 +176,7 @@ def test_weights_that_are_damaged_are_told(workspace: Workspace, retrainings: Re
 
 
 def aged(folder: Path) -> None:
-    """Make it look as if it was last used an hour ago."""
+    """Make the folder look as if it was last used an hour ago."""
     before = (datetime.now(UTC) - timedelta(hours=1)).timestamp()
     os.utime(folder / MARK, (before, before))
 
@@ -203,10 +203,10 @@ def test_old_trainings_are_listed_and_removed_and_what_is_needed_stays(
     assert main(command) == 0 and "There are no trainings in this workspace." in capsys.readouterr().out
     retrainings.retrain(replace(QUICK, seeds=2), quiet)  # two arms by two seeds
     first = folders(workspace)
-    assert len(first) == 4 and not remove_old(workspace)  # they are those of the latest
+    assert len(first) == 4 and not remove_old(workspace)  # all belong to the latest retraining
     stopped(retrainings, 0.02)
     halfway = folders(workspace) - first
-    assert len(halfway) == 2 and not remove_old(workspace)  # used since the latest
+    assert len(halfway) == 2 and not remove_old(workspace)  # used after the latest retraining
     latest = retrainings.retrain(QUICK, quiet)
     own = {one.folder for one in latest.trainings}
     assert own < first
@@ -237,5 +237,5 @@ def test_old_trainings_are_listed_and_removed_and_what_is_needed_stays(
     assert said.count("keeps it: of the latest retraining") == 2 and "keeps it: used since" in said
     assert "| classifier.safetensors | Images of a filter (kind: classification) |" in said
     assert not list(workspace.trainings.glob(".removed*"))
-    assert [one.found.seeds for one in retrainings.kept(BIRDS)] == [1, 2]  # what came of them is there
+    assert [one.found.seeds for one in retrainings.kept(BIRDS)] == [1, 2]  # their results are kept
     assert len(retrainings.weights(retrainings.kept(BIRDS)[0])) == 2

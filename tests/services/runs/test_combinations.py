@@ -1,4 +1,4 @@
-"""Choice of keywords and alternatives for captions: each way to choose, and the stored results."""
+"""Combinations of alternatives for captions: each way to choose them, and the stored results."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_the_language_model_chooses_and_the_page_says_how_many_at_most(tmp_path:
         card = parts_of(studio, run_id)["counterfactuals"]
         assert "were spread evenly" not in card and "2 combinations are captions" in card, "one of them with one edit"
 
-        # A tick makes of it what a person chose.
+        # After a tick, the combinations count as chosen by a person.
         do(studio, run_id, "combination-use", edits='[["red", "green"]]', used=True)
         assert studio.states.of(run_id).settings.counterfactuals.combinations == "chosen"
         assert {pairs_of(edits) for edits in grid(studio, run_id).planned} == {*chosen, (("red", "green"),)}
@@ -203,7 +203,7 @@ def test_a_profile_that_does_not_ask_says_so_before_and_after(studio: Studio) ->
     (note,) = studio.commands.send("show-run", {"run": run_id})["stages"][-1]["notes"]
     assert "edits.toml is missing" in note
 
-    # A run can have the prompt of its own.
+    # A run can have its own prompt.
     own = "$task\nCaption: $caption\nAlternatives: $alternatives\nChanges:"
     about = {"stage": "counterfactuals", "prompt": "edits"}
     assert do(studio, run_id, "prompt-save", **about, template=own).problem == ""

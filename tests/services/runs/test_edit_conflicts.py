@@ -1,4 +1,6 @@
-"""Two pages change the settings or a prompt of one run: the later one is told of the other's, and neither is lost."""
+"""Two pages change settings or a prompt of a run: the later page is told of the other's change, and both changes
+stay.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ FIRST, SECOND = "Name what may change ($task): $caption", "What else could this 
 
 
 class Page:
-    """A page that shows the run as it was when it looked last."""
+    """Page that shows the run as of its last update."""
 
     def __init__(self, studio: Studio, run_id: str, tab: str) -> None:
         self.studio, self.run_id, self.tab = studio, run_id, tab
@@ -25,7 +27,7 @@ class Page:
         self.showed = self.studio.workspace.runs.get(self.run_id).state
 
     def do(self, name: str, **data: object) -> str:
-        """Returns what is said at the card of generation, or at that of the keywords."""
+        """Perform an action. Return the notice at the card of generation or of the keywords, or ""."""
         assert not perform(self.studio, self.run_id, name, tab=self.tab, state=self.showed, **data).problem
         notices = self.studio.states.of(self.run_id).notices
         return notices.get("generation") or notices.get("keywords") or ""

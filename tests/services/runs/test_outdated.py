@@ -1,4 +1,6 @@
-"""Images drawn on a map of the mask: another mask outdates them, says so, and the gate offers them again."""
+"""Images drawn on a control image from the mask: another mask outdates them, the page says so, and they can be
+redrawn.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 CLASSES = {0: "sky", 1: "road", 2: "vehicle"}
 BIRD = Task("classification", label="bird")
-"""The checks of a scene do not matter here, but a bird is what the stand-ins speak of."""
+"""The task does not matter here, but the stand-ins reply about a bird."""
 
 
 @pytest.fixture
@@ -35,11 +37,11 @@ def mask(road_from: int, numbers: tuple[int, int] = (0, 1)) -> Image.Image:
 
 
 def drawn(studio: Studio, kind: str, task: Task = BIRD) -> str:
-    """A run with its images, drawn on a control image of this kind."""
+    """Create a run, and draw its images on a control image of this kind. Return its id."""
     settings = studio.profile.settings.model_dump(mode="json")
     settings["generation"] |= {"steps": 2, "short_side": 64, "images_per_caption": 1}
     settings["conditioning"]["kind"] = kind
-    settings["counterfactuals"] |= {"combinations": "spread", "edits_at_once": 1}  # the same ones when made again
+    settings["counterfactuals"] |= {"combinations": "spread", "edits_at_once": 1}  # the same captions when made again
     picture = Image.new("RGB", (52, 36), (200, 40, 40))
     run_id = studio.workspace.runs.create(picture, task, "paper", "bird", settings)
     studio.workspace.runs.set_mask(run_id, mask(20), CLASSES)
@@ -51,7 +53,7 @@ def drawn(studio: Studio, kind: str, task: Task = BIRD) -> str:
 
 
 def test_another_task_outdates_images_and_what_was_said_of_them_stays_what_it_was(studio: Studio) -> None:
-    """The label is changed once images are drawn and reviewed: none of them becomes an image of the new label."""
+    """The label changes after images are drawn and reviewed. They stay images of the old label."""
     run_id = drawn(studio, "canny")
     number = len(studio.states.of(run_id).run.test_cases)
     first = studio.states.of(run_id).run.test_cases[0].id

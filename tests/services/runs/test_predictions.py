@@ -1,4 +1,4 @@
-"""The predictions of a model under test: asked for in the worker thread, kept, asked once; what is wrong is said."""
+"""Predictions of a model under test for a run: made in the worker thread, stored, made once, and problems reported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ STREET = Task("segmentation", protected=("road", "vehicle"))
 
 
 class Bright:
-    """Calls a dark picture a bird, a bright one a boat; or sees a road, and beside it a vehicle if it is dark."""
+    """Model that calls a dark picture a bird and a bright one a boat. Or it sees a road, and a vehicle beside it if
+    dark.
+    """
 
     def __init__(self, kind: TaskKind, name: str = "bright") -> None:
         self.kind, self.name, self.asked = kind, name, 0
@@ -77,10 +79,10 @@ class Bright:
 
 
 class Bench:
-    """A workspace with one run, and the predictions over it."""
+    """Workspace with one run, and its predictions."""
 
     def __init__(self, folder: Path, kind: TaskKind, checked: bool = False) -> None:
-        """`checked` says whether the profile brings a segmenter of its own for the checks."""
+        """Open the workspace. `checked` keeps the profile's own segmenter for the checks."""
         self.workspace, self.jobs = workspace_in(folder).open(), JobQueue()
         self.model, self.loads = Bright(kind), 0
         self.profile: Profile = load_profile("demo")
@@ -103,7 +105,7 @@ class Bench:
         return self.workspace.runs.get(self.run_id)
 
     def compare(self, settings: Settings = NAMED) -> ModelComparison:
-        """Compare once no prediction is waiting any more."""
+        """Return the comparison once no prediction is waiting."""
         until(lambda: not self.predictions.compare(self.run(), settings).waiting)
         return self.predictions.compare(self.run(), settings)
 
@@ -157,7 +159,7 @@ def test_source_and_results_are_read_once_and_failures_are_found(bench: Bench) -
 
 @pytest.fixture
 def evaluations(bench: Bench) -> Iterator[EvaluationService]:
-    """Evaluations of the same workspace, with the same model."""
+    """Evaluations of the same workspace with the same model."""
     bench.workspace.runs.set_mask(bench.run_id, Image.new("L", (16, 16), 1), {1: "road"})
     made = EvaluationService(bench.profile, bench.workspace, bench.predictions.require_known)
     made.predicting.load = bench.load
@@ -181,7 +183,7 @@ def test_what_one_page_has_read_no_other_page_reads_again(bench: Bench, evaluati
     assert bench.model.asked == 3 and len(seen.results) == 2
     (known,) = bench.workspace.models_under_test.all()
     assert known.model.identity == bench.model.identity and known.settings["name"] == NAMED.under_test.name
-    if bench.model.kind == "classification":  # all classes, not the likeliest alone
+    if bench.model.kind == "classification":  # the predictions cover all classes
         rows, _ = bench.workspace.models_under_test.probabilities(known.model)
         assert len(rows.images) == 3 and rows.numbers.sum(axis=1) == pytest.approx(np.ones(3), abs=1e-3)
         assert len(seen.newly_misclassified) == 1
@@ -220,7 +222,9 @@ def test_figures_are_measured_against_the_mask_where_there_is_one(tmp_path: Path
 
 
 def test_a_profile_with_a_segmenter_of_its_own_tells_a_bad_image_from_a_failing_model(tmp_path: Path) -> None:
-    """An error of the model under test blames no image: another model names the missing thing and its class."""
+    """An error of the model under test is not blamed on the image: another model finds the thing that is really
+    missing.
+    """
     bench = Bench(tmp_path / "workspace", "segmentation", checked=True)
     mask = np.zeros((16, 16), np.uint8)
     mask[:, :8], mask[:, 8:] = 7, 9
@@ -304,7 +308,7 @@ def test_a_model_that_cannot_be_loaded_is_told_and_can_be_tried_again(bench: Ben
 
 
 def test_images_are_sent_to_no_server_that_the_profile_does_not_name(bench: Bench) -> None:
-    """Settings come with files and from scripts: whoever wrote them would get the images."""
+    """Settings can come from files and scripts, whose authors could name a server of theirs and receive the images."""
     asked = {"source": "http", "address": "http://127.0.0.1:9"}
     stranger = Settings(under_test=UnderTestSettings.model_validate(asked))
     bench.add(200)
@@ -338,7 +342,7 @@ def test_a_file_that_was_changed_is_another_model(tmp_path: Path) -> None:
 
 
 NO_PATHS = ("~nobody-such/x.pt", "~models/net.pt", "a\0b.pt", f"/{'x' * 300}.pt")
-"""Paths that are a file on no machine where the tests run."""
+"""Paths that name no file on the machines of the tests."""
 
 
 @pytest.mark.parametrize("path", NO_PATHS)

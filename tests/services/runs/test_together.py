@@ -1,4 +1,4 @@
-"""Several runs at once: what is the same for all, what each keeps, and one yes at all their gates."""
+"""Several runs at once: shared settings, settings of each run, and one approval for all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def studio(tmp_path: Path) -> Iterator[Studio]:
 
 
 def given(studio: Studio) -> list[str]:
-    """A run of each of three pictures, without labels."""
+    """Runs of three pictures, without labels."""
     pictures = [encoded(Image.new("RGB", (60, 40), colour)) for colour in COLOURS]
     return [studio.runs.from_upload(data, f"{colour}.png") for data, colour in zip(pictures, COLOURS, strict=True)]
 
@@ -66,7 +66,7 @@ def test_several_pictures_get_one_task_and_the_same_settings_and_all_are_run(stu
     assert "Once the stages of all are done" in shown_busy, "what it shows still grows"
     assert "Once the stages of all are done" not in markup
 
-    # The other one joins: what was shown is no longer what would be made.
+    # The other run is ready now, so the plan that was shown is out of date.
     send(studio, "task", [runs[1]], kind="classification", label="bird")
     send(studio, "run", runs)
     with pytest.raises(UserError, match="changed after they were shown"):
@@ -105,7 +105,7 @@ def test_several_pictures_take_recipe_preset_and_every_setting_as_one_does(studi
     markup = parts_of(studio, "", tuple(runs))["together"]
     assert 'data-recipe="reconstruction"' in markup and "together-keywords" not in markup, "it has no keywords"
 
-    # What one of them cannot take is told by its name; the others have it.
+    # A refusal names its run, and the other runs change.
     studio.runs.delete(runs[0])
     studio.commands.send("task", {"run": runs[1], "kind": "classification", "label": "bird"})
     refused = perform(studio, "", "together-run", runs=",".join(runs[1:]))

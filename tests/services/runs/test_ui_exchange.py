@@ -1,4 +1,4 @@
-"""Files that leave and come back: into the same workspace, into another one, from outside; and masks from files."""
+"""Exported files come back into the same workspace, into another one, or from another tool. Masks come from files."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def mask_file(size: tuple[int, int] = (48, 32), values: tuple[int, ...] = (0, 1,
 
 
 def finished(studio: Studio, name: str = NASTY, task: Task = BIRD) -> str:
-    """A run with four images and a mask."""
+    """Run with four images and a mask."""
     settings = studio.profile.settings.model_dump(mode="json")
     source = Image.effect_noise((48, 32), 90).convert("RGB")
     run_id = studio.workspace.runs.create(source, task, "demo", name, settings)
@@ -94,7 +94,7 @@ def test_a_saved_image_brings_its_run_back_in_another_workspace(studio: Studio, 
     assert elsewhere.states.of(run.id).stale == studio.states.of(run.id).stale, "what is fresh here is fresh there"
     assert set(elsewhere.states.of(run.id).stale) == {"keywords", "alternatives", "counterfactuals"}, "another prompt"
 
-    # The same file again opens it, another image of the same run joins it.
+    # The same file opens the run again. Another image of the run is added to it.
     assert elsewhere.exchange.take_run(data).case_id == taken.case_id
     second = elsewhere.exchange.take_run(studio.exchange.saved_image(run.test_cases[2].id)[1])
     assert second.run_id == run.id and len(elsewhere.workspace.runs.get(run.id).test_cases) == 2
@@ -144,7 +144,7 @@ def test_what_people_decided_travels_with_the_image(studio: Studio, elsewhere: S
         None,
     ]
     assert elsewhere.exchange.saved_image(cases[0].id)[1] == files[0]
-    # Whoever works on the run here has the last word here.
+    # A decision made in this workspace outranks the file's.
     elsewhere.workspace.test_cases.review(cases[0].id, "open")
     elsewhere.exchange.take_run(files[0])
     assert elsewhere.workspace.test_cases.get(cases[0].id).review is None
@@ -263,7 +263,7 @@ def test_names_of_classes_are_shown_as_text_and_protected_ones_are_marked(studio
 def test_the_accepted_images_of_runs_are_one_file(studio: Studio, client: TestClient) -> None:
     """The file loads in `datasets`: a row per image in metadata.parquet, with its file, its mask and its label.
 
-    Tried with datasets 5.2.0. Where README.md does not say which files are data, it takes a folder of one image for a
+    Tried with datasets 5.2.0. If README.md does not name the data files, `datasets` takes a folder of one image for a
     folder of tables.
     """
     masked, plain, empty = finished(studio), new_run(studio, "boat"), new_run(studio)
@@ -274,7 +274,7 @@ def test_the_accepted_images_of_runs_are_one_file(studio: Studio, client: TestCl
     studio.workspace.test_cases.review(cases[masked][1].id, "rejected", "No bird.")
     for case in cases[plain][2:]:
         studio.workspace.test_cases.review(case.id, "accepted")
-    studio.workspace.runs.set_task(plain, Task("classification", "house"))  # they stay what they were accepted as
+    studio.workspace.runs.set_task(plain, Task("classification", "house"))  # accepted images keep their label
     reply = client.get("/download/accepted.zip", params={"run": [plain, masked, masked, empty]})
     assert "3-runs-accepted-" in reply.headers["content-disposition"]
     with zipfile.ZipFile(io.BytesIO(reply.content)) as archive:

@@ -1,4 +1,4 @@
-"""Undo and redo of whatever was done to a run, and what a run of stages does with what a person wrote."""
+"""Undo and redo of every change to a run, and a person's values when stages run again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WET = "A red bird in rainy weather by day. The bird sits on a twig. The ground i
 
 @pytest.fixture
 def run(studio: Studio) -> str:
-    """A run at the gate."""
+    """Run at the gate."""
     return text_run(studio)
 
 
@@ -34,7 +34,7 @@ def send(studio: Studio, run_id: str, name: str, **fields: Any) -> Any:
 
 
 def facts(studio: Studio, run_id: str) -> dict[str, Any]:
-    """Return everything about a run that a person may change."""
+    """Return everything in a run that a person may change."""
     run: Run = studio.workspace.runs.get(run_id)
     reviews = [case.review and (case.review.verdict, case.review.reason) for case in run.test_cases]
     values = {name: to_plain(held.value.value) for name, held in run.values.items()}
@@ -99,7 +99,7 @@ def test_a_run_of_stages_is_one_step_and_before_the_first_the_stages_are_empty(s
     assert facts(studio, run) == whole and not studio.states.of(run).stale
     assert len(studio.workspace.runs.search()[0].stages) == 4
 
-    # What one stage alone gave, over an edit, is a step as well.
+    # Running a single stage over an edit is a step that can be undone.
     send(studio, run, "caption", text=WET)
     send(studio, run, "run", stage="caption", force=True)
     assert studio.workspace.runs.get(run).values["caption"].author == "model"
@@ -110,7 +110,7 @@ def test_a_run_of_stages_is_one_step_and_before_the_first_the_stages_are_empty(s
 
 
 def test_a_run_begins_with_what_came_with_it(studio: Studio, run: str) -> None:
-    """The mask of a sample, a copy's texts: nobody did them, so nobody takes them back."""
+    """The mask of a sample and the texts of a copy are no user's changes, so they cannot be undone."""
     street = studio.commands.send("run-from-sample", {"sample": "street-two-cars"}).run_id
     copy = send(studio, run, "run-duplicate").run_id
     for fresh in (street, copy):
@@ -152,7 +152,7 @@ def test_what_a_person_wrote_is_run_over_only_where_they_insist_or_it_is_outdate
     until(lambda: not studio.jobs.active())
     assert studio.workspace.runs.get(run).values["caption"].author == "model"
 
-    # One that is outdated is run again with those before it; its person is told.
+    # An outdated value by a person is run again with the stages before it, and a notice says so.
     fill(studio, run)
     send(studio, run, "keyword-use", text="red", used=False)
     send(studio, run, "run-from", stage="caption")

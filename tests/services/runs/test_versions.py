@@ -1,4 +1,4 @@
-"""Authors of values, prompts of a run, merged captions, another caption: parts of the text stages."""
+"""Authors of values, a run's own prompts, merged captions, and another caption."""
 
 from __future__ import annotations
 

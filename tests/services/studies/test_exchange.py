@@ -1,4 +1,4 @@
-"""Exports and imports of a study: votes as crowd-kit and scripts for Mechanical Turk read them, items, zip."""
+"""Exports and imports of a study: votes as crowd-kit and scripts for Mechanical Turk read them, items, and the zip."""
 
 from __future__ import annotations
 

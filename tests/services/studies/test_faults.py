@@ -1,6 +1,6 @@
-"""The server is killed again and again while annotators work: what it said was saved is there, once, and they go on.
+"""The server is killed again and again while annotators work: each acknowledged vote is stored once, and work goes on.
 
-`make soak` alone runs it; test_study_kill.py and tests/browser/test_annotate.py kill as well, in less time.
+Only `make soak` runs this. test_study_kill.py and tests/browser/test_annotate.py have shorter tests with kills.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 VOTES = 3
 PATIENCE = 300
-"""Seconds, far longer than anything here takes: the machine may be busy with other things."""
+"""Maximum number of seconds for any step, far above the usual time, since the machine may be busy."""
 RULES = replace(
     TEMPLATES["classification"].rules(),
     votes=VOTES,
@@ -44,7 +44,7 @@ RULES = replace(
 
 
 def prepared(folder: Path, items: int) -> tuple[str, str]:
-    """A running study with an open invitation: its id and the token."""
+    """Create a running study with an open invitation. Return its id and the invitation's token."""
     with workspace_in(folder) as workspace:
         studies = workspace.studies
         study_id = studies.create("Under fire", RULES)
@@ -57,7 +57,7 @@ def prepared(folder: Path, items: int) -> tuple[str, str]:
 
 
 def leaves_with_an_item(url: str, link: str, study_id: str) -> str:
-    """Somebody takes an item and never comes back; the worker's name."""
+    """Take an item as a new worker, and never come back. Return the worker's name."""
     with httpx.Client(base_url=f"{url}annotate/api/", headers=HEADERS, timeout=30) as client:
         worker = str(client.post("join", json={"link": link}).json()["worker"])
         client.post("consent", json={"study": study_id})
@@ -67,7 +67,7 @@ def leaves_with_an_item(url: str, link: str, study_id: str) -> str:
 
 
 def somebody_asks(port: int) -> None:
-    """Wait on the port of a server that has stopped until a request arrives, and drop it."""
+    """Listen on the port of a stopped server until a request arrives, and drop the request."""
     with socket.create_server(("127.0.0.1", port)) as listening:
         listening.settimeout(PATIENCE)
         connection, _ = listening.accept()
@@ -75,7 +75,7 @@ def somebody_asks(port: int) -> None:
 
 
 def under_fire(folder: Path, kills: int, items: int, crew: int, seconds: float) -> None:
-    """`crew` annotators work while the server is killed `kills` times; then everything is looked at."""
+    """Kill the server `kills` times while `crew` annotators work. Then check everything."""
     study_id, link = prepared(folder, items)
     server = ServerProcess(folder, folder.parent / "log").start()
     absent = leaves_with_an_item(server.url, link, study_id)
@@ -92,10 +92,10 @@ def under_fire(folder: Path, kills: int, items: int, crew: int, seconds: float) 
     work = threading.Thread(target=lambda: ended.extend(run(plan)), daemon=True)
     work.start()
     drawn = random.Random(kills)
-    share = items * VOTES // (2 * kills)  # half of all votes at most before the last kill: they are at work at each
+    share = items * VOTES // (2 * kills)  # at most half of all votes come before the last kill
     try:
         for _ in range(kills):
-            wanted = len(acknowledged) + drawn.randint(1, share)  # they went on after the last time
+            wanted = len(acknowledged) + drawn.randint(1, share)  # they resumed after the last kill
             end = time.monotonic() + PATIENCE
             while len(acknowledged) < wanted:
                 assert work.is_alive() and time.monotonic() < end, f"nobody votes: {server.said()[-2000:]}"
@@ -114,7 +114,7 @@ def under_fire(folder: Path, kills: int, items: int, crew: int, seconds: float) 
 
 
 def looked_at(folder: Path, study_id: str, acknowledged: list[Acknowledged], absent: str, items: int) -> None:
-    """Every acknowledged vote is there as it was given, none twice, and every item has exactly its votes."""
+    """Check that each acknowledged vote is stored once and unchanged, and that each item has exactly its votes."""
     with Workspace(folder) as workspace:
         studies = workspace.studies
         data = studies.data(study_id)

@@ -1,4 +1,4 @@
-"""Images and votes that were made elsewhere come into a study, and a whole study goes out as one zip and comes back."""
+"""Images and votes from elsewhere are imported into a study. A whole study is exported as one zip and restored."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_folders_are_labels_if_there_are_several(workspace: Workspace) -> None:
 
 
 def test_names_in_lists_and_archives_are_the_same_in_both_forms_of_unicode(workspace: Workspace) -> None:
-    """macOS writes é as two signs, other systems as one."""
+    """macOS writes é as two characters, other systems as one."""
     whole, parted = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
     for file, named in ((whole, parted), (parted, whole)):
         listed = f"image,source,label\n{named}.png,{named}/s.png,{parted}\n"
@@ -124,7 +124,7 @@ def test_names_in_lists_and_archives_are_the_same_in_both_forms_of_unicode(works
 
 
 def test_a_zip_that_macos_packed_keeps_its_names(workspace: Workspace) -> None:
-    """Its names are in UTF-8, but the mark that says so is not set."""
+    """The zip's names are in UTF-8, but the flag that says so is not set."""
     data = zip_of({"caf\u00e9/a.png": picture(1), "dog/b.png": picture(2)})
     for start, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         for at in [found.start() for found in re.finditer(re.escape(start), data)]:
@@ -296,7 +296,9 @@ def test_a_zip_with_a_name_that_is_no_text_is_refused() -> None:
 def voted(
     workspace: Workspace, rules: Rules, answers: Mapping[str, Mapping[str, str]], items: int = 4, out: str = ""
 ) -> str:
-    """A study in which every worker gave these answers to all items and a control item; `out` is then left out."""
+    """Create a study in which each worker gave these answers to all items and a control item. Then exclude worker
+    `out`.
+    """
     studies = workspace.studies
     study_id = studies.create("Bïrds/“1”", replace(rules, controls=ControlPolicy(0.2, 1, 0.5)))
     source = workspace.images.add(Image.effect_noise((40, 30), 20).convert("RGB"))
@@ -391,7 +393,7 @@ def test_a_zip_names_the_pictures_that_are_lost_and_holds_all_else(workspace: Wo
 
 
 def test_a_zip_comes_back_as_the_same_study(workspace: Workspace, tmp_path: Path) -> None:
-    """Images with controls and provenance by the zip, votes by Turk's file: the figures are the same."""
+    """Images with controls and provenance come from the zip, votes from Turk's file. The figures are the same."""
     study_id = voted(workspace, BIRD, {"a": YES, "b": NO, "c": NO, "d": YES}, out="b")
     worker = workspace.studies.workers.of_study(study_id)[1].id
     workspace.studies.workers.decide(study_id, workspace.studies.workers.of_study(study_id)[0].id, "approved", "")
@@ -429,7 +431,7 @@ def test_a_zip_comes_back_as_the_same_study(workspace: Workspace, tmp_path: Path
 
 
 def test_a_zip_is_restored_as_the_study_it_was(workspace: Workspace, tmp_path: Path) -> None:
-    """Rules, items, changed votes, exclusions and decisions: every table says the same in another workspace."""
+    """Rules, items, changed votes, exclusions and decisions: every table is the same in another workspace."""
     studies, study_id = workspace.studies, voted(workspace, BIRD, {"a": YES, "b": NO, "c": NO, "d": YES}, out="b")
     workers = studies.workers.of_study(study_id)
     studies.workers.decide(study_id, workers[0].id, "rejected", "asleep")
@@ -452,8 +454,8 @@ def test_a_zip_is_restored_as_the_study_it_was(workspace: Workspace, tmp_path: P
     def told(of: Workspace) -> dict[str, Any]:
         held = opened(of, study_id)
         tables = {name: make(held).decode() for name, (_, make) in EXPORTS.items() if name.endswith(".csv")}
-        del tables["people.csv"]  # what is asked of people themselves is in no file that is passed on
-        for name in ("answers.csv", "turk.csv"):  # assignments have numbers of their own in every workspace
+        del tables["people.csv"]  # no exported file holds people's own data
+        for name in ("answers.csv", "turk.csv"):  # assignments are numbered anew in every workspace
             frame = pd.read_csv(io.StringIO(tables[name]), keep_default_na=False)
             tables[name] = frame.drop(columns=[c for c in ("assignment", "AssignmentId") if c in frame]).to_csv()
         log = [(entry.created, entry.event, entry.detail, entry.worker) for entry in of.studies.log(study_id)]
@@ -471,7 +473,7 @@ def test_a_zip_is_restored_as_the_study_it_was(workspace: Workspace, tmp_path: P
         assert now["log"].pop(0)[1] == "restored"
         for name, value in was.items():
             assert now[name] == value, name
-        # It goes on: what was undone comes first.
+        # The restored study can go on. An undone answer comes first.
         other.studies.resume(again)
         given = other.studies.assignments.claim(again, late.id, "item")
         assert given is not None and given.answers == {"valid": "no"}
@@ -520,7 +522,7 @@ def test_a_zip_that_was_changed_is_not_restored(workspace: Workspace, tmp_path: 
     manifest, records = json.loads(files["manifest.json"]), json.loads(files["records.json"])
 
     def changed(change: Any) -> bytes:
-        """Sums and all: as somebody would write it who knows the format."""
+        """Return a changed zip with correct checksums, as an attacker who knows the format would write it."""
         new = json.loads(json.dumps(records))
         change(new)
         text = json.dumps(new).encode()
@@ -634,7 +636,7 @@ def test_the_routes_refuse_what_is_not_there_or_not_from_the_page(workspace: Wor
     assert client.get("/study/nothing/export/votes.csv").status_code == 404
     assert client.get("/study/nothing/export/study.zip").status_code == 404
     assert client.get(f"/study/{study_id}/export/secret.csv").status_code == 404
-    assert client.get(f"/study/{study_id}/export/{ZIP}").status_code == 200  # a draft has no votes, and a zip
+    assert client.get(f"/study/{study_id}/export/{ZIP}").status_code == 200  # a draft can be exported, without votes
     place = f"/study/files/{study_id}"
     assert client.post(place, content=picture(1)).status_code == 403
     headers = {"x-studio": "1"}

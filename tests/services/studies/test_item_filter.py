@@ -1,4 +1,4 @@
-"""Drawing of items, their use as control and quiz items, and obstacles to a start. No page, no server."""
+"""Drawing items, choosing control and quiz items, and problems that prevent a start. No page and no server."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_misclassified_images_are_those_that_the_model_gets_wrong(workspace: Wor
     assert len(items) == 2 and {item.group for item in items} == {"misclassified"}
     assert all(item.model_right is False and item.model == MODEL and item.source_sha for item in items)
     assert all(item.origin["source_right"] is True and item.origin["prompt"] for item in items)
-    # Of a model that has no class for the label nobody can tell.
+    # Without a class for the label, the model's verdict is unknown.
     assert verdict_of(candidates[1], MODEL, classes=("cat", "dog")) == (None, None)
     assert verdict_of(candidates[1], MODEL, classes=("bird", "boat")) == (True, False)
 
@@ -150,7 +150,7 @@ def test_reconstructions_are_drawn_only_where_the_filter_names_their_recipe(work
 
 
 def segmented(workspace: Workspace) -> tuple[Candidate, ...]:
-    """Two test cases of a road; a segmenter sees all of the source, all of the first and nothing of the second."""
+    """Two test cases of a road. A segmenter sees all of the source and of the first case, and nothing in the second."""
     road_runs(workspace, 1)
     cases = read(workspace)
     mask = RunMasks(workspace).of(cases[0].run_id)
@@ -180,7 +180,7 @@ def test_class_maps_are_compared_once_and_again_after_another_mask(workspace: Wo
     waiting = workspace.catalogue.not_measured
     mask = masks.of(cases[0].run_id)
     assert mask is not None and waiting(MODEL, 9) == ()
-    # Under a mask of which the model sees nothing, the source is not found either: nothing can be lost.
+    # In this mask the model finds nothing on the source either, so nothing can be lost.
     workspace.runs.set_mask(cases[0].run_id, Image.new("L", (8, 8), 1), {1: "pedestrian"})
     held = waiting(MODEL, 9)
     assert pool_of(workspace.catalogue, choice).unmeasured == len(held) == 2
@@ -229,7 +229,7 @@ def test_images_of_the_study_are_not_drawn_again(workspace: Workspace) -> None:
     study = workspace.studies.create("Birds", CLASSIFICATION)
     first = pool_of(workspace.catalogue, ItemDraw(count=5), study)
     drawn = draw(workspace, first, ItemDraw(count=5), 0)
-    # The same seed draws the same as ever.
+    # The same seed gives the same draw as in earlier versions.
     assert [held.test_case for held in drawn] == list(at_random(sorted(cases), 5, 0))
     workspace.studies.add_items(study, items_of(drawn, "random", "", RunMasks(workspace)))
     second = pool_of(workspace.catalogue, ItemDraw(count=5), study)
@@ -396,7 +396,7 @@ def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -
     studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0), eligibility=Eligibility()))
     assert keep_in_step(studies, study, disguise)
     assert [MADE in item.origin for item in studies.items(study) if item.kind != "item"] == [False]
-    # With a given one there, none are made again by themselves.
+    # With a control item by the lead, none are made automatically.
     studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0.1), eligibility=Eligibility()))
     assert not keep_in_step(studies, study, disguise)
 
@@ -448,7 +448,7 @@ def test_of_few_sources_no_control_or_quiz_item_shows_the_picture_of_another(wor
     pictures = [workspace.images.load(item.image_sha).convert("RGB").tobytes() for item in made]
     assert len(set(pictures)) == 8
     assert not keep_in_step(studies, study, Disguises(workspace)), "the same again: nothing to do"
-    # Each source comes as often in images: nothing is told by what returns. With fewer images it would be.
+    # Each source comes equally often as an item, so a repeated source gives nothing away. With fewer items it would.
     assert not [found for found in findings(rules, studies.items(study)) if "can be told" in found.text]
     few = [item for item in studies.items(study) if item.kind != "item"]
     few += [item for item in studies.items(study) if item.kind == "item"][::4]
@@ -492,7 +492,7 @@ def test_control_items_that_come_with_images_of_one_class_can_be_wrong_too() -> 
     there = tuple(Item(**vars(item)) for item in (*plain, *made_controls(plain, rules)))
     added = for_more(study, there, new, lambda sha, number: f"{sha} {number}")
     assert Counter((item.label, item.expected["valid"]) for item in added) == {("bird", "yes"): 2, ("boat", "no"): 2}
-    # In small steps as well: not always yes.
+    # Adding one at a time also gives both answers.
     few: list[Item] = list(there)
     for item in new[:6]:
         few += [Item(**vars(made)) for made in for_more(study, few, [item], lambda sha, number: f"{sha} {number}")]
@@ -510,7 +510,7 @@ def test_a_scene_that_does_not_show_a_class_may_be_one_that_was_there() -> None:
     assert all(item.image_sha.startswith("source-") and item.expected == {"vehicles": "no"} for item in wrong)
 
 
-# What stands in the way
+# Problems that prevent a start
 
 
 def fields(rules: Rules, held: tuple[NewItem, ...], *workers: Worker) -> dict[str, bool]:

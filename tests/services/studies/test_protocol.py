@@ -1,10 +1,10 @@
-"""The paper's protocol from end to end: images at random and a third as many that the model under test gets wrong, five
-votes each, control items, records, an analysis by a script that knows nothing of ours. `make soak` has it in full, with
-300 and 100 images; otherwise there are 60 and 20, with more control items and shorter records.
+"""The paper's protocol from end to end: random images and a third as many that the model gets wrong, five votes each,
+control items, records, and an analysis by an independent script. `make soak` uses 300 and 100 images. Otherwise there
+are 60 and 20, with more control items and shorter records.
 
-The images are drawn scenes in another light or weather, as an ideal generator would make them; into some of them a
-wrong thing is drawn. The embedded classifier, which was trained on fair days, reads all of them. Simulated annotators
-work over HTTP on the whole application.
+The images are drawn scenes in another light or weather, like those of an ideal generator. Some show a wrong thing. The
+embedded classifier, which was trained on fair days, reads all of them. Simulated annotators work over HTTP on the whole
+application.
 """
 
 from __future__ import annotations
@@ -57,33 +57,34 @@ LOOKS = (
     ("foggy", "sunset"),
     ("rainy", "night"),
 )
-"""Weather and time of day of the test cases of every scene; the classifier knows fair days."""
+"""Weather and time of day of each scene's test cases. The classifier was trained on fair days."""
 FIRST_SEED = 2_000_000
 MOST_WRONG = 2
-"""Verdicts of a sample that may be wrong: four of five votes have to be, which happens to one image in 2,000."""
+"""Maximum number of wrong verdicts in a sample. It takes four wrong votes of five, as for one image in 2,000."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """Size and kinds of a study."""
+    """Size of a study, and of its crew."""
 
     at_random: int
     misclassified: int
-    """Images to judge, drawn in these two ways."""
+    """Number of images to judge, drawn at random and drawn among the misclassified ones."""
     scenes: int
-    """Source images."""
+    """Number of source images."""
     wrong: int
     """Number of test cases that show a wrong thing."""
     careful: int
-    """Workers who look. With them are two who have it the wrong way round, and one who does not look; and one with a
-    bad record and one without any, who are not let in. Five have to stay for five votes an image: that one who looks
-    has two of his first five control items wrong happens once in forty times, so there are more of them."""
+    """Number of careful workers. Two others answer the opposite, and one does not look. One more has a bad record
+    and one has none, so both are refused. Five must stay for five votes per image. A careful worker fails two of the
+    first five control items once in forty times, so there are more than five.
+    """
     min_seen: int
-    """Control items that a worker has to have seen before they count."""
+    """Minimum number of control items that a worker has seen before they count."""
     share: float
     """Share of control items among the items that a worker sees."""
     finished: int
-    """Assignments that a record has to have."""
+    """Minimum number of finished assignments in a record."""
 
     @property
     def items(self) -> int:
@@ -98,12 +99,12 @@ class Size:
 
     @property
     def crew(self) -> list[str]:
-        """Crew as `study simulate` takes it, one code after the other."""
+        """Return the crew for the command `study simulate`, in the order of their codes."""
         return [f"{self.careful}:accuracy=0.95", "2:accuracy=0.15", "1:lazy=0.95", "2"]
 
     @property
     def excluded(self) -> slice:
-        """Members of the crew who give the opposite answer."""
+        """Members of the crew who answer the opposite."""
         return slice(self.careful, self.careful + 2)
 
     @property
@@ -117,18 +118,18 @@ FULL = Size(at_random=300, misclassified=100, scenes=90, wrong=50, careful=12, m
 
 @dataclass(frozen=True)
 class World:
-    """The workspace, and the truth about its images."""
+    """Workspace, and the truth about its images."""
 
     size: Size
     workspace: Path
     shown: Mapping[str, str]
-    """The class of the thing in an image, by the hash of its file."""
+    """Class of the thing in each image, by the hash of its file."""
     wrong: int
-    """Test cases that the classifier gets wrong."""
+    """Number of test cases that the classifier gets wrong."""
 
 
 def drawn(workspace: Workspace, size: Size, drawn_by: random.Random) -> dict[str, str]:
-    """Runs with test cases, as the page would have made them; what each image shows."""
+    """Create runs with test cases like those of the page. Return the class that each image shows, by hash."""
     shown: dict[str, str] = {}
     wrong = set(drawn_by.sample(range(size.scenes * len(LOOKS)), size.wrong))
     for number in range(size.scenes):
@@ -165,7 +166,7 @@ def drawn(workspace: Workspace, size: Size, drawn_by: random.Random) -> dict[str
 
 @pytest.fixture(scope="module")
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """The runs, read by the embedded classifier."""
+    """Workspace whose runs the embedded classifier has read."""
     folder = tmp_path_factory.mktemp("protocol") / "workspace"
     wanted = load_profile("demo").model_under_test.of("classification")
     assert wanted is not None
@@ -184,7 +185,9 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def record(workspace: Workspace, workers: list[str], shas: list[str], finished: int, rejected: int = 0) -> None:
-    """Earlier studies in which these workers finished so many assignments, the last `rejected` of which failed."""
+    """Create earlier studies in which these workers finished `finished` assignments, the last `rejected` of them
+    rejected.
+    """
     studies = workspace.studies
     for name, count in (("Earlier", finished - rejected), ("Earlier still", rejected)):
         if not count:
@@ -210,7 +213,7 @@ def record(workspace: Workspace, workers: list[str], shas: list[str], finished: 
 
 
 def truth_of(workspace: Workspace, study_id: str, rules: Rules, shown: Mapping[str, str]) -> str:
-    """The file of true answers: yes where the image shows what is asked for."""
+    """Return the file of true answers: yes if the image shows its label."""
     rows = []
     question = rules.questions[0]
     for item in workspace.studies.items(study_id):
@@ -284,10 +287,10 @@ def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
         archive = zipfile.ZipFile(io.BytesIO(export("study.zip")))
         data = studies.data(study_id)
 
-    # What was acknowledged is there, and nothing else.
+    # Exactly the acknowledged votes are stored.
     acknowledged = [json.loads(line) for line in (tmp_path / "votes.jsonl").read_text().splitlines()]
     assert len(acknowledged) == len(data.votes) == len({(vote.item, vote.worker) for vote in data.votes})
-    # Who was not eligible has no vote; who has it the wrong way round is out.
+    # Workers without the needed record have no vote. Workers who answer the opposite are excluded.
     assert "2 not eligible" in told.stdout
     assert not {vote.worker for vote in data.votes} & set(names[size.eligible :])
     assert {exclusion.worker for exclusion in data.exclusions} >= set(names[size.excluded])
@@ -336,7 +339,7 @@ def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
     assert found["dawid_skene_yes"] == report.questions[0].second.dawid_skene.count
     assert found["kept"] == sorted(f"{row.task},{row.worker},{row.label}" for row in votes.itertuples())
 
-    # The truth lies between the bounds of each sample: only its discarded images are unknown.
+    # The true share lies between the bounds of each sample, since only its discarded images are unknown.
     for name in ("after", *counts):
         judged = [item for item in data.items if item.kind == "item" and name in ("after", item.group)]
         true = sum(world.shown[item.image_sha] == item.label for item in judged)

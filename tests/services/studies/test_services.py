@@ -1,4 +1,4 @@
-"""A study from its draft to its result by commands alone: what a page does, without one."""
+"""A study from its draft to its results by commands alone, without a page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.workspaces import workspace_in
 
 @dataclass
 class Lead:
-    """The services of studies that a script can use."""
+    """Services and commands of studies that a script can use."""
 
     workspace: Workspace
     analyses: Analyses
@@ -36,7 +36,7 @@ class Lead:
 
 @contextmanager
 def leading(folder: Path) -> Iterator[Lead]:
-    """The services of studies on a new workspace in `folder`, without an image."""
+    """Services of studies on a new workspace in `folder`, without images."""
     with workspace_in(folder) as workspace:
         commands = Commands()
         services = StudyServices(workspace, commands, lambda run, model: None)
@@ -90,7 +90,7 @@ def test_a_study_goes_from_draft_to_decision_without_a_page(lead: Lead) -> None:
 
 def test_what_a_command_will_do_is_said_before_and_changes_nothing(lead: Lead) -> None:
     study = lead.send("create-study", title="Birds", template="classification")
-    lead.send("draw-items", study=study, count="12")  # of three sources at least: enough for the quiz
+    lead.send("draw-items", study=study, count="12")  # drawn from at least three sources: enough for the quiz
     lead.send("start-study", study=study)
     command = lead.commands.parse("add-items", {"study": study, "count": "4"})
     assert isinstance(command, AddItems)

@@ -1,4 +1,6 @@
-"""Training with feedback: before all else, told of after the answer only and until it was read, and counted nowhere."""
+"""Training with feedback: it comes first, feedback follows each answer and stays until it was read, and nothing
+counts.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ WHY = "Its <b>beak</b> & its wings."
 
 
 def known(workspace: Workspace, kind: Any, count: int, first: int, **more: Any) -> list[NewItem]:
-    """Items with a known answer, each with a picture of its own."""
+    """Return items with a known answer, each with a different picture."""
     held = {"kind": kind, "expected": {"valid": "no"}, "label": "boat", "why": WHY, **more}
     return [NewItem(keep_image(workspace, picture(first + number)), **held) for number in range(count)]
 
@@ -64,7 +66,7 @@ def seen(annotator: Annotator, token: str) -> int:
 
 
 def trained(annotator: Annotator, answer: str = "no") -> dict[str, Any]:
-    """The first step after the training."""
+    """Finish the training, and return the step after it."""
     step = annotator.next()
     while step["status"] in ("training", "feedback"):
         told = step["status"] == "feedback"
@@ -72,7 +74,7 @@ def trained(annotator: Annotator, answer: str = "no") -> dict[str, Any]:
     return step
 
 
-# For the worker
+# The worker's view
 
 
 def test_each_answer_is_told_of_once_it_is_saved_and_the_next_comes_when_it_was_read(
@@ -86,7 +88,7 @@ def test_each_answer_is_told_of_once_it_is_saved_and_the_next_comes_when_it_was_
     assert "image 1 of 2" in first["text"] and first["feedback"] is None
     assert WHY not in json.dumps(first) and '"no"' not in json.dumps({**first, "assignment": None})
     assert set(first["assignment"]) == {*first["assignment"]} - {"expected", "why", "kind"}
-    # Nothing is told before the answer, and neither the item nor the way on can be had without it.
+    # Before the answer, the worker gets neither feedback nor the next item.
     assert go_on(one, first)["assignment"]["id"] == first["assignment"]["id"] == one.next()["assignment"]["id"]
     assert go_on(one, first)["feedback"] is None
 
@@ -103,7 +105,8 @@ def test_each_answer_is_told_of_once_it_is_saved_and_the_next_comes_when_it_was_
             "right": False,
         }
     ]
-    # A reload, a second browser, a new server: told again, and the picture can be looked at; nothing else can be had.
+    # After a reload, in a second browser, and on a new server the same feedback is shown with its picture, and nothing
+    # else.
     image = told["assignment"]["image"]
     with browser_of(mounted(workspace)) as other:
         other.post("sign-in", {"code": one.code})
@@ -111,7 +114,7 @@ def test_each_answer_is_told_of_once_it_is_saved_and_the_next_comes_when_it_was_
         for browser in (one, other):
             again = browser.next()
             assert again["feedback"] == said and seen(browser, again["assignment"]["image"]) == 200
-        # The same sending again is the same answer; another one is none, and nothing is taken back.
+        # Sending the same answer again is accepted. Another answer is refused, and no answer can be undone.
         assert one.answer(first, "no", key="a key")["next"]["feedback"] == said
         one.answer(first, "no", 409)
         assert "no answer to take back" in one.post("undo", {"study": one.study}, 409)["error"]
@@ -122,7 +125,7 @@ def test_each_answer_is_told_of_once_it_is_saved_and_the_next_comes_when_it_was_
         assert second["status"] == "training" and (second["done"], second["left"]) == (1, 1)
         assert go_on(other, told)["assignment"]["id"] == second["assignment"]["id"], "gone on once, by either"
         assert seen(one, image) == 404 and seen(other, image) == 404
-        # The other browser still shows what was told: the answer of one is no reading of the other's.
+        # The second browser still shows its feedback. Continuing in the first does not mark that as read.
         told = other.answer(second, "no")["next"]
         assert go_on(one, first)["feedback"] == told["feedback"] and told["feedback"]["right"] is True
         quiz = go_on(one, told)
@@ -172,7 +175,7 @@ def test_nobody_gets_feedback_of_what_is_not_theirs(workspace: Workspace, app: F
         with browser_of(app) as stranger:
             go_on(stranger, told, 401)
     assert one.next()["status"] == "feedback", "what another one sends is no reading of mine"
-    # What was taken away is nobody's to look at, told or not.
+    # A picture that the worker may not see any more is refused, before and after the answer.
     image, studies = one.next()["assignment"]["image"], workspace.studies
     assert seen(one, image) == 200
     for take, give in (
@@ -188,7 +191,7 @@ def test_nobody_gets_feedback_of_what_is_not_theirs(workspace: Workspace, app: F
         give()
 
 
-# What it counts for
+# Effect on results
 
 
 def test_training_counts_for_nothing_and_stands_in_the_records(
@@ -227,7 +230,7 @@ def test_training_counts_for_nothing_and_stands_in_the_records(
     assert json.loads(EXPORTS["results.json"][1](files))["study"]["training"] == 2
     assert {row["kind"] for row in read_csv(EXPORTS["truth.csv"][1](files), "").rows} == {"item", "training"}
 
-    # The whole study comes back as it was, with what was read and what was not.
+    # The restored study knows which feedback was read.
     name, parts = zipped(workspace, study_id)
     (tmp_path / name).write_bytes(b"".join(parts))
     with workspace_in(tmp_path / "another") as there:
@@ -242,7 +245,7 @@ def test_training_counts_for_nothing_and_stands_in_the_records(
 
 
 def test_nobody_is_shown_as_control_or_quiz_what_they_were_told_of(workspace: Workspace) -> None:
-    """Nor its source, nor the same picture in another light."""
+    """The same source and the same picture in another light are excluded too."""
     source, shown, lit = (keep_image(workspace, picture(number)) for number in (701, 702, 703))
     known_answer: dict[str, Any] = {"expected": {"valid": "yes"}, "label": "bird"}
     told = NewItem(shown, source, "training", **known_answer)
@@ -269,7 +272,7 @@ def test_nobody_is_shown_as_control_or_quiz_what_they_were_told_of(workspace: Wo
         assert kind == "quiz" or studies.assignments.controls_left(study_id, other) == 6
 
 
-# Where it comes from
+# Source of the training items
 
 
 def made_of(count: int, labels: tuple[str, ...] = ("bird", "boat")) -> list[NewItem]:
@@ -322,7 +325,7 @@ def test_other_scenes_are_told_of_by_the_class_that_they_lack() -> None:
 
 
 def test_a_scene_that_lacks_the_class_is_looked_for_among_all() -> None:
-    """Or a training could have nothing but right ones, where few scenes lack anything."""
+    """Otherwise a training could have only right images, since few scenes lack a class."""
     rules = replace(TEMPLATES["preservation"].rules(), training=4)
     about = tuple(dict.fromkeys(question.only_with for question in rules.questions if question.only_with))
     items = [NewItem(f"i{n}", f"s{n}", classes=about[1:] if n == 0 else about) for n in range(24)]

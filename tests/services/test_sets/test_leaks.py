@@ -1,4 +1,4 @@
-"""The look for images of a test set among training images, and the command line of test sets."""
+"""The search for a test set's images among training images, and the command line of test sets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 @pytest.fixture
 def version(workspace: Workspace) -> SetVersion:
-    """Two images of one source."""
+    """Released version with two images of one source."""
     set_id = workspace.test_sets.create("Birds")
     TestSetDrafts(workspace).add(set_id, run_of(workspace, picture(1, SIZE), [10, 11]))
     return TestSetDrafts(workspace).release(ReleaseTestSet(test_set=set_id))
@@ -52,7 +52,7 @@ def test_every_kind_of_file_gets_its_row(workspace: Workspace, version: SetVersi
     picture(11, (200, 200)).save(folder / "scaled.webp")
     turned = picture(1, SIZE).rotate(90, expand=True)
     exif = turned.getexif()
-    exif[0x0112] = 6  # shown turned by 90 degrees, clockwise
+    exif[0x0112] = 6  # as if turned clockwise by 90 degrees
     turned.save(folder / "turned.png", exif=exif)
     picture(50, SIZE).save(folder / "other.png")
     (folder / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n and no more")

@@ -1,4 +1,4 @@
-"""Splits leak nothing: neither a source nor sources that look alike are in two of them."""
+"""Splits without leaks: no source, and no pair of sources that look alike, is in two splits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def chance_set(seed: int) -> tuple[list[SetEntry], dict[str, int]]:
-    """Images of chance sources, of which some look alike, some are themselves made from another one, some alone."""
+    """Return images of random sources and the sources' hashes. Some sources look alike, and some are made from
+    others.
+    """
     fate = random.Random(seed)
 
     def sha() -> str:
@@ -53,7 +55,7 @@ def chance_set(seed: int) -> tuple[list[SetEntry], dict[str, int]]:
 
 
 def assert_nothing_leaks(entries: list[SetEntry], hashes: dict[str, int], splits: dict[str, Split]) -> None:
-    """By looking at every two images."""
+    """Check every pair of images."""
     for one, other in combinations(entries, 2):
         sources = {one.source, other.source}
         near = sources <= hashes.keys() and (hashes[one.source] ^ hashes[other.source]).bit_count() <= DISTANCE
@@ -74,7 +76,7 @@ def test_no_source_and_none_that_looks_like_it_is_in_two_splits(seed: int) -> No
     largest = max(len(unit) for unit in units)
     counts = Counter(found.values())
     for split, share in shares.items():
-        # Labels count as well as numbers, so a split may be off by some units.
+        # Labels are balanced too, so a split may be off by a few groups.
         assert abs(counts[split] - share * len(entries)) <= 3 * largest
 
 
@@ -98,7 +100,9 @@ def test_many_images_are_parted_as_the_shares_say_and_each_label_alike() -> None
 
 @pytest.mark.parametrize(("of_a_source", "labels"), [(1, 35), (2, 35), (3, 20), (6, 8), (6, 20), (10, 20)])
 def test_few_images_are_parted_as_the_shares_say_also_with_many_labels(of_a_source: int, labels: int) -> None:
-    """A fifth of the few images of a label is less than a source has, and yet a fifth of all images is for the test."""
+    """A fifth of a label's few images is less than one source has. Still, a fifth of all images is in the test
+    split.
+    """
     fate = random.Random(of_a_source * labels)
     entries = []
     for number in range(70 // of_a_source):
@@ -129,7 +133,7 @@ def test_what_has_a_split_keeps_it_and_what_comes_later_follows_its_source() -> 
 
 
 def test_an_original_is_in_the_split_of_what_was_made_from_it(workspace: Workspace) -> None:
-    """From pictures to a release, with sources that differ by their file alone."""
+    """From pictures to a release, with sources that are JPEG copies of others."""
     cases: list[int] = []
     sources = [picture(number, (64, 64)) for number in range(8)]
     for number, source in enumerate(sources):

@@ -1,4 +1,4 @@
-"""Test sets: what a version is named by, what never changes, what is refused at a release, and how versions differ."""
+"""Test sets: the identity of a version, its fixed content, refusals at a release, and the difference of versions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def set_with(workspace: Workspace, cases: Any, name: str = "Birds", sources: bool = False) -> str:
-    """The id of a new set with these test cases in its draft."""
+    """Create a set with these test cases in its draft. Return its id."""
     set_id = workspace.test_sets.create(name)
     TestSetDrafts(workspace).add(set_id, cases, sources)
     return set_id
@@ -101,7 +101,7 @@ def test_from_accepted_images_to_a_released_version(workspace: Workspace) -> Non
 def test_equal_versions_have_one_id_in_two_workspaces(tmp_path: Path) -> None:
     def made(folder: str, order: list[int], label: str = "bird", **fields: Any) -> SetVersion:
         with workspace_in(tmp_path / folder) as workspace:
-            for number in range(100, 100 + len(folder)):  # so that nothing has the same number
+            for number in range(100, 100 + len(folder)):  # makes all numbers differ between the workspaces
                 run_of(workspace, number, [number + 100])
             cases = [case for number in order for case in run_of(workspace, number, [number + 10], label)]
             set_id = set_with(workspace, cases)
@@ -266,7 +266,7 @@ def test_a_draft_that_changed_after_it_was_checked_is_not_released(
         return found
 
     monkeypatch.setattr(storage_of_sets.TestSets, "not_accepted", and_meanwhile)
-    # What was read of the draft is what is checked: the image that came in between is in neither.
+    # The check covers the draft as it was read. The image added meanwhile is not released.
     with pytest.raises(UserError, match="was changed meanwhile"):
         release(workspace, set_id)
     assert draft(workspace, set_id).entries == 2
@@ -302,7 +302,7 @@ def test_a_draft_that_is_let_go_takes_its_set_along(workspace: Workspace) -> Non
 
 
 def test_the_difference_is_what_was_done(workspace: Workspace) -> None:
-    """Random edits of a draft, kept in step by hand."""
+    """Random edits of a draft, recorded by the test."""
     fate = random.Random(13)
     cases = [case for number in range(12) for case in run_of(workspace, number, [100 + number, 200 + number])]
     masks = [workspace.images.add(Image.new("L", (8, 8), shade)) for shade in range(3)]
@@ -417,7 +417,7 @@ def test_a_deleted_run_leaves_a_version_whole_also_in_a_backup(workspace: Worksp
     (run,) = workspace.runs.search()
     workspace.runs.remove(run.id)
     workspace.close()
-    workspace.open()  # it sweeps what dead processes left
+    workspace.open()  # opening removes leftovers of dead processes
     assert Versions(workspace).verify(version).whole
     before = list(VersionImages(workspace, version).all())
     assert [example.facts["review"]["verdict"] for example in before if example.role == "generated"] == ["accepted"] * 2
@@ -480,7 +480,7 @@ def test_an_example_says_what_is_known_of_an_image(workspace: Workspace) -> None
 
 
 def ran(capsys: pytest.CaptureFixture[str], workspace: Workspace, *arguments: object) -> tuple[int, list[str]]:
-    """Exit code and lines of a command."""
+    """Run a command. Return its exit code and its lines."""
     code = sets_command(["--workspace", str(workspace.folder), *map(str, arguments)])
     said = capsys.readouterr()
     return code, (said.err if code == 2 else said.out).splitlines()
@@ -607,7 +607,7 @@ def test_an_export_tells_the_licences_of_the_models_that_drew(
 
 
 def victim(folder: str, set_id: str) -> None:
-    """A process that dies between the release and its commit."""
+    """Release a set in a process that dies before the commit."""
     workspace = Workspace(folder).open()
     storage_of_sets._version = _once_draft_then_die  # type: ignore[assignment]
     release(workspace, set_id)

@@ -1,4 +1,6 @@
-"""The annotators' page over HTTP: signing in, one item after the other, and the ends there are; nothing is told."""
+"""The annotators' page over HTTP: signing in, one item after another, and how it ends. No reply reveals known
+answers.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def other(app: FastAPI) -> Iterator[Annotator]:
 
 
 def finish(annotator: Annotator, answer: str = "yes") -> dict[str, object]:
-    """Answer all there is; the step after the last one."""
+    """Answer all items. Return the step after the last one."""
     step = annotator.next()
     while step["assignment"]:
         step = annotator.answer(step, answer)["next"]
@@ -219,7 +221,7 @@ def test_an_answer_that_does_not_fit_is_said_in_a_sentence(studio: Studio, one: 
     assert not studio.workspace.studies.data(study_id).votes
 
 
-# Again, and back
+# Undo
 
 
 def test_the_same_key_counts_once_and_another_one_is_refused(studio: Studio, one: Annotator) -> None:
@@ -264,7 +266,7 @@ def test_an_item_that_others_have_finished_is_taken_no_more(studio: Studio, one:
     assert over["status"] == "done" and over["text"].startswith("Every image has all the answers")
 
 
-# Who may vote
+# Permission to vote
 
 
 def test_a_quiz_stands_in_for_the_record(studio: Studio, one: Annotator, other: Annotator) -> None:
@@ -497,7 +499,7 @@ def test_the_cookie_is_for_this_path_and_no_script(studio: Studio, app: FastAPI)
             assert "path=/annotate;" in cookie and ("secure" in cookie) is secure
 
 
-# What is refused
+# Refusals
 
 
 def test_another_workers_things_are_as_if_they_did_not_exist(studio: Studio, one: Annotator, other: Annotator) -> None:
@@ -615,7 +617,7 @@ def test_the_next_picture_can_come_before_its_item(studio: Studio, one: Annotato
     back = one.post("undo", {"study": one.study})
     assert back["assignment"]["image"] == before["assignment"]["image"] == promised
 
-    with browser_of(mounted(studio)) as restarted:  # a new process knows no token that was given ahead
+    with browser_of(mounted(studio)) as restarted:  # a new process does not know the tokens given in advance
         restarted.post("sign-in", {"code": one.code})
         restarted.study = one.study
         again = restarted.next()["assignment"]
@@ -751,7 +753,7 @@ def test_a_pause_by_the_lead_costs_nobody_the_item_they_were_at(
     item = one.join(link).next()["assignment"]["id"]
     other.join(link)
     studies.pause(study_id)
-    hour_ago = "2026-01-01T00:00:00.000000+00:00"  # as if the pause had taken longer than an item is held
+    hour_ago = "2026-01-01T00:00:00.000000+00:00"  # as if the pause had outlasted the lease
     change = "UPDATE assignments SET expires = ?"
     studio.workspace._database.write(lambda db: db.execute(change, [hour_ago]))
     studies.resume(study_id)
@@ -762,10 +764,10 @@ def test_a_pause_by_the_lead_costs_nobody_the_item_they_were_at(
 def test_a_double_click_a_reload_and_a_second_tab_make_one_worker(studio: Studio, one: Annotator) -> None:
     studies = studio.workspace.studies
     study_id, link = running(studio.workspace, 3)
-    one.client.get("/annotate/")  # opening the page tells the browser apart, and makes nobody a worker
+    one.client.get("/annotate/")  # opening the page gives the browser a cookie, and creates no worker
     assert not studies.data(study_id).workers
     first = one.post("join", {"link": link})
-    one.client.cookies.delete(COOKIE)  # as in a tab whose page was there before, or whose reply was lost
+    one.client.cookies.delete(COOKIE)  # as in a tab with a page from before, or after a lost reply
     again = one.post("join", {"link": link})
     assert (again["worker"], again["code"], again["earlier"]) == (first["worker"], first["code"], False)
     assert one.client.get("/annotate/api/state").json()["code"] == first["code"], "a page loaded again shows it again"
@@ -823,7 +825,9 @@ def test_nobody_judges_more_images_than_the_rules_let_one_person(studio: Studio,
 def test_an_image_of_before_does_not_come_on_top_of_as_many_as_one_person_judges(
     studio: Studio, one: Annotator
 ) -> None:
-    """The image was given back and got others' votes. One of those was excluded when this worker had judged enough."""
+    """The image was given back and got others' votes. One of these workers was excluded after this worker had judged
+    enough.
+    """
     studies = studio.workspace.studies
     study_id, link = running(studio.workspace, 3, replace(BIRD_RULES, most_items=2))
     before = one.join(link).next()

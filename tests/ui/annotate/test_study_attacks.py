@@ -1,7 +1,6 @@
-"""Attacks by somebody invited to judge images, or not: refused, logged, and nothing disclosed.
+"""Attacks by invited annotators and by strangers are refused and logged, and disclose nothing.
 
-Against the real application behind the real server, with a password as beyond this machine. `attack_list.py` has the
-cases, one per line.
+The real application runs behind the real server, with a password as for other machines. `attack_list.py` has the cases.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SECRETS = (
     "sqlite",
     "misclassified",
 )
-"""Words that no reply to an annotator contains: origins, other studies, which item is known, the inside."""
+"""Words that no reply to an annotator may contain: origins, other studies, known answers, and internals."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +78,7 @@ def test_refused_written_down_and_nothing_learnt(world: World, name: str) -> Non
         assert word not in entry.detail, "the log tells what opens a door"
 
 
-# Two that must not be told from each other: what is another's, and what there is not.
+# Pairs of attacks whose replies must be equal: on another's object, and on an object that does not exist.
 ALIKE = {
     "assignments": ("another's assignment", "an invented assignment"),
     "assignments, answered wrongly": (
@@ -109,7 +108,7 @@ def test_what_is_anothers_looks_like_what_there_is_not(world: World, name: str) 
 
 
 def test_behind_a_proxy_with_https_all_works_and_cookies_are_for_https_only(world: World) -> None:
-    """Requests as a proxy of docs/serving.md sends them."""
+    """The requests are like those of a proxy in docs/serving.md."""
     proxied = {"host": "study.example.org", "origin": "https://study.example.org", "x_forwarded_proto": "https"}
     form = f"password={PASSWORD}".encode()
     lead = world.ask("POST", "/sign-in", form, "", **{**proxied, "content_type": FORM})
@@ -126,7 +125,7 @@ def test_behind_a_proxy_with_https_all_works_and_cookies_are_for_https_only(worl
 
 
 def endpoints(routes: Any, before: str = "") -> Iterator[tuple[str, str]]:
-    """Method and path of every route, those of what is mounted too."""
+    """Yield the method and path of every route, including those of mounted applications."""
     for route in routes:
         path = before + str(getattr(route, "path", ""))
         inner = getattr(getattr(route, "app", None), "routes", None) or getattr(
@@ -239,7 +238,7 @@ def test_a_control_item_looks_like_any_other(world: World) -> None:
     assert len(control["assignment"]["id"]) == len(item["assignment"]["id"])
 
 
-# Sent again
+# Repeated requests
 
 
 def test_a_vote_that_is_sent_again_counts_once(world: World) -> None:
@@ -268,7 +267,7 @@ def test_a_saved_vote_sent_again_after_the_end_changes_nothing(world: World) -> 
 
 
 def one_more(world: World) -> tuple[str, dict[str, Any], str]:
-    """A new study, a vote in it that was not sent yet, and the cookie of its worker."""
+    """Create a study. Return its id, a vote that was not sent yet, and the cookie of its worker."""
     studies = world.studies
     study_id = studies.create("One more", BIRD_RULES)
     studies.add_items(study_id, [NewItem(world.shas[0], label="bird"), NewItem(world.shas[1], label="bird")])
@@ -295,7 +294,7 @@ def test_markup_in_a_comment_stays_text(world: World) -> None:
         assert "<script>alert(1)" not in shown.text
 
 
-# Guessing, last: it fills this minute's share of the log
+# Guessing comes last, since it fills this minute's share of the log
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The batches that a server works on: queue, pause, approval, trying again, cost; what the pages and /metrics say."""
+"""Batches on a server: queue, pause, approval, retry and cost, and the text of the pages and of /metrics."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def client(studio: Studio, gate: Gate) -> Iterator[TestClient]:
 
 
 def page(client: TestClient, path: str, status: int = 200) -> str:
-    """The text of a page, without its markup."""
+    """Return the text of a page without its markup."""
     reply = client.get(path)
     assert reply.status_code == status, reply.text
     body = reply.text[reply.text.index("<main") :]
@@ -72,13 +72,13 @@ def run(studio: Studio, number: int, state: str = "approval") -> None:
 
 
 def whole(studio: Studio, number: int) -> None:
-    """From the plan to all of its images."""
+    """Run a batch from its plan to all its images."""
     run(studio, number)
     studio.commands.send("approve-batch", {"batch": number})
     comes_to(studio, number, "done")
 
 
-# What is done
+# Work on batches
 
 
 def test_captions_come_first_and_images_after_a_yes(studio: Studio, gate: Gate, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_what_is_tried_again_while_it_works_is_done_before_it_ends(studio: Studi
     number = planned(studio, plan_text(pictures(tmp_path / "data", 9)))
     gate.shut()
     run(studio, number, "running")
-    gate.let()  # the first lot fails, the second one is held
+    gate.let()  # the first lot fails, and the second one is held back
     until(lambda: studio.batches.status(number).failed == 8)
     models.captioner.sure = True
     assert studio.batches.retry(number) == 8
@@ -337,7 +337,7 @@ def test_a_data_set_that_is_not_there_is_told_when_it_is_planned(client: TestCli
     assert "is not there" in reply.json()["error"]
 
 
-# What the pages say
+# Text of the pages
 
 
 def test_the_list_and_the_page_of_a_batch_say_all_of_it(studio: Studio, client: TestClient, tmp_path: Path) -> None:
@@ -469,11 +469,11 @@ def test_time_is_said_as_people_say_it(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
-# What is told before it begins
+# Estimates before a batch begins
 
 
 def streets(root: Path, number: int = 2) -> Path:
-    """Images with masks of the classes 0 and 3, of which the list of classes names none but 0."""
+    """Write images with masks of the classes 0 and 3. The list of classes names only 0."""
     (root / "masks").mkdir(parents=True)
     (root / "images").mkdir()
     for place in range(number):
@@ -536,7 +536,7 @@ def test_photographs_are_counted_before_it_begins_and_at_the_yes_beside_their_pi
     root = tmp_path / "data"
     write_scenes(root, "classification", 3, 1)
     for place, file in enumerate(TWO_PHOTOGRAPHS):
-        Image.open(file).resize((160, 106)).save(root / "images" / f"{place:04}.png")  # in place of two drawn ones
+        Image.open(file).resize((160, 106)).save(root / "images" / f"{place:04}.png")  # replace two drawn images
     number = planned(studio, plan_text(root).replace("imagefolder", "csv"))
     told = "2 of 3 pictures look like photographs , which the embedded models do not know"
     shown = page(client, f"/batches/{number}")

@@ -1,4 +1,4 @@
-"""The coverage page: its figures are those of the workspace, none is made up, and what strangers wrote is text."""
+"""The coverage page shows the workspace's figures and no others, and shows other people's text as text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add(
     wrong: int = 0,
     right: int = 0,
 ) -> None:
-    """A run with so many images of these edits, of which the model under test reads `wrong` and `right`."""
+    """Add a run with images of these edits. The model under test is wrong on `wrong` and right on `right` of them."""
     shade = workspace.runs.count()
     run = workspace.runs.create(Image.new("RGB", (8, 8), (shade, 1, 1)), Task("classification", label), "demo", "R", {})
     caption = CounterfactualCaption("x", tuple(Edit(kind, words, kind) for kind, words in edits))
@@ -66,7 +66,7 @@ def page(workspace: Workspace, **query: str) -> str:
 
 
 def cell(markup: str, line: str, column: int) -> str:
-    """The markup of a cell, by its line's name and its place in it."""
+    """Return the markup of a cell, by the name of its row and the index of its column."""
     row = re.search(rf'<tr data-line="{re.escape(html.escape(line))}">(.*?)</tr>', markup, re.DOTALL)
     assert row is not None, f"there is no line {line!r}"
     return re.findall(r"<td.*?</td>", row[1], re.DOTALL)[column]

@@ -1,4 +1,4 @@
-"""Requests of the gallery: bad input gets a sentence, another site gets nothing, and a view can be held."""
+"""Requests of the gallery: bad input gets a sentence, other sites are refused, and a view can be held on the server."""
 
 from __future__ import annotations
 

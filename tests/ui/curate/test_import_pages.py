@@ -1,4 +1,4 @@
-"""The pages of imports: an archive comes in beside the server, and its report says what became of every file."""
+"""The pages of imports: an archive is imported in the background, and the report lists each file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def client(studio: Studio) -> Iterator[TestClient]:
 
 
 def archive(**more: bytes) -> bytes:
-    """A zip of two birds and a boat in folders of their labels, and of `more` files."""
+    """Return a zip of two birds and a boat in folders of their labels, and of `more` files."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as packed:
         for number, label in ((1, "bird"), (2, "bird"), (3, "boat")):
@@ -56,7 +56,7 @@ def send(client: TestClient, data: bytes, **asked: str) -> Any:
 
 
 def imported(studio: Studio, client: TestClient, data: bytes, **asked: str) -> str:
-    """Return the page's report at the end of an import."""
+    """Return the page's report after an import."""
     reply = send(client, data, **asked)
     assert reply.status_code == 200, reply.text
     until(lambda: not client.get("/curate/api/import").json()["active"])
@@ -160,7 +160,7 @@ def test_what_cannot_be_taken_is_refused_before_it_is_sent(
 
 
 def sent_without_body(app: Any, path: str, query: dict[str, str]) -> tuple[int, Any]:
-    """The status and the JSON of the reply to an upload of which nobody has sent a byte."""
+    """Return the status and the JSON of the reply to an upload whose body is never sent."""
     sent: list[Any] = []
 
     async def receive() -> Any:

@@ -1,4 +1,4 @@
-"""The pages of test sets: what they show, what they refuse and where, and the zip that an export comes as."""
+"""The pages of test sets: their text, their refusals, and the zip of an export."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def client(studio: Studio) -> Iterator[TestClient]:
 
 
 def page(client: TestClient, path: str, status: int = 200) -> str:
-    """The text of a page, without its markup."""
+    """Return the text of a page without its markup."""
     reply = client.get(path)
     assert reply.status_code == status, reply.text
     body = reply.text[reply.text.index("<main") :]
@@ -66,7 +66,7 @@ def done(client: TestClient, name: str, **data: Any) -> Any:
 
 
 def filled(studio: Studio, name: str = "Birds") -> str:
-    """The id of a set whose draft has three birds of two sources and a boat, all accepted."""
+    """Create a set whose draft has three birds from two sources and a boat, all accepted. Return its id."""
     set_id = studio.workspace.test_sets.create(name)
     cases = run_of(studio.workspace, 1, [10, 11]) + run_of(studio.workspace, 2, [12])
     cases += run_of(studio.workspace, 3, [13], "boat")
@@ -90,7 +90,7 @@ def images(studio: Studio, set_id: str) -> list[str]:
 
 
 def exported(client: TestClient, version: SetVersion, layout: str) -> tuple[str, bytes]:
-    """The address of an export when it is done, and its bytes."""
+    """Export a version and download the result. Return its address and its bytes."""
     reply = done(client, "set-export", version=version.id, layout=layout)
     while reply["active"]:
         reply = client.get("/curate/api/set-exports", params={"version": version.id}).json()
@@ -274,7 +274,7 @@ def test_many_images_are_cut_into_pages() -> None:
     assert numbers == ["1", "3", "4", "5", "6", "7", "11"] and 'href="/x?label=a+b&amp;page=6"' in links
 
 
-# ---- What the pages send
+# ---- Requests of the pages
 
 
 def test_from_a_new_set_to_a_release_by_what_the_pages_send(studio: Studio, client: TestClient) -> None:
@@ -353,7 +353,7 @@ def test_all_images_of_a_filter_are_found_at_once(studio: Studio, client: TestCl
     assert client.get("/curate/api/set-images", params=query).json()["images"] == images(studio, set_id)[:3]
 
 
-# ---- The difference, and whether a version is whole
+# ---- The difference of versions, and checking a version
 
 
 def test_the_difference_shows_each_kind_and_any_two_versions(studio: Studio, client: TestClient) -> None:

@@ -1,4 +1,4 @@
-"""The page Evaluate, part by part, without a browser."""
+"""The parts of the page Evaluate as markup, without a browser."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_rows_of_too_few_test_cases_are_folded_on_the_page_and_in_the_report(
 
 
 def test_small_sets_show_how_many_test_cases_are_wrong_in_place_of_figures(made_once: MadeOnce, tmp_path: Path) -> None:
-    """No class of the 40 images has 20, and a person looks for the weak spot all the same."""
+    """No class of the 40 images has 20, but a user still looks for the weak spots."""
     with workspace_in(scenes_that_are_read(made_once, tmp_path)) as workspace:
         service = service_of(workspace)
         found = service.evaluate(BIRDS)

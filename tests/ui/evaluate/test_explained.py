@@ -1,4 +1,4 @@
-"""The explanations of figures: every figure of a report has one, and `docs/evaluate.md` says the same words."""
+"""Explanations of figures: each figure of a report has one, and `docs/evaluate.md` has the same words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of labels and classes, and the links by which a person says what an ambiguous label means."""
+"""The table of labels and classes, and the links with which a user decides what an ambiguous label means."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LABELS = ("kite", "bike", "horse", "house finch")
 
 
 def shown(mapping: str = "", labels: Sequence[str] = LABELS) -> str:
-    """The part of the page for these labels, with lines of one's own."""
+    """Return the part of the page for these labels, with the user's own mapping."""
     own = read_mapping(mapping.encode(), "mapping.csv") if mapping else None
     report = report_of(map_classes(labels, CLASSES, own=own))
     view = SubjectView(Subject(), "Images", "classification", 3, 9, 0, ("",), "")
@@ -29,7 +29,7 @@ def shown(mapping: str = "", labels: Sequence[str] = LABELS) -> str:
 
 
 def links(page: str) -> dict[str, str]:
-    """The lines of one's own that each link of the table of unmapped labels leads to, by its words."""
+    """Return the user's mapping that each link in the table of unmapped labels leads to, by the link's text."""
     table = re.search(r'<table id="unmapped">.*?</table>', page)
     found = re.findall(r'<a href="([^"]+)">([^<]+)</a>', table[0] if table else "")
     return {words: parse_qs(urlsplit(unescape(to)).query)["mapping"][0] for to, words in found}

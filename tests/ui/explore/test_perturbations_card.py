@@ -1,4 +1,6 @@
-"""The card of captions with one edit each: what a run of the recipe `lance` shows and takes, without a browser."""
+"""The card of captions with one edit each, for a run of the recipe `lance`: its content and its actions, without a
+browser.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The views of results and review as markup, without a browser: what is offered when, and that text stays text."""
+"""The views of results and review as markup, without a browser: which are offered, and that text stays text."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_counts_and_marks_are_words() -> None:
 
 
 def test_the_model_that_fails_and_the_image_that_is_bad_wear_different_signs() -> None:
-    """A tick stands for right alone; what the model gets wrong has neither the tone nor the icon of a failed check."""
+    """Only a right prediction has a tick. A wrong prediction has neither the colour nor the icon of a failed check."""
 
     def verdict(label: str, then: str, now: str) -> str:
         guesses = [Prediction("classification", "m", (Guess(name, 0.9),)) for name in (then, now)]
@@ -249,7 +249,7 @@ def test_every_key_of_the_script_is_listed_and_the_other_way_round() -> None:
 
 
 def test_the_picture_of_one_result_never_stands_under_the_name_of_another() -> None:
-    """The page makes what has another key anew, so nobody judges the picture before while this one is fetched."""
+    """The page replaces an element with another key, so nobody judges the earlier picture while a new one loads."""
     first, second = case(1), replace(case(2), image_sha="b" * 64)
     for mode in ("result", "slider", "pair", "difference"):
         keys = [

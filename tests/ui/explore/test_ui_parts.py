@@ -1,4 +1,4 @@
-"""Small parts of the page: differences, markup, edits' forms, the worker."""
+"""Small parts of the explore page: text differences, markup, forms of edits, and the worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of runs, without a browser: how far each is, since when, and what is done with one."""
+"""The list of runs without a browser: progress, dates and actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person's actions on the explore page, without a browser: actions in, saved values and shown markup out."""
+"""Actions on the explore page without a browser: each changes saved values and the shown markup."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CLOUDY = "A red bird in cloudy weather by day. The bird sits on a twig. The grou
 
 
 class SlowGenerator(NoiseGenerator):
-    """Waits at every step until it may go on."""
+    """Generator that waits at every step until the test lets it continue."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,14 +94,14 @@ def wait(studio: Studio) -> None:
 
 
 def words(state: RunState, stage: str) -> str:
-    """The state of a stage as the page says it."""
+    """Return the state of a stage as the page shows it."""
     from ui.explore.stage import state_word
 
     return state_word(stage, state)[0]  # type: ignore[arg-type]
 
 
 def part(studio: Studio, run_id: str, name: str) -> str:
-    """The markup of one part of the page."""
+    """Return the markup of one part of the page."""
     return parts_of(studio, run_id)[name]
 
 
@@ -505,7 +505,7 @@ def test_the_order_of_tries_gives_every_try_another_seed(studio: Studio) -> None
 def test_what_is_measured_while_a_reply_is_drawn_is_asked_for_soon(
     studio: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The similarity of an alternative written by a person is measured after the values of the reply were read."""
+    """The similarity of a person's alternative is measured after the reply has read the values."""
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
     draw = ui.explore.page.render
@@ -524,7 +524,7 @@ def test_what_is_measured_while_a_reply_is_drawn_is_asked_for_soon(
 
 
 def test_a_page_is_told_that_nothing_is_new_and_what_is(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
-    """News by the page itself, another page, a script, the worker thread, or another process."""
+    """Changes come from the page itself, another page, a script, the worker thread, or another process."""
     run_id, drawn = new_run(studio), list[PageValues]()
     draw, explorer = ui.explore.page.render, explorer_of(studio)
 
@@ -554,7 +554,7 @@ def test_a_page_is_told_that_nothing_is_new_and_what_is(studio: Studio, monkeypa
     changes: list[Callable[[], object]] = [
         lambda: do(studio, run_id, "rename", title="By another page"),
         lambda: do(studio, run_id, "run", stage="caption"),
-        lambda: do(studio, run_id, "alternative-add", keyword="nowhere", new="x"),  # refused, and told at its stage
+        lambda: do(studio, run_id, "alternative-add", keyword="nowhere", new="x"),  # refused, with a message
         a_prediction,
         another_process,
     ]

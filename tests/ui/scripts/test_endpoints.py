@@ -1,6 +1,6 @@
 """The endpoints for scripts, called by `gradio_client` and over HTTP, without a password.
 
-The models are stand-ins; what the real ones make of a run is tested where they are.
+The models are stand-ins. Other tests run the real ones.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def test_bad_input_is_told_in_one_sentence_with_its_field(
 
 
 def test_only_what_was_uploaded_is_taken_as_a_file(served: tuple[str, Studio], tmp_path: Path) -> None:
-    """Neither a file of this machine nor an address of the web, by the endpoints and by what the page itself uses."""
+    """Files of this machine and web addresses are refused, by the endpoints and by Gradio's own paths."""
     url, studio = served
     lying_about = tmp_path / "lying about.png"
     lying_about.write_bytes(picture())
@@ -213,7 +213,7 @@ def test_an_image_over_the_limits_is_refused(client: Client, tmp_path: Path) -> 
 
 
 def test_two_scripts_and_their_versions(served: tuple[str, Studio]) -> None:
-    """The one that comes second on an older version is told, and both edits are in the history."""
+    """A script with an older version of a value gets a notice, and both edits are in the history."""
     url, studio = served
     run = answer(url, "run_from_sample", "balloon")["run"]
     answer(url, "caption", run, "A balloon.", 0)
@@ -225,7 +225,7 @@ def test_two_scripts_and_their_versions(served: tuple[str, Studio]) -> None:
 
 
 def test_a_client_that_goes_away_leaves_the_job_at_work(served: tuple[str, Studio], client: Client) -> None:
-    """And another job waits its turn, is cancelled by its number, and the first goes on."""
+    """Another job waits, is cancelled by its number, and the first job goes on."""
     url, studio = served
     runs = [text_run(studio), text_run(studio)]
     with held_drawing(studio) as generator:
@@ -243,7 +243,7 @@ def test_a_client_that_goes_away_leaves_the_job_at_work(served: tuple[str, Studi
 
 
 def test_without_the_flag_agents_find_no_tool(served: tuple[str, Studio]) -> None:
-    """With it: `test_mcp.py`."""
+    """`test_mcp.py` tests the server with the flag."""
     url, _ = served
     assert httpx.post(f"{url}{MCP.strip('/')}/", json={}).status_code in (404, 405)
     assert "--mcp" in httpx.get(f"{url}scripts").text

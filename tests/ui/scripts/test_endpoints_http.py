@@ -1,4 +1,4 @@
-"""Plain HTTP: values by name or in order, and every mistake as one sentence with a status of its own."""
+"""Plain HTTP: values by name or in order, and a sentence and a status for every mistake."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def url(served: tuple[str, Studio]) -> str:
 
 
 def streamed(url: str, name: str, event: str) -> list[tuple[str, Any]]:
-    """Return the stream of a call: the names of its events and their data."""
+    """Return the event stream of a call: the name and the data of each event."""
     reply = httpx.get(f"{url}gradio_api/call/{name}/{event}", timeout=60).text
     pieces = [piece.partition("\n") for piece in reply.strip().split("\n\n")]
     return [(first.removeprefix("event: "), json.loads(rest.removeprefix("data: "))) for first, _, rest in pieces]
@@ -122,7 +122,7 @@ def test_what_is_no_call_is_told_in_one_sentence(url: str) -> None:
     ids=str,
 )
 def test_without_a_password_it_is_for_this_machine(url: str, headers: dict[str, str]) -> None:
-    """Under a name of this machine, and not through a proxy."""
+    """Requests must use a name of this machine, and not come through a proxy."""
     for way in ("run/list_jobs", "call/list_jobs", "call/v2/list_jobs", "queue/join", "upload", "component_server"):
         reply = httpx.post(f"{url}gradio_api/{way}", json={"data": [], "session_hash": "x"}, headers=headers)
         assert reply.status_code == 403, way

@@ -1,4 +1,4 @@
-"""Permissions with a password: every endpoint for every role, by every method and every way into Gradio."""
+"""Permissions with a password: every endpoint for every role, by every HTTP method and every path of Gradio."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from ui.security.guard import COOKIE
 pytestmark = pytest.mark.slow
 PASSWORD = "a long password"
 OUTSIDE = ("nobody", "a wrong token", "a withdrawn token", "an ended token", "annotator", "annotator with our cookie")
-"""To whom nothing here is open."""
+"""Roles that may use no endpoint."""
 INSIDE = ("reading", "full", "lead")
 METHODS = ("GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW")
-"""Methods that call no endpoint."""
+"""HTTP methods that call no endpoint."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Stud
 
 @pytest.fixture(scope="module")
 def tokens(locked: tuple[str, Studio]) -> dict[str, str]:
-    """Their texts by their names."""
+    """Texts of the tokens by name."""
     studio, known = locked[1], {}
     for name, reads in (("full", False), ("reading", True), ("withdrawn", False), ("ended", False)):
         made = made_token(studio, name, reads)
@@ -63,7 +63,7 @@ def roles(locked: tuple[str, Studio], tokens: dict[str, str]) -> Mapping[str, Ma
 
 @dataclass
 class Reply:
-    """A response."""
+    """Status and body of a response."""
 
     status: int
     body: bytes
@@ -75,7 +75,7 @@ class Reply:
 
 
 class Asking:
-    """One caller, over one connection."""
+    """A caller with one connection."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._connection = http.client.HTTPConnection(httpx.URL(url).netloc.decode(), timeout=60)
@@ -86,7 +86,7 @@ class Asking:
         try:
             self._connection.request(method, path, data, self._headers)
             reply = self._connection.getresponse()
-        except ConnectionError:  # a server closes a connection that was not used for seconds
+        except ConnectionError:  # a server closes a connection after some idle seconds
             self._connection.close()
             self._connection.request(method, path, data, self._headers)
             reply = self._connection.getresponse()
@@ -106,14 +106,14 @@ def asking(locked: tuple[str, Studio], roles: Mapping[str, Mapping[str, str]]) -
 
 @pytest.fixture(scope="module")
 def numbers(locked: tuple[str, Studio], roles: Mapping[str, Mapping[str, str]]) -> Mapping[str, int]:
-    """The number of the function of every endpoint."""
+    """Gradio's function number of each endpoint."""
     config = httpx.get(f"{locked[0]}config", headers=roles["lead"]).json()
     known = {each["api_name"]: each["id"] for each in config["dependencies"]}
     return {endpoint_of(command): known[endpoint_of(command)] for command in offered(locked[1].commands)}
 
 
 def ways_in(command: type[Command], number: int) -> Mapping[str, Any]:
-    """Every way to call it with values that no command takes: the path, and what is sent."""
+    """Return the path and body of every way to call a command, with values that no command accepts."""
     name, named = endpoint_of(command), {field: {"no": "such"} for field in fields_of(command)}
     data = list(named.values())
     return {
@@ -131,8 +131,8 @@ def ways_in(command: type[Command], number: int) -> Mapping[str, Any]:
 def test_every_endpoint_for_every_role(
     locked: tuple[str, Studio], asking: Mapping[str, Asking], numbers: Mapping[str, int], all_outside: bool
 ) -> None:
-    """By the usual way, and one method that calls nothing. Those outside take turns or come all; the next test takes
-    all of them, all ways and all methods.
+    """Each role uses the usual path and one method that calls nothing. Outsiders take turns, or all come with
+    `all_outside`. The next test tries all outsiders, paths and methods.
     """
     wrong, others = list[object](), OUTSIDE[1:]
     for place, command in enumerate(offered(locked[1].commands)):
@@ -145,7 +145,7 @@ def test_every_endpoint_for_every_role(
             wrong.append((other, method, path, reply))
         for role in roles:
             if role in ("full", "lead") and not fields_of(command):
-                continue  # there is nothing in the call that it could refuse
+                continue  # the call has no field that could be refused
             reply = asking[role].ask("POST", path, {"data": [{"no": "such"} for _ in fields_of(command)]})
             if role in OUTSIDE:
                 right = reply.status == 401
@@ -162,7 +162,7 @@ def test_every_endpoint_for_every_role(
 def test_every_way_in_for_every_role(
     locked: tuple[str, Studio], asking: Mapping[str, Asking], numbers: Mapping[str, int], known_as: str
 ) -> None:
-    """To a command that looks and to one that changes something."""
+    """Each path leads to a command that reads and to one that changes something."""
     command = locked[1].commands.known()[known_as]
     name, wrong = endpoint_of(command), list[object]()
     for role in OUTSIDE:
@@ -176,7 +176,7 @@ def test_every_way_in_for_every_role(
     for role in INSIDE:
         for path, body in ways_in(command, numbers[name]).items():
             if path.endswith("?"):
-                continue  # of another endpoint
+                continue  # the event belongs to another endpoint
             reply = asking[role].ask("POST", path, body)
             error = reply.error if "/run/" in path or "/api/" in path else _streamed(asking[role], path, name, reply)
             if ("only reads" in error) is not (role == "reading" and not command.looks):
@@ -189,7 +189,7 @@ def test_every_way_in_for_every_role(
 
 
 def _streamed(caller: Asking, path: str, name: str, reply: Reply) -> str:
-    """The error at the end of a stream."""
+    """Return the error at the end of an event stream."""
     assert reply.status == 200, reply
     event = json.loads(reply.body)["event_id"]
     asked = f"/gradio_api/call/{name}/{event}" if "call" in path else f"/gradio_api/queue/data?session_hash={name}"
@@ -220,7 +220,7 @@ OF_EVALUATIONS: Mapping[str, tuple[bool, Mapping[str, Any]]] = {
     "draft-evaluation-study": (False, {"filter": "kind=classification", "judged": 20}),
     "score-images": (False, {}),
 }
-"""Each command of evaluations: whether it only looks, and fields that it takes."""
+"""Each command of evaluations: whether it only reads, and valid fields."""
 
 
 def test_evaluations_are_looked_at_by_who_may_look_and_begun_by_who_may_change_things(
@@ -243,19 +243,19 @@ def test_evaluations_are_looked_at_by_who_may_look_and_begun_by_who_may_change_t
     assert not wrong
     assert studio.workspace.studies.all() == () and studio.workspace.scores.latest() == ()
     with pytest.raises(Missing):
-        studio.evaluations.work.view(1)  # nothing was begun
+        studio.evaluations.work.view(1)  # no work was begun
     with pytest.raises(Missing):
         studio.retrainings.work.view(1)
     for name, (_, fields) in OF_EVALUATIONS.items():
         for role in ("full", "lead"):
             reply = asking[role].ask("POST", f"/gradio_api/run/{endpoint_of(known[name])}", {"data": fields})
-            if reply.status not in (200, 400, 404):  # there is nothing in this workspace yet
+            if reply.status not in (200, 400, 404):  # the workspace is still empty
                 wrong.append((role, name, reply))
     assert not wrong
 
 
 A_FILE = "/gradio_api/file={file}"
-# What else there is: method, path, and the status for a token that only looks, a full one, and the lead. 401 outside.
+# Other addresses: method, path, and the status for a reading token, a full token and the lead. Others get 401.
 PLACES: tuple[tuple[str, str, tuple[int, int, int]], ...] = (
     ("GET", "/config", (200, 200, 200)),
     ("GET", "/gradio_api/info", (200, 200, 200)),
@@ -274,7 +274,7 @@ PLACES: tuple[tuple[str, str, tuple[int, int, int]], ...] = (
     ("POST", "/gradio_api/component_server", (403, 403, 400)),
     ("POST", "/gradio_api/component_server/", (403, 403, 400)),
     ("GET", "/gradio_api/component_server", (403, 403, 405)),
-    # What nobody needs
+    # Addresses that nobody needs
     ("GET", "/gradio_api/file=http://127.0.0.1:1/x", (403, 403, 404)),
     ("GET", "/gradio_api/file=HTTPS://example.org/x", (403, 403, 404)),
     ("GET", "/gradio_api/file/http://example.org/x", (403, 403, 404)),
@@ -345,7 +345,7 @@ def test_every_other_place_for_every_role(
 def test_the_functions_of_the_page_are_for_the_lead(
     locked: tuple[str, Studio], asking: Mapping[str, Asking], roles: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """The functions take no file but an upload."""
+    """The functions accept no file except an upload."""
     url, studio = locked
     components = httpx.get(f"{url}config", headers=roles["lead"]).json()["components"]
     functions = {each["id"]: each["props"]["server_fns"] for each in components if each["props"].get("server_fns")}
@@ -403,7 +403,7 @@ def test_nothing_is_taken_from_another_site_whoever_sends_it(
 
 
 def test_a_token_is_shown_in_one_way_only(locked: tuple[str, Studio], tokens: dict[str, str]) -> None:
-    """Addresses are kept in logs and histories, and cookies are sent by browsers on their own."""
+    """Logs and histories keep addresses, and browsers send cookies without being asked."""
     token = tokens["full"]
     for headers in (
         {"authorization": token},

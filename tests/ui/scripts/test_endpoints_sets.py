@@ -1,4 +1,6 @@
-"""Test sets by a script: from a filter to a released set as files, into another workspace, and back to whole."""
+"""Test sets by a script: from a filter to a released set as files, imported into another workspace, and exported
+again.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def released(studio: Studio, title: str, number: int) -> str:
-    """The id of a version of a new set of two images."""
+    """Create a set of two images and release it. Return the id of the version."""
     cases = run_of(studio.workspace, number, [number + 1, number + 2], label="gull")
     made = studio.commands.send("create-test-set", {"title": title})["test_set"]
     studio.commands.send("add-to-test-set", {"test_set": made, "cases": list(cases)})
@@ -54,7 +56,7 @@ def released(studio: Studio, title: str, number: int) -> str:
 
 
 def archive(numbers: list[int], label: str = "owl") -> bytes:
-    """A zip of pictures in the folder of their label."""
+    """Return a zip of pictures in the folder of their label."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as packed:
         for number in numbers:
@@ -63,13 +65,13 @@ def archive(numbers: list[int], label: str = "owl") -> bytes:
 
 
 def brought(url: str, data: bytes, name: str = "owls.zip", **fields: Any) -> Any:
-    """Return the endpoint's answer to an archive."""
+    """Upload an archive. Return the endpoint's answer."""
     file = {"path": sent(url, data, name), "orig_name": name, **FILE}
     return answer(url, "import_images", file=file, **fields)
 
 
 def ended(studio: Studio) -> str:
-    """Return the final state of the latest import."""
+    """Wait for the latest import, and return its final state."""
     until(lambda: (state := studio.imports.state()) is not None and state.state != "running")
     state = studio.imports.state()
     assert state is not None
@@ -92,7 +94,7 @@ def test_a_script_goes_from_a_filter_to_a_set_in_another_workspace(first: Served
         ("tag_images", {"tag": "night"}),
         ("relabel_images", {"label": "gull"}),
     ):
-        with pytest.raises(AppError) as stopped:  # an image has come or gone since it was looked at
+        with pytest.raises(AppError) as stopped:  # the number of images has changed since the script looked
             ask(name, filter="class=bird", expected=2, **said)
         assert stopped.value.title == "expected", name
     assert ask("decide", filter="class=bird", expected=3, verdict="accepted", author="Ada")["result"]["changed"] == 3
@@ -152,7 +154,7 @@ def test_by_plain_http_the_file_lies_where_the_answer_says(first: Served) -> Non
 
 
 class Held:
-    """An export that waits until it is released."""
+    """Export that waits until the test releases it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()
@@ -232,7 +234,7 @@ def test_an_archive_comes_in_with_its_report(second: Served) -> None:
     assert "owl" in row["reason"] and row["kind"] == "refused"
     assert answer(url, "import_into_test_set", number=done["number"], test_set="Owls")["result"]["added"] == 2
     assert len(studio.workspace.imports.all()) == before + 2
-    # What was sent is still there for who sends it again.
+    # The uploaded file is still there for a second call.
     assert brought(url, data, labels=["owl"])["number"] and ended(studio) == "done"
 
 

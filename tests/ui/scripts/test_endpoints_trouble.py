@@ -1,4 +1,4 @@
-"""Trouble while scripts are at work: bad values, large files, many at once, and callers that go away."""
+"""Faults while scripts call: bad values, large files, many calls at once, and callers that go away."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from ui.scripts.endpoints import MOST_OF_A_TOKEN, SAID_IN_A_SECOND, endpoint_of,
 
 pytestmark = pytest.mark.slow
 LARGEST = 300_000
-"""Bytes that this server takes of a file."""
+"""Maximum size in bytes of a file on this server."""
 WATCHERS = 42
-"""More than the threads that answer calls."""
+"""Number of watching calls, which is more than the number of threads that answer calls."""
 NASTY: tuple[Any, ...] = (
     "../../../etc/passwd",
     "..\\..\\studio.db",
@@ -62,14 +62,14 @@ NASTY: tuple[Any, ...] = (
     {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}},
     {"path": "http://127.0.0.1:1/x", "url": "http://127.0.0.1:1/x", "meta": {"_type": "gradio.FileData"}},
 )
-"""Values that are tried for every field."""
+"""Bad values that are tried for every field."""
 WATCHING: WeakSet[AsyncGenerator[Any, None]] = WeakSet()
-"""Generators that watch jobs for scripts, and that nobody has let go of yet."""
+"""Generators that watch jobs for scripts and still exist."""
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
-    """With a folder of uploads of its own, as old files are removed from it."""
+    """Server with its own folder of uploads, since old files are removed from it."""
     folder, watching = tmp_path_factory.mktemp("trouble"), ui.scripts.endpoints.watching
 
     def noted(*given: Any) -> AsyncGenerator[Any, None]:
@@ -92,13 +92,13 @@ def url(served: tuple[str, Studio]) -> str:
 
 
 def watchers() -> int:
-    """Number of calls that watch a job now."""
+    """Return the number of calls that watch a job now."""
     return sum(one.ag_frame is not None for one in WATCHING)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("share", [13, pytest.param(1, marks=pytest.mark.soak)])
 def test_no_value_of_any_field_gets_further_than_a_sentence(served: tuple[str, Studio], share: int) -> None:
-    """Every endpoint is sent one value out of `share`, and each value goes to as large a part of the endpoints."""
+    """Each endpoint gets one value out of `share`, and each value goes to an equal part of the endpoints."""
     url, studio = served
     wrong = list[object]()
     with httpx.Client(base_url=url, timeout=60, headers={"content-type": "application/json"}) as asking:
@@ -141,7 +141,7 @@ def test_the_name_of_an_upload_leads_nowhere(url: str, name: str) -> None:
 def test_a_file_over_the_limits_is_refused_in_a_sentence(url: str) -> None:
     too_many_bytes = httpx.post(f"{url}gradio_api/upload", files={"files": ("x.png", b"x" * (LARGEST + 1))})
     assert told(too_many_bytes, 413)[0] == "The file is too large: save it smaller."
-    # Of such a body not a byte is read, nor sent here.
+    # No byte of such a body is sent or read.
     asking = http.client.HTTPConnection(httpx.URL(url).netloc.decode(), timeout=60)
     asking.putrequest("POST", "/gradio_api/upload")
     asking.putheader("content-type", "multipart/form-data; boundary=x")
@@ -210,7 +210,7 @@ def test_many_watchers_keep_nobody_out(served: tuple[str, Studio]) -> None:
             every = [asyncio.create_task(watch(asking, job, begun)) for _ in range(WATCHERS)]
             while watchers() < WATCHERS:
                 await asyncio.wait_for(begun.acquire(), 300)
-            # The page, a plain call, and one that takes its turn in Gradio's queue.
+            # The page, a plain call, and a call in Gradio's queue.
             assert (await asking.get("")).status_code == 200
             assert (await asking.post("gradio_api/run/list_jobs")).json()["data"][0]["jobs"][0]["job"] == job
             assert (await asyncio.to_thread(client.predict, api_name="/list_jobs"))["jobs"]
@@ -224,7 +224,7 @@ def test_many_watchers_keep_nobody_out(served: tuple[str, Studio]) -> None:
 
 
 def test_many_watchers_take_no_more_of_the_machine_than_few(served: tuple[str, Studio]) -> None:
-    """Here of a job that gets on a hundred times a second. That it ends each is told at once."""
+    """A job reports a hundred steps a second. Each watcher hears of its end at once."""
     studio = served[1]
     over = threading.Event()
 
@@ -256,14 +256,14 @@ def test_many_watchers_take_no_more_of_the_machine_than_few(served: tuple[str, S
         told, took = asyncio.run(all_at_once())
     finally:
         over.set()
-    assert len(told) <= 2 * WATCHERS + took * SAID_IN_A_SECOND  # each the state before the first step, and that step
+    assert len(told) <= 2 * WATCHERS + took * SAID_IN_A_SECOND  # each also gets the state at the start
     assert not services.watchers.total()
 
 
 def test_a_token_watches_so_many_jobs_and_no_more(served: tuple[str, Studio]) -> None:
     url, studio = served
     token = {"authorization": f"Bearer {made_token(studio, 'watching').text}"}
-    streams = list[Iterator[str]]()  # one that is let go of is closed
+    streams = list[Iterator[str]]()  # a generator that is dropped is closed
     with held_drawing(studio) as generator, contextlib.ExitStack() as open_ones:
         job = answer(url, "generate", run=text_run(studio))["job"]["job"]
         with httpx.Client(base_url=url, headers=token, timeout=60, limits=httpx.Limits(max_connections=None)) as asking:
@@ -281,7 +281,9 @@ def test_a_token_watches_so_many_jobs_and_no_more(served: tuple[str, Studio]) ->
 def test_files_that_were_sent_or_fetched_are_removed(
     served: tuple[str, Studio], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that are used, never used, or broken off, and files for download; with their folders."""
+    """Files that are used, never used, or only partly uploaded, and files for download are removed with their
+    folders.
+    """
     url, studio = served
     folder = ui.scripts.uploads.uploaded(sent(url, picture(), "never used.png")).parent.parent
     run = answer(url, "upload_picture", {"path": sent(url, picture(), "used.png"), **FILE})["run"]
@@ -298,7 +300,7 @@ def test_files_that_were_sent_or_fetched_are_removed(
 
 
 def broken_off(url: str, folder: Path) -> None:
-    """Go away in the middle of a file."""
+    """Break off an upload in the middle of a file."""
     before = len(list(folder.iterdir()))
     head = b"POST /gradio_api/upload HTTP/1.1\r\nhost: localhost\r\ncontent-length: 90000\r\n"
     part = b'--x\r\ncontent-disposition: form-data; name="files"; filename="a.png"\r\n\r\n'
@@ -308,12 +310,12 @@ def broken_off(url: str, folder: Path) -> None:
 
 
 def drafted(url: str) -> str:
-    """A new study."""
+    """Create a study. Return its id."""
     return str(answer(url, "create_study", "Moods", "classification")["study"])
 
 
 def made(studio: Studio) -> int:
-    """A test case of a new run."""
+    """Create a run with a test case. Return the test case's id."""
     run = text_run(studio)
     studio.commands.send("generate", {"run": run})
     until(lambda: not studio.jobs.active())

@@ -1,6 +1,6 @@
 """The tools for agents, called by the client of the package mcp over streamable HTTP, with and without a token.
 
-The models are stand-ins, but in the one test that says otherwise.
+The models are stand-ins, except in one test.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def tokens(locked: Served) -> dict[str, str]:
 
 @asynccontextmanager
 async def agent(url: str, headers: dict[str, str] | None = None) -> AsyncIterator[ClientSession]:
-    """A session of a client."""
+    """Open a session of an MCP client."""
     async with (
         httpx.AsyncClient(headers=headers, follow_redirects=True, timeout=60) as http,
         streamable_http_client(f"{url.rstrip('/')}{MCP}/", http_client=http) as (read, write, _),
@@ -78,7 +78,7 @@ async def agent(url: str, headers: dict[str, str] | None = None) -> AsyncIterato
 
 
 def asked(url: str, work: Work, headers: dict[str, str] | None = None) -> Any:
-    """Return the result of the work with a session of its own."""
+    """Run `work` with a session of its own. Return its result."""
 
     async def whole() -> Any:
         async with agent(url, headers) as session:
@@ -88,7 +88,7 @@ def asked(url: str, work: Work, headers: dict[str, str] | None = None) -> Any:
 
 
 async def call(session: ClientSession, name: str, **given: Any) -> Any:
-    """The answer of a tool, which must be none of a mistake, and the same as text."""
+    """Call a tool. Return its structured answer, which must be no error and must equal its text."""
     result = await session.call_tool(name, given)
     text = result.content[-1]
     assert isinstance(text, types.TextContent) and not result.isError, result
@@ -101,7 +101,7 @@ def told(url: str, name: str, headers: dict[str, str] | None = None, **given: An
 
 
 def refused(url: str, name: str, headers: dict[str, str] | None = None, **given: Any) -> tuple[str, str]:
-    """The sentence and the field of a mistake."""
+    """Return the sentence and the field of a refused call."""
 
     async def work(session: ClientSession) -> Any:
         result = await session.call_tool(name, given)
@@ -119,7 +119,7 @@ async def finish(session: ClientSession, begun: dict[str, Any]) -> None:
 
 
 def seen(result: types.CallToolResult) -> Image.Image:
-    """The picture that a tool shows."""
+    """Return the picture in a tool's answer."""
     shows = result.content[0]
     assert isinstance(shows, types.ImageContent) and shows.mimeType == "image/png"
     return Image.open(io.BytesIO(base64.b64decode(shows.data)))
@@ -130,7 +130,7 @@ def data_url(size: tuple[int, int] = (64, 48)) -> str:
 
 
 async def to_accepted(session: ClientSession, file: str, captions: int, label: str = "bird") -> str:
-    """From a picture to accepted images, with a look at each; the run."""
+    """Go from a picture to accepted images, and look at each. Return the run."""
     run = (await call(session, "upload_picture", file=file))["run"]
     await call(session, "task", run=run, kind="classification", label=label)
     await call(session, "setting", run=run, setting="counterfactuals.captions", value=captions)
@@ -148,7 +148,7 @@ async def to_accepted(session: ClientSession, file: str, captions: int, label: s
     return str(run)
 
 
-# What an agent is told
+# Descriptions for agents
 
 
 def test_every_endpoint_is_a_tool_with_its_words_types_and_bounds(served: Served) -> None:
@@ -213,7 +213,7 @@ def test_an_agent_may_ask_for_a_few_tools(served: Served) -> None:
     assert set(anyio.run(listed)) == {"show_run", "review"}
 
 
-# What an agent does
+# Work of an agent
 
 
 def test_an_agent_takes_a_picture_to_accepted_images(served: Served) -> None:
@@ -268,7 +268,7 @@ def test_a_mistake_is_told_in_one_sentence_with_its_field(
 
 
 def after_the_first_look(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Have this done in the server when `watch_job` has looked at its job for the first time."""
+    """Call `act` in the server after `watch_job` has reported its job for the first time."""
 
     async def watched(*given: Any) -> AsyncIterator[Any]:
         async with aclosing(watching(*given)) as looks:
@@ -280,7 +280,7 @@ def after_the_first_look(monkeypatch: pytest.MonkeyPatch, act: Callable[[], obje
 
 
 def test_an_agent_that_goes_away_leaves_the_job_at_work(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another one cancels the next job and sees the end of the first."""
+    """Another agent cancels the next job, and sees the end of the first."""
     url, studio = served
     runs = [text_run(studio), text_run(studio)]
     looked = threading.Event()
@@ -305,7 +305,7 @@ def test_an_agent_that_goes_away_leaves_the_job_at_work(served: Served, monkeypa
 
 
 def test_many_that_watch_keep_nobody_out(served: Served) -> None:
-    """More than there are threads: each of them waits for the end of the job, and others are answered meanwhile."""
+    """More calls than there are threads wait for the end of the job, and other calls are answered meanwhile."""
     url, studio = served
     run = text_run(studio)
 
@@ -341,12 +341,12 @@ def test_watching_ends_before_an_agent_gives_up(served: Served, monkeypatch: pyt
         until(lambda: told(url, "watch_job", job=job)["state"] == "done")
 
 
-# Who may what
+# Permissions
 
 
 async def refuse(session: ClientSession, every: int) -> dict[str, tuple[bool, str]]:
-    """Return for one tool out of `every`, by its name: whether it only looks, and its answer to a field that no tool
-    takes, so that nothing is done.
+    """Call one tool out of `every` with a field that no tool accepts, so that nothing is done. Return for each tool
+    whether it only reads, and its answer.
     """
     said = {}
     for tool in (await session.list_tools()).tools[::every]:
@@ -358,7 +358,7 @@ async def refuse(session: ClientSession, every: int) -> dict[str, tuple[bool, st
 
 @pytest.mark.parametrize("share", [6, pytest.param(1, marks=pytest.mark.soak)])
 def test_every_role_and_what_it_may(locked: Served, tokens: dict[str, str], share: int) -> None:
-    """A token that only looks is tried on every tool. The others may use all, and are tried on one out of `share`."""
+    """A reading token is tried on every tool. Other roles may use all tools, and are tried on one out of `share`."""
     url, studio = locked
     for role, headers in callers(studio, **tokens).items():
         reply = httpx.post(f"{url}gradio_api/mcp/", json=INITIALIZE, headers={**headers, **ACCEPT})
@@ -425,7 +425,7 @@ def test_other_sites_and_other_names_of_this_machine_are_refused(served: Served)
 
 
 def test_the_studio_calls_no_host_that_a_caller_names(locked: Served, tokens: dict[str, str]) -> None:
-    """Gradio's own answers would, and with the token of whoever calls next."""
+    """Gradio's own code would call that host, with the token of the next caller."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         named = f"127.0.0.1:{listening.getsockname()[1]}"
         headers = {**shown(tokens["full"]), "x-forwarded-host": named}

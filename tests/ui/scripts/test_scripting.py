@@ -1,7 +1,7 @@
-"""The scripts of docs/scripting.md, run as they stand there but for the address of the studio.
+"""The scripts of docs/scripting.md, run unchanged except for the address of the studio.
 
-The first one and the agent's run in tests/browser/test_records_demo.py, against the studio as it is served, with the
-embedded models.
+tests/browser/test_records_demo.py runs the first script and the agent's, against a served studio with the embedded
+models.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ ADDRESS = "http://127.0.0.1:7860"
 PATIENT = """import functools, gradio_client
 gradio_client.Client = functools.partial(gradio_client.Client, httpx_kwargs={"timeout": 120})
 """
-"""Put before a script: the client gives up a server that is silent for five seconds, as on a busy machine."""
+"""Code before a script. By default the client gives up a server that is silent for five seconds, as on a busy
+machine.
+"""
 
 
 def said(name: str, url: str, folder: Path, typed: str = "", replaced: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -46,7 +48,7 @@ def said(name: str, url: str, folder: Path, typed: str = "", replaced: Mapping[s
     for old, new in {ADDRESS: url.rstrip("/"), **replaced}.items():
         assert old in script
         script = script.replace(old, new)
-    # What the client downloads, and what is remembered of loaded sets, goes to folders of the test's own.
+    # Keep the downloads and the caches of the script in folders of the test.
     own = {"GRADIO_TEMP_DIR": str(folder / "downloads"), "HF_DATASETS_CACHE": str(folder / "loaded")}
     environment = {**os.environ, **own}
     command = [sys.executable, "-W", "error::DeprecationWarning", "-c", PATIENT + script]
@@ -74,13 +76,13 @@ def test_every_script_is_short_and_run_here() -> None:
 
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder below which scripts may plan batches."""
+    """Folder in which scripts may plan batches."""
     return tmp_path_factory.mktemp("sets")
 
 
 @pytest.fixture(scope="module")
 def served(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A studio for tests that look at nothing but what their own script makes."""
+    """Studio for tests that only look at their own script's results."""
     workspace = tmp_path_factory.mktemp("open") / "workspace"
     with serving_here(workspace, ScriptedModels(), data_roots=(sets,)) as there:
         yield there
@@ -95,7 +97,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @contextmanager
 def new_runs(studio: Studio) -> Iterator[list[RunSummary]]:
-    """Yield a list, filled at the end with the runs made in the block."""
+    """Yield a list, which contains the new runs when the context ends."""
     before, made = {run.id for run in studio.runs.latest()}, list[RunSummary]()
     yield made
     made += [run for run in studio.runs.latest() if run.id not in before]
@@ -133,7 +135,7 @@ def test_a_study_as_a_data_frame(served: Served, tmp_path: Path) -> None:
 
 
 def test_cases_of_all_runs_are_found_decided_about_and_made_a_set(tmp_path: Path) -> None:
-    """Three scripts on one workspace, one after another."""
+    """Three scripts run on one workspace, one after another."""
     with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
         first = object_runs(studio.workspace, 2)[0]
         studio.workspace.test_cases.review(first, "accepted")

@@ -1,4 +1,4 @@
-"""A workspace, and a client of a studio with a password, for the tests of who gets in."""
+"""A workspace, and a client of a studio with a password, for tests of access."""
 
 from __future__ import annotations
 

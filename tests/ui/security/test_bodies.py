@@ -1,4 +1,4 @@
-"""The limit of a body's size: refused before more than that is read, whether the length is said or not."""
+"""Limit of a request body's size: a larger body is refused before it is read, with and without a stated length."""
 
 from __future__ import annotations
 

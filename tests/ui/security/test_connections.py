@@ -1,4 +1,4 @@
-"""Connections that never send, send slowly or do not read: cut off, and nobody else is kept out by them."""
+"""Connections that send nothing, send slowly or do not read are closed, and block nobody else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGE = b"x" * 40_000_000
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
-    """Answers /large with more than any socket holds, and else with what was sent."""
+    """Answer /large with more than a socket buffers, and other requests with their own body."""
     if scope["type"] == "http":
         body, more = b"", True
         while more:
@@ -62,7 +62,7 @@ def answered(port: int, body: bytes = b"") -> bytes:
 
 
 def ended(connection: socket.socket) -> bool:
-    """Whether the server closes it: waits for that, past what is left of a reply."""
+    """Return True once the server closes the connection, after reading the rest of a reply."""
     connection.settimeout(60)
     try:
         while connection.recv(65536):
@@ -100,7 +100,7 @@ def test_what_comes_at_some_speed_is_waited_for() -> None:
     with serving(patience) as port:
         with socket.create_connection(("127.0.0.1", port)) as one:
             one.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 800\r\n\r\n" + b"a" * 400)
-            for _ in range(20):  # each is looked at some times meanwhile
+            for _ in range(20):  # the server checks the connection several times meanwhile
                 assert answered(port, b"b") == b"b"
             one.sendall(b"a" * 400)
             reply = b"".join(iter(lambda: one.recv(65536), b""))

@@ -1,4 +1,4 @@
-"""Access with a password, on the real sessions and log of a workspace."""
+"""Access with a password, with the real sessions and log of a workspace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ui.security.sign_in import SIGN_IN_ASSETS, local, stand_guard
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory, kept: str) -> Iterator[TestClient]:
-    """A studio with a password to which nobody signs in."""
+    """Client of a studio with a password, to which nobody signs in."""
     with workspace_in(tmp_path_factory.mktemp("closed")) as workspace:
         workspace.studies.sessions.set_secret(SECRET, kept)
         app = application(workspace, "0.0.0.0")
@@ -115,7 +115,7 @@ def test_a_browser_is_sent_to_the_sign_in_and_back(locked: TestClient) -> None:
     page = locked.get(sent.headers["location"])
     assert 'value="/study/a%20b/?tab=1&amp;x=%26"' in page.text
     assert page.headers["cache-control"] == "no-store"
-    signed = sign_in(locked, wanted="/study/a%20b/?tab=1&x=%26")
+    signed = sign_in(locked, page="/study/a%20b/?tab=1&x=%26")
     back = locked.get(signed.headers["location"])
     assert (signed.status_code, back.status_code, back.headers["location"]) == (303, 303, "/study/a%20b/?tab=1&x=%26")
     assert locked.get("/study/").json() == {"secret": "study/", "signed_in": True}
@@ -123,7 +123,7 @@ def test_a_browser_is_sent_to_the_sign_in_and_back(locked: TestClient) -> None:
 
 
 def test_a_browser_that_keeps_no_cookie_is_told_so_after_the_right_password(locked: TestClient) -> None:
-    signed = sign_in(locked, wanted="/study/")
+    signed = sign_in(locked, page="/study/")
     locked.cookies.clear()
     page = locked.get(signed.headers["location"])
     assert page.status_code == 200 and 'value="/study/"' in page.text
@@ -162,7 +162,7 @@ def test_the_cookie_is_for_the_server_only(locked: TestClient) -> None:
 
 
 def test_a_wrong_password_is_told_and_written_down(workspace: Workspace, locked: TestClient) -> None:
-    reply = sign_in(locked, "wrong <b>", wanted="/study/")
+    reply = sign_in(locked, "wrong <b>", page="/study/")
     assert reply.status_code == 401
     assert "This is not the password." in reply.text
     assert "<b>wrong" not in reply.text and "wrong &lt;b" not in reply.text, "what was typed is not sent back"
@@ -228,7 +228,7 @@ def test_the_environment_wins_over_what_is_kept(workspace: Workspace, kept: str)
 
 
 def test_after_a_restart_with_another_password_a_kept_session_opens_nothing(workspace: Workspace, kept: str) -> None:
-    """Whichever way each password was set; with the same password a session lasts."""
+    """This holds for each way to set the password. With the same password a session stays valid."""
 
     def restarted(password: str = "") -> TestClient:
         app = application(workspace, "0.0.0.0", password)
@@ -306,7 +306,7 @@ def test_every_reply_says_what_a_page_may_do(closed: TestClient) -> None:
 
 def test_pages_that_show_what_strangers_wrote_run_no_script_in_them(locked: TestClient) -> None:
     sign_in(locked)
-    addresses = [address for name, _, address in NAVIGATION if name != "explore"]  # that one is Gradio's
+    addresses = [address for name, _, address in NAVIGATION if name != "explore"]  # this path is Gradio's
     for path in (*addresses, "/evaluate/sets", "/sign-in", "/a-page-of-next-year"):
         policy = locked.get(path).headers["content-security-policy"]
         scripts = next(part for part in policy.split("; ") if part.startswith("script-src"))
@@ -316,8 +316,8 @@ def test_pages_that_show_what_strangers_wrote_run_no_script_in_them(locked: Test
 def test_many_who_guess_at_once_all_count_and_keep_nobody_waiting(
     locked: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The look at the limit and the count are one step: no more than the limit get an answer about a password. While
-    the first guess is looked at, an annotator is answered: 60 guesses must not take all of the 40 threads for that.
+    """Checking the limit and counting are one step, so no more guesses than the limit are checked. While the first
+    guess is checked, an annotator gets an answer: 60 guesses must not use all of the 40 threads.
     """
     looked_at, answered, arrived = threading.Event(), threading.Event(), list[str]()
 
@@ -340,7 +340,7 @@ def test_many_who_guess_at_once_all_count_and_keep_nobody_waiting(
             while arrived.count("/sign-in") < 60 or not looked_at.is_set():
                 await asyncio.sleep(0.01)
             for _ in range(200):
-                await asyncio.sleep(0)  # each guess gets as far as it can
+                await asyncio.sleep(0)  # lets each guess run as far as it can
             try:
                 reply = await asyncio.wait_for(client.get("/annotate/"), 30)
                 assert reply.status_code == 200 and not guessing.done()

@@ -1,4 +1,4 @@
-"""Access without a password, requests from other sites, and the log of them."""
+"""Access without a password, requests from other sites, and the log of refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.workspaces import workspace_in
 
 @pytest.fixture(scope="module")
 def unlocked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    """A studio without a password. No test changes anything in it."""
+    """Client of a studio without a password. Tests change nothing in it."""
     with (
         workspace_in(tmp_path_factory.mktemp("unlocked")) as workspace,
         TestClient(application(workspace), base_url=HERE, follow_redirects=False) as client,
@@ -65,7 +65,7 @@ def test_a_proxy_opens_nothing_without_a_password(unlocked: TestClient, name: st
     assert "--set-password" in reply.text
 
 
-# Other sites
+# Requests from other sites
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_another_site_can_send_nothing(unlocked: TestClient, headers: dict[str, 
         {"origin": HERE},
         {"sec-fetch-site": "same-origin"},
         {"sec-fetch-site": "none"},
-        # Behind a proxy that renames the host, the browser still knows better.
+        # Behind a proxy that changes the host, the browser's own header is right.
         {"origin": "https://studio.example.org", "sec-fetch-site": "same-origin"},
     ],
 )

@@ -1,4 +1,4 @@
-"""Served below a path of a proxy: what is typed, what is refused, and what requests and replies become on the way."""
+"""A studio below the path of a proxy: accepted paths, refused paths, and the changes to requests and replies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_addresses_of_pages_get_the_path_and_nothing_else_does() -> None:
 
 @pytest.fixture
 def below(workspace: Workspace, kept: str) -> Iterator[TestClient]:
-    """A guarded application below /studio, and a browser that signs in where it must."""
+    """Client of a guarded application below /studio, signed in if there is a password."""
     workspace.studies.sessions.set_secret(SECRET, kept)
     served = application(workspace, "0.0.0.0")
     served.add_middleware(BelowRootPath, root_path="/studio")

@@ -1,4 +1,4 @@
-"""The password as a person meets it: on the command line, at the start, and on the page in Chromium."""
+"""The password as a user meets it: on the command line, at the start, and on the page in Chromium."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_password_that_will_not_do_changes_nothing(
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no terminals that a test can open")
 def test_at_a_terminal_it_is_typed_twice_and_not_seen(tmp_path: Path) -> None:
-    """In a process, as a person starts it. A slip at the second time is refused in `test_passwords.py`."""
+    """The command runs in a process of its own. `test_passwords.py` tests a different second entry."""
     ours, theirs = os.openpty()
     clean = {name: value for name, value in os.environ.items() if name not in SET_BY_TESTS}
     process = subprocess.Popen(
@@ -88,7 +88,7 @@ def test_at_a_terminal_it_is_typed_twice_and_not_seen(tmp_path: Path) -> None:
         while not shown.endswith(prompt):
             shown += os.read(ours, 1000)
         os.write(ours, f"{PASSWORD}\n".encode())
-    with suppress(OSError):  # how a terminal says that its other end was closed
+    with suppress(OSError):  # a terminal reports its closed end in this way
         while more := os.read(ours, 1000):
             shown += more
     os.close(ours)
@@ -104,7 +104,7 @@ def test_it_does_not_listen_beyond_this_machine_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], host: str
 ) -> None:
     monkeypatch.delenv("STUDIO_PASSWORD", raising=False)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else the start would set it, for whatever comes later
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # otherwise the start would set the variable for later tests
     assert app.main(["--host", host, "--port", str(free_port()), "--workspace", str(tmp_path / "w")]) == 2
     said = capsys.readouterr().err.strip()
     assert len(said.splitlines()) == 1, said
@@ -231,10 +231,10 @@ def test_pages_of_studies_keep_to_their_policy_and_a_hostile_text_runs_nothing(
     for end in ("", "new", f"{draft}/", f"{draft}/preview", *(f"{study_id}/{name}" for name in started)):
         page.goto(f"{url}study/{end}")
         if end.endswith("preview"):
-            page.wait_for_selector("#agree")  # what a script has asked for and shown
+            page.wait_for_selector("#agree")  # loaded by the page's script
         assert "taken" not in page.title().split("<")[0]
         assert page.evaluate("document.documentElement.classList.contains('dark')") is True, "by a script in the page"
-    # What would run if such a text ever became markup: nothing.
+    # Hostile text in the page's markup runs nothing.
     page.goto(f"{url}study/")
     with page.expect_console_message(lambda message: "Content Security Policy" in message.text):
         page.evaluate("text => { document.body.innerHTML = text; }", hostile.replace("src=x", "src='data:,'"))
@@ -275,7 +275,7 @@ def test_a_page_that_the_server_renders_works_behind_its_policy_and_says_when_th
     page.press("#password", "Enter")
     page.fill("#f-title", "notebook")
     page.click("#make-token")
-    page.wait_for_selector("#token-made")  # fitted in by a script
+    page.wait_for_selector("#token-made")  # a script inserts this element
     assert page.is_visible("#sign-out") and not broken
     studio.workspace.studies.sessions.close_all("lead")
     page.fill("#f-title", "another")

@@ -1,4 +1,4 @@
-"""The lead's pages of a study that has started: figures, words where there are none, decisions, and what is refused."""
+"""The lead's pages of a started study: figures or the reason for their absence, decisions, and refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ui.study.routes import add_study_routes
 pytestmark = pytest.mark.slow
 
 TEN = [YES, YES, MOSTLY, YES, NO, YES, YES, SPLIT, MOSTLY, YES]
-"""Eight valid, one not, one without a consensus."""
+"""Answers to ten items: eight are valid, one is not, and one has no consensus."""
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -44,7 +44,7 @@ def client(studio: Studio) -> Iterator[TestClient]:
 
 
 def shown(client: TestClient, path: str) -> str:
-    """The text of a page, without its markup, after a look at all of it."""
+    """Return the text of a page without its markup. Fails if it shows None, NaN or infinity."""
     reply = client.get(path)
     assert reply.status_code == 200, reply.text
     body = reply.text[reply.text.index("<main>") :]
@@ -115,7 +115,7 @@ def test_exclusion_changes_the_result_and_the_page_says_both(studio: Studio, cli
         "62.5 % of 8 control answers right"
     )
     studio.workspace.studies.close(study_id)
-    # With four votes each no image has the five that were announced.
+    # Each image has four votes, and five were announced.
     assert tile(client, study_id, "valid") == "Valid images no figure yet no image found a consensus"
     assert "3 images of them with too few votes" in tile(client, study_id, "discarded")
     said = shown(client, f"/study/{study_id}/")
@@ -286,7 +286,7 @@ def test_an_unchanged_study_is_neither_analysed_nor_rendered(
     studio: Studio, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study_id = bird_study(studio.workspace, [YES, SPLIT, ()])
-    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)  # no minute begins meanwhile
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)  # no new minute begins meanwhile
     analysed: list[str] = []
     find = studio.studies.analyses.of
     monkeypatch.setattr(studio.studies.analyses, "of", lambda one: analysed.append(one) or find(one))  # type: ignore[func-returns-value]
@@ -404,7 +404,7 @@ def test_a_slow_analysis_is_kept_for_a_while_and_takes_decisions_in(studio: Stud
 
 def test_an_analysis_that_a_change_overtakes_is_not_kept(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analyses, "QUICK_SECONDS", -1.0)
-    monkeypatch.setattr(analyses, "SHARE", 1e-12)  # each is slow, and good for as long as any
+    monkeypatch.setattr(analyses, "SHARE", 1e-12)  # each check is slow, and one result serves all
     studies = studio.workspace.studies
     study_id = bird_study(studio.workspace, TEN)
     loaded, go_on = threading.Event(), threading.Event()
@@ -433,7 +433,7 @@ def test_what_is_kept_is_touched_by_one_thread_at_a_time(studio: Studio) -> None
     used: list[str] = []
 
     class Watched(OrderedDict[str, Analysis]):
-        """Records each access, and fails if the lock is not held."""
+        """Cache that records each access, and fails if the lock is not held."""
 
         def __getattribute__(self, name: str) -> Any:
             assert reports._lock.locked(), name
@@ -524,7 +524,7 @@ def test_exclusion_readmission_blocking_and_a_new_code(studio: Studio, client: T
 
 @pytest.fixture
 def nine_hours_ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The clock of this machine, for a test."""
+    """Set this machine's time zone nine hours ahead."""
     monkeypatch.setenv("TZ", "JST-9")
     time.tzset()
     yield

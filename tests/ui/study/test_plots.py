@@ -1,4 +1,4 @@
-"""The plots of a study's results: everything in its place, and said in words."""
+"""The plots of a study's results: each mark in its place, and the figures in words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ui.study.plots import AGREEMENT, Axis, share_axis, votes_over_time, worker_
 
 
 def plot(name: str, *values: object) -> str:
-    """A plot as the pages of a study show it."""
+    """Return a plot as the pages of a study show it."""
     template = templating._environment().get_template("study/plots.html")
     return str(getattr(template.module, name)(*values))
 
@@ -88,7 +88,7 @@ def test_measures_that_are_undefined_have_no_dot() -> None:
     assert drawn.count("<circle") == 2 and "alpha: undefined" in drawn and "kappa: undefined" in drawn
     scale = plot("agreement_scale", agreement([["1", "2"], ["4", "5"], ["3", "3"]], SCALE, True), AGREEMENT)
     assert scale.count("<circle") == 5 and "ordinal alpha" in scale
-    # The grounds are levels of agreement beyond chance: raw agreement has a line of its own above them.
+    # The coloured areas are levels of agreement beyond chance. Raw agreement has its own line above them.
     raw, *beyond = places(scale, "cy")
     top = min(float(y) for y in re.findall(r'<rect [^>]*y="(\d+)"[^>]*class="ground', scale))
     assert raw < top < min(beyond) and "0 % of pairs equal" in scale

@@ -1,4 +1,4 @@
-"""The lead's set-up, preview and life of a study through the routes that the pages use, on a real workspace."""
+"""The set-up, preview and life cycle of a study through the routes of its pages, on a real workspace."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HOSTILE = '<img src=x onerror=alert(1)> "quoted" & {label}'
 
 
 class Lead:
-    """Sends what the pages send."""
+    """Sends the requests of the lead's pages."""
 
     def __init__(self, studio: Studio, client: TestClient) -> None:
         self.studio, self.client = studio, client
@@ -65,11 +65,11 @@ class Lead:
         return reply.text
 
     def create(self, template: str = "classification", name: str = "Birds") -> str:
-        """A new draft; its id."""
+        """Create a draft. Return its id."""
         return str(self.post("create-study", {"title": name, "template": template})["go"].split("/")[2])
 
     def draft(self, count: int = 20, template: str = "classification") -> str:
-        """A draft with images drawn at random."""
+        """Create a draft with images drawn at random. Return its id."""
         study = self.create(template)
         self.post(f"{study}/draw-items", self.choice(count=str(count)))
         return study
@@ -85,7 +85,7 @@ class Lead:
         return self.post(f"{study}/{name}", data, status) if status == 200 else told
 
     def fetch(self, path: str, status: int = 200, **query: object) -> dict[str, Any]:
-        """Return the data that the page fetches again."""
+        """Return the data that a page fetches to update itself."""
         reply = self.client.get(f"/study/api/{path}", params={name: str(value) for name, value in query.items()})
         assert reply.status_code == status, reply.text
         return dict(reply.json())
@@ -96,7 +96,7 @@ class Lead:
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace with 48 test cases, 16 of them misclassified; to be copied."""
+    """Workspace with 48 test cases, 16 of them misclassified. Tests work on copies."""
     folder = tmp_path_factory.mktemp("drawn") / "workspace"
     with workspace_in(folder) as workspace:
         object_runs(workspace, 12, wrong=range(0, 48, 3))
@@ -310,7 +310,7 @@ def test_another_window_does_not_overwrite_what_was_saved(lead: Lead) -> None:
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1), (1, 2, 2), (2, 1, 2)])
 def test_a_page_does_not_stand_in_its_own_way(lead: Lead, order: tuple[int, ...]) -> None:
-    """The request sent on leaving a page names the state before the save that is still under way."""
+    """On leaving, a page sends the state from before its own unfinished save. That is no conflict of two pages."""
     study = lead.create()
     based = form_state(lead.studies.get(study))
     for number in order:
@@ -430,7 +430,7 @@ def test_the_model_under_test_is_asked_about_what_it_has_not_read(lead: Lead) ->
             masks[workspace.images.load(held.source_sha).tobytes()] = workspace.images.load(run.mask_sha)
 
     class Finding(Bright):
-        """Finds all of a source image, and nothing but sky in any other."""
+        """Segmenter that finds all of a source image, and only sky in any other."""
 
         def predict(self, image: Image.Image) -> Prediction:
             numbers = masks.get(image.tobytes(), Image.new("L", image.size))
@@ -495,7 +495,7 @@ def test_a_made_item_that_is_removed_stays_away_and_another_one_is_made(lead: Le
     after = made_items(lead, study)
     assert (gone.image_sha, gone.label) not in {(item.image_sha, item.label) for item in after}
     assert Counter(item.kind for item in after) == Counter(item.kind for item in before)
-    # Another page may go on: its form is as it was. A change of the rules does not bring it back.
+    # Another page can go on with its form. A change of the rules does not bring the removed item back.
     lead.post(f"{study}/save-draft", {"form": {"share": "20"}, "based": state, "tab": "b", "number": 1})
     lead.save(study, show_source=template == "classification")
     sources = {(item.source_sha, item.label) for item in made_items(lead, study) if item.kind == kind}
@@ -560,7 +560,7 @@ def test_the_preview_shows_consent_quiz_images_and_records_nothing(lead: Lead) -
     held = lead.studies.get(study)
     assert [step["status"] for step in steps[:3]] == ["consent", "quiz", "quiz"]
     shown = [step for step in steps if step["status"] == "item"]
-    # Ten images and the control items that one annotator would meet among them.
+    # Ten images, with the control items that an annotator would see among them.
     assert 10 < len(shown) <= 10 + held.controls and steps[-1]["status"] == "done"
     assert len({step["assignment"]["image"] for step in shown}) >= 10
     first = shown[0]["assignment"]
@@ -584,7 +584,7 @@ def test_training_items_are_made_apart_from_the_others_and_can_be_given(lead: Le
     assert not others & pictures_of(told), "nobody is asked again what they were told"
     assert all(item.why.startswith("This is an original picture") for item in told)
     assert lead.save(study, training="3")["parts"] == parts and lead.studies.items(study) == items, "made once"
-    # The preview tells, too, and keeps nothing.
+    # The preview gives feedback too, and saves nothing.
     shown = [lead.post(f"{study}/preview-step", {"number": n, "answers": {"valid": "yes"}}) for n in range(1, 11)]
     statuses = [step["status"] for step in shown]
     assert statuses == ["consent", *["training", "feedback"] * 3, "quiz", "quiz", "item"]
@@ -592,7 +592,7 @@ def test_training_items_are_made_apart_from_the_others_and_can_be_given(lead: Le
     said = shown[2]["feedback"]
     assert said["right"] == (said["answers"][0]["expected"] == "yes") and said["why"]
     assert [step["undo"] for step in shown[1:9]] == [False] * 7 + [True]
-    # Who marks an image says why; what was made of a source goes, and no other sort of item is made of it instead.
+    # A marked image needs a reason. The item made from its source is removed, and no other kind of item replaces it.
     given = next(item for item in items if item.kind == "item")
     mark = {"item": given.id, "kind": "training", "expected": {"valid": "no"}, "why": " It has <b>no</b>  wings. "}
     lead.post(f"{study}/mark-item", mark)
@@ -603,7 +603,7 @@ def test_training_items_are_made_apart_from_the_others_and_can_be_given(lead: Le
         "1001 characters"
         in lead.post(f"{study}/mark-item", {**mark, "item": marked.id, "why": "x" * 1001}, 400)["error"]
     )
-    # Too few are told before the start; none are wanted any more, none are made.
+    # Too few images are reported before the start. With a training of 0 images, none are made.
     many = lead.save(study, training="20")
     assert "The training asks for 20 images" in many["parts"]["part-missing"] and "training" in many["problems"]
     assert "The training asks for 20 images" in lead.act(study, "start-study", 400)["error"]
@@ -629,7 +629,7 @@ def test_an_empty_draft_has_a_preview_too(lead: Lead) -> None:
     assert [lead.post(f"{study}/preview-step", {"number": n})["status"] for n in (1, 2)] == ["consent", "done"]
 
 
-# Life
+# Life cycle
 
 
 def test_a_study_starts_is_paused_goes_on_and_is_closed(lead: Lead) -> None:
@@ -701,7 +701,7 @@ def test_the_settings_of_a_panel_are_checked_and_kept(lead: Lead) -> None:
         ("code", "<b>"),
         ("address", "javascript:alert(1)"),
         ("questions", "Old? | yes"),
-        ("questions", "worker"),  # the column of the pseudonyms
+        ("questions", "worker"),  # the column with the workers' names
     ):
         assert lead.act(study, "set-panel", 400, **{field: wrong})["field"] == field
     typed = {"parameter": "PROLIFIC_PID", "code": "C1", "address": "https://x.example/?p={participant}"}
@@ -797,7 +797,7 @@ def test_workers_of_other_studies_can_be_added(lead: Lead) -> None:
     assert [worker.id for worker in lead.studies.workers.of_study(second)] == [one]
 
 
-# What no page sends
+# Requests that no page sends
 
 
 def test_only_the_studio_s_own_pages_are_listened_to(lead: Lead) -> None:
@@ -831,7 +831,7 @@ def test_an_unknown_study_is_refused_in_words(lead: Lead) -> None:
 
 
 def test_every_command_of_a_study_is_bounded_and_described(lead: Lead) -> None:
-    """A command says what it does, and takes no field that it does not know."""
+    """Each command has a description, and refuses unknown fields."""
     commands = lead.studio.commands
     of_studies = {name: kind for name, kind in commands.known().items() if issubclass(kind, StudyCommand)}
     assert {"save-draft", "start-study", "adjudicate", "preview-step"} <= set(of_studies)
