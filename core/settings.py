@@ -88,7 +88,7 @@ class _TypedEdits(LanguageSettings):
         return ", ".join(dict.fromkeys(_edit_type(name) for name in typed.split(",") if name.strip()))
 
     def ticks(self, edit_type: str) -> bool:
-        """Return True if edits of this type are made."""
+        """Return True if the settings allow edits of this type."""
         return not self.edit_types or edit_type in self.edit_types.split(", ")
 
 
@@ -154,7 +154,7 @@ class PerturbationSettings(_TypedEdits):
 
     @property
     def asked(self) -> tuple[EditType, ...]:
-        """Edit type of each caption to request."""
+        """Edit type of each caption that the stage asks for."""
         return tuple(name for name in EDIT_TYPES if self.ticks(name) for _ in range(self.per_type))
 
 
@@ -169,7 +169,7 @@ class ConditioningSettings(_Settings):
     coarse: bool = Field(False, description="Draw few bold lines instead of many fine ones")
 
     def own_fields(self) -> tuple[str, ...]:
-        """Return the names of the settings that belong to the chosen kind."""
+        """Return the names of the settings that apply only to the chosen kind of control image."""
         return _OF_KIND.get(self.kind, ())
 
     @field_validator("median")
@@ -233,17 +233,17 @@ class GenerationSettings(_Settings):
         return ", ".join(f"{name} {share:g}" for name, share in _shares_by_type(typed).items())
 
     def fresh_noise_of(self, edit_types: Iterable[str]) -> float:
-        """Return the share of fresh noise of a caption with edits of these types: the largest that applies."""
+        """Return the share of fresh noise for a caption with edits of these types. The largest share applies."""
         by_type = _shares_by_type(self.fresh_noise_by_type)
         return max([self.fresh_noise, *(by_type.get(name, 0.0) for name in edit_types)])
 
     @property
     def inverted(self) -> bool:
-        """True if drawing starts from the inverted source."""
+        """True if drawing starts from the noise of the inverted source."""
         return self.start == "inverted"
 
     def inversion(self) -> InversionSettings:
-        """Return how the source is inverted: by the steps of the drawing, which lead back to it."""
+        """Return the settings to invert the source. Inversion takes as many steps as drawing."""
         return InversionSettings(steps=self.steps, evaluations=self.inversion_evaluations)
 
 
@@ -268,7 +268,7 @@ class InversionSettings(_Settings):
 
 
 class EditingSettings(_Settings):
-    """Stage 5 with an editor that follows an instruction. `GenerationSettings` has the number of images and seeds."""
+    """Settings of an image editor that follows an instruction (stage 5). `GenerationSettings` has number and seeds."""
 
     steps: int = Field(4, ge=1, le=100, description="Denoising steps; a distilled editor was made for four")
     guidance: float = Field(
@@ -287,7 +287,7 @@ class EditingSettings(_Settings):
 
 
 class EditSettings(_Settings):
-    """Stage 5 by attention control over the inverted source. `GenerationSettings` has its steps and its guidance."""
+    """Settings of attention control over the inverted source (stage 5). `GenerationSettings` has steps and guidance."""
 
     cross_replace: float = Field(
         0.8, ge=0, le=1, description="Share of the steps in which words are drawn where those of the source were"
@@ -355,7 +355,7 @@ class SubjectSettings(_Settings):
 
     @property
     def corners(self) -> tuple[int, int, int, int] | None:
-        """The box, or None without one."""
+        """The box as (left, top, right, bottom) in pixels, or None without a box."""
         if not self.box:
             return None
         left, top, right, bottom = map(int, self.box.split())
@@ -363,13 +363,13 @@ class SubjectSettings(_Settings):
 
     @property
     def pixels(self) -> tuple[tuple[int, int, bool], ...]:
-        """The points: column, row, and True if it is on the subject."""
+        """The points as (column, row, True if the point is on the subject)."""
         pairs = [pair.split() for pair in self.points.split(", ")] if self.points else []
         return tuple((int(x.lstrip("-")), int(y), not x.startswith("-")) for x, y in pairs)
 
 
 class BackgroundsSettings(LanguageSettings):
-    """Settings of the stage that describes new backgrounds, each from a place, a time and an instruction."""
+    """Settings of the stage that describes new backgrounds. Each joins an instruction, a place and a time."""
 
     temperature: float = Field(0.8, ge=0, le=2, description="How freely the language model words its reply")
     written: bool = Field(
@@ -402,7 +402,7 @@ class BackgroundsSettings(LanguageSettings):
 
 
 class CompositeSettings(_Settings):
-    """Stage 5 with a new background behind the subject. `GenerationSettings` says how the background is drawn."""
+    """Settings of stage 5 for a new background behind the subject. `GenerationSettings` has those for drawing it."""
 
     layout: Literal["edges", "text", "outpaint"] = Field(
         "edges",
@@ -420,12 +420,12 @@ class CompositeSettings(_Settings):
 
     @property
     def moves(self) -> bool:
-        """True if subjects are moved."""
+        """True if the subject may be moved, scaled, rotated or mirrored."""
         return bool(self.shift or self.scale > 1 or self.rotation or self.flip)
 
 
 class UnderTestSettings(_Settings):
-    """The model under test that predicts source and results. It changes no image, so nothing becomes stale by it."""
+    """Settings of the model under test. They change no image, so they make nothing stale."""
 
     source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
         "profile",
