@@ -80,7 +80,7 @@ class PageKey:
         number, _, entry = text.rpartition(":")
         key = PageKey(int(entry), float(number) if number else None)
         if (key.number is not None and not math.isfinite(key.number)) or abs(key.entry) >> 62:
-            raise ValueError(f"there is no place {text[:80]!r}")
+            raise ValueError(f"not a position in an order: {text[:80]!r}")
         return key
 
 

@@ -125,7 +125,7 @@ def _is_number(text: str) -> bool:
 def plain(value: Any) -> Any:
     """Return dataclasses, mappings, sequences and times as JSON-ready data. Raises ValueError for NaN and infinity."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a figure of a study is never NaN or infinite; it is None, and said in words")
+        raise ValueError("a figure of a study must not be NaN or infinite: use None, and say it in words")
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, datetime):

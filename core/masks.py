@@ -128,7 +128,7 @@ def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
             (number for number in (*named, *range(UNLABELLED)) if named.get(number, own_name) == own_name), None
         )
         if free is None:
-            raise UserError("There are more than 255 classes, which a mask cannot hold: leave out those that it lacks.")
+            raise UserError("There are more than 255 classes: leave out classes that the mask does not contain.")
         named[free] = own_name
     return named
 

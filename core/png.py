@@ -48,7 +48,7 @@ def parts_with_texts(data: bytes | memoryview, texts: Mapping[str, str]) -> tupl
             parts.append(whole[begin:end])
             ended = True
     if not ended:
-        raise ValueError("this is no whole PNG file")
+        raise ValueError("this is no complete PNG file")
     return tuple(parts)
 
 

@@ -51,7 +51,7 @@ def unpacked(text: str) -> list[int]:
     if not len(signs):
         return []
     if signs.min() < 0 or signs.max() > 63 or signs[-1] & 32:
-        raise ValueError("these are no run lengths")
+        raise ValueError("this text is no list of run lengths")
     ends = np.flatnonzero(signs & 32 == 0)
     starts = np.r_[0, ends[:-1] + 1]
     if (ends - starts >= _GROUPS).any():

@@ -354,7 +354,7 @@ def _require_free(into: Path, replace: bool) -> None:
         return
     if not replace:
         raise UserError(
-            f"{into} is not empty: choose another folder, or ask for what is in it to be replaced.", field="into"
+            f"{into} is not empty: choose another folder, or allow its content to be replaced.", field="into"
         )
     manifest = into / MANIFEST
     known = read_manifest(manifest.read_bytes()) if manifest.is_file() else None
@@ -362,7 +362,7 @@ def _require_free(into: Path, replace: bool) -> None:
     others = [name for name in files if name not in ours]
     if others:
         raise UserError(
-            f"{into} holds files that are of no export, such as “{others[0]}”: they would be lost. Choose another "
+            f"{into} holds files that belong to no export, such as “{others[0]}”: they would be lost. Choose another "
             "folder, or move them away.",
             field="into",
         )

@@ -521,7 +521,7 @@ def _plain_tar(file: Path, scratch: Path) -> Path:
                 )
             target.write(block)
     if shutil.disk_usage(scratch).free < SMALL:
-        raise UserError(f"There is no room left to unpack {file.name}: make some.", field="source")
+        raise UserError(f"The disk is too full to unpack {file.name}: free some space.", field="source")
     return plain
 
 

@@ -130,7 +130,7 @@ class RowSource(Source):
         configs = sorted({posixpath.dirname(path) for path in tables})
         if len(configs) > 1:
             raise UserError(
-                f"{self.files.name} has Parquet files in several folders: say which one with config, such as "
+                f"{self.files.name} has Parquet files in several folders: name one by the option config, such as "
                 f"{configs[0]}. There is {', '.join(configs[:8])}.",
                 field="config",
             )
@@ -281,7 +281,7 @@ class _Columns:
         if len(images) == 1 or candidates:
             return images[0] if len(images) == 1 else candidates[0]
         raise UserError(
-            f"Say which column holds the images with image: there is {', '.join(schema.names)}.", field="image"
+            f"Name the column of the images by the option image: there is {', '.join(schema.names)}.", field="image"
         )
 
     def _label_of(self, schema: pyarrow.Schema, in_place: bool) -> str:

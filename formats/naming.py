@@ -86,5 +86,5 @@ def choose_option(option: str, value: str, there: Sequence[str]) -> str:
         return value
     if not value and len(there) == 1:
         return there[0]
-    problem = f"There is no {option} “{value}”" if value else f"Say which {option} is meant with {option}"
+    problem = f"There is no {option} “{value}”" if value else f"Choose a {option} by the option {option}"
     raise UserError(f"{problem}: there is {', '.join(there) or 'none'}.", field=option)

@@ -304,7 +304,7 @@ class ShiftSource(Source):
                 )
             if next(images_in(images), None) is None and any(name.endswith(".mp4") for name in images.files()):
                 raise UserError(
-                    f"{place} holds videos: bring them to images with SHIFT's own tool "
+                    f"{place} holds videos: convert them to images with SHIFT's own tool "
                     "(shift_dev.io.decompress_videos).",
                     field="root",
                 )
@@ -337,14 +337,14 @@ def _first_channel(mask: bytes) -> bytes:
 def _sequences(files: Files, folders: Sequence[str], report: Report) -> Mapping[str, Mapping[str, str]]:
     top = next((folder for folder in folders if files.has(joined(folder, "seq.csv"))), None)
     if top is None:
-        report.changed("seq.csv", "It is not there: nothing says the weather and the time of day.")
+        report.changed("seq.csv", "It is missing, so weather and time of day are unknown.")
         return {}
     rows = csv.DictReader(files.read(joined(top, "seq.csv")).decode("utf-8-sig", "replace").splitlines())
     columns = [name.strip() for name in rows.fieldnames or ()]
     rows.fieldnames = columns
     name = next((column for column in ("video", "seq", "sequence", "name") if column in columns), "")
     if not name:
-        report.changed(joined(top, "seq.csv"), "It has no column “video” with the sequences: nothing says the weather.")
+        report.changed(joined(top, "seq.csv"), "It has no column “video” with the sequences, so weather is unknown.")
         return {}
     # The coarse columns are the classes by which SHIFT splits weather. The fine columns add detail.
     weather, time = _column(columns, "weather"), _column(columns, "timeofday")

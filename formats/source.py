@@ -163,8 +163,8 @@ def upright_mask(mask: bytes, data: bytes) -> bytes:
         turned.getexif()[ExifTags.Base.Orientation] = orientation
         return png_of(ImageOps.exif_transpose(turned))
     raise UserError(
-        "The camera noted that the picture has to be turned, and nothing tells whether its mask has to be, too: "
-        "save the picture upright."
+        "The picture is stored turned, as its camera noted, and it is unclear if its mask is turned too: save the "
+        "picture upright."
     )
 
 

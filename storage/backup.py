@@ -97,7 +97,7 @@ def restore(source: Path, folder: Path) -> BackupContents:
             _extract(archive, f"{IMAGES}/{file_name(sha)}", draft / IMAGES / file_name(sha), sha, source)
         restored = _inspect(draft / DATABASE, source)
         if set(restored.images) != {*contents.images, *contents.left_out}:
-            raise UserError(f"{source} is not whole: its images are not those of its database; take another backup.")
+            raise UserError(f"{source} is incomplete: its images are not those of its database; use another backup.")
         sync_folder(draft / IMAGES)
         sync_folder(draft)
         os.rename(draft, folder)  # succeeds only if there is nothing or an empty folder

@@ -77,11 +77,11 @@ class ImageFiles:
                 os.fsync(file.fileno())
             header = Image.open(BytesIO(data), formats=("PNG",))
             if hashlib.sha256(data).hexdigest() != sha or header.mode not in MODES:
-                raise UserError(f"The image {sha} is not what it should be: it was changed meanwhile.")
+                raise UserError(f"The file of image {sha} was changed meanwhile: its content does not fit its name.")
             if path.exists():
                 os.replace(path, place)
         except UnidentifiedImageError as error:
-            raise UserError(f"The image {sha} is not what it should be: it was changed meanwhile.") from error
+            raise UserError(f"The file of image {sha} was changed meanwhile: it does not fit its name.") from error
         except OSError as error:
             raise DiskTrouble(f"The image was not saved in {self.folder}. {disk_reason(error)}.") from error
         return StoredImage(sha, header.width, header.height, header.mode, len(data))

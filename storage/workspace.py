@@ -143,7 +143,7 @@ class Workspace:
                 file.seek(0)
                 who = file.read() or "Another studio"
                 raise UserError(
-                    f"{who} has the workspace {self.folder}: use that one, end it, or take another workspace."
+                    f"{who} has the workspace {self.folder} open: use that studio, end it, or choose another workspace."
                 ) from error
             file.truncate(0)
             file.write(f"The studio at {address} (process {os.getpid()} on {socket.gethostname()})")

@@ -42,9 +42,9 @@ def listed_items(table: Table, rules: Rules) -> tuple[tuple[ListedItem, ...], tu
     names = {name.casefold(): name for name in table.columns}
     column = next((names[name] for name in IMAGE_COLUMNS if name in names), None)
     if column is None:
-        raise ValueError("The list has no column “image”: it names the file of each image.")
+        raise ValueError("The list has no column “image”: add it, with the file of each image.")
     if not table.rows:
-        raise ValueError("The list names no image: below its header, each line is one.")
+        raise ValueError("The list has no images: add a row for each image below the header.")
     questions = {question.id: question for question in rules.questions}
     known = {column, *(names[name] for name in COLUMNS if name in names)}
     expected = {name: name[9:] for name in table.columns if name.startswith("expected.") and name[9:] in questions}
@@ -73,7 +73,7 @@ def _listed(
             raise ValueError(f"its {name} has {len(cells[name])} characters; at most {longest} fit")
     kind = _KINDS.get(cells["kind"].casefold())
     if kind is None:
-        raise ValueError(f"“{cells['kind'][:60]}” is no kind: item, control, quiz and training are")
+        raise ValueError(f"“{cells['kind'][:60]}” is no kind of item: use item, control, quiz or training")
     typed = cells["model_right"].casefold()
     if typed not in _TRUTH:
         raise ValueError(f"model_right is “{typed[:60]}”; it has to be true, false or empty")

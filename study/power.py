@@ -49,7 +49,7 @@ def plan(
     if not (0 <= valid <= 1 and 0.5 <= accuracy <= 1):
         raise ValueError("The share of valid images lies between 0 and 100 %, the accuracy between 50 and 100 %.")
     if minutes <= 0 or not 0 <= lost < 1:
-        raise ValueError("An annotator gives more than 0 minutes, and less than all votes are lost.")
+        raise ValueError("The minutes of an annotator have to be above 0, and the share of lost votes below 100 %.")
     # Votes of "yes" on valid images are right as often as votes of "no" on invalid images.
     right, wrong = survival(accuracy, rules.votes, rules.consensus)
     share = right + wrong

@@ -145,6 +145,6 @@ def _check_question(question: Question, earlier: Mapping[str, Question]) -> None
     if question.follows:
         before = earlier.get(question.follows)
         if before is None:
-            raise ValueError(f"{name}: it follows “{question.follows}”, which is no question before it.")
+            raise ValueError(f"{name}: it follows “{question.follows}”, which is no earlier question.")
         if question.follows_answer not in before.answers():
             raise ValueError(f"{name}: it follows the answer “{question.follows_answer}”, which “{before.text}” lacks.")

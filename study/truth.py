@@ -26,7 +26,7 @@ def pixels(data: bytes) -> str:
             raise ValueError(f"the image has more than {MAX_PIXELS:,} pixels")
         return pixels_of(image)
     except OSError as error:
-        raise ValueError("what came is no PNG or WebP image") from error
+        raise ValueError("the file is no PNG or WebP image") from error
 
 
 def pixels_of(image: Image.Image) -> str:
@@ -76,5 +76,5 @@ def read_truth(table: Table) -> dict[str, str]:
     for number, row in enumerate(table.rows, start=1):
         seen, answer = row.get("sight", ""), as_written(row.get("answer", ""))
         if answer and known.setdefault(seen, answer) != answer:
-            raise ValueError(f"Row {number} of the file of true answers says “{answer[:80]}”, an earlier one another.")
+            raise ValueError(f"Row {number} of the file of true answers says “{answer[:80]}”, an earlier row differs.")
     return known

@@ -175,7 +175,7 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     """
     missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
     if missing:
-        raise ValueError(f"The file has no column {' and no column '.join(missing)}: it is no result of Turk.")
+        raise ValueError(f"The file has no column {' and no column '.join(missing)}: it is no result file of Turk.")
     if not any(name.startswith("Answer.") for name in table.columns):
         raise ValueError("The file has no column that begins with “Answer.”: there are no votes in it.")
     known = _named(items)
@@ -391,7 +391,7 @@ def _vote(
         raise ValueError("SubmitTime is no time that a vote can have") from error
     side, changes = row.get("Answer._side") or "left", row.get("Answer._changes") or "0"
     if side not in ("left", "right"):
-        raise ValueError(f"Answer._side is “{side[:40]}”; left and right are sides")
+        raise ValueError(f"Answer._side is “{side[:40]}”; it has to be left or right")
     if not re.fullmatch("[0-9]{1,6}", changes):
         raise ValueError(f"Answer._changes is “{changes[:40]}”; it has to be a number")
     comment = as_written(row.get("Answer._comment", ""))[:MAX_COMMENT]

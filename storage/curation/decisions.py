@@ -247,7 +247,7 @@ class Decisions(Repository):
                 row = {"session": session, "entry": entry, "before": before, "verdict": verdict}
                 insert_row(db, "review_repeats", {**row, "reason": reason, "created": now()})
                 return bool(verdict == before)
-        raise UserError(f"Image {entry} is not shown once more here: go on with the next one.", field="entry")
+        raise UserError(f"Image {entry} is not to be shown again here: go on with the next one.", field="entry")
 
 
 def _decide(
@@ -281,7 +281,7 @@ def _decided_before(db: Db, key: str, kind: DecisionKind | None) -> Row | None:
     """Return the decision with this key, or None. Raises UserError if its kind is another (None for an undo)."""
     for row in db.query("SELECT * FROM image_decisions WHERE key = ?", [key]) if key else ():
         if kind != (None if row["undoes"] else row["kind"]):
-            raise UserError("Something else was done with this key: give each decision its own.", field="key")
+            raise UserError("This key belongs to another kind of decision: use a new key for each.", field="key")
         return dict(row)
     return None
 
@@ -307,7 +307,7 @@ def _entries(db: Db, target: Target) -> list[int]:
         if target.expected is not None and len(entries) != target.expected:
             raise UserError(
                 f"Nothing was changed: {count_of(len(entries), 'image', 'is')} here now, and not "
-                f"{target.expected:,}. Look again, and decide then.",
+                f"{target.expected:,}. Look at the images again before you decide.",
                 field="expected",
             )
     else:

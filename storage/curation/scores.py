@@ -46,7 +46,7 @@ def _run(db: Db, run: int) -> ScoreRun:
     """
     row = first_row(db, query, [run])
     if row is None:
-        raise UserError(f"Images were never scored under the number {run}.", field="run")
+        raise UserError(f"There are no scores of images with the number {run}.", field="run")
     return record_of(ScoreRun, row)
 
 

@@ -102,7 +102,7 @@ class Vectors(Repository):
         unscaled = np.asarray(vectors, np.float32)
         lengths = np.linalg.norm(unscaled, axis=1, keepdims=True)
         if not np.all(np.isfinite(lengths) & (lengths > 0)):
-            raise ValueError("a vector has no direction")
+            raise ValueError("a vector is zero or infinite, so it has no direction")
         numbers, first = np.unique(np.asarray(entries, np.int64), return_index=True)
         rows = (unscaled / lengths)[first]
         try:

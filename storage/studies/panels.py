@@ -38,7 +38,7 @@ class Panels(Repository):
     def set(self, db: Db, study_id: str, panel: Panel) -> None:
         """Change the settings from now on. Raises UserError if the study is not running or paused."""
         if require_study(db, study_id)["state"] not in ("running", "paused"):
-            raise UserError("People of a panel are for a study that is running or paused.")
+            raise UserError("Panel settings can be changed only while a study is running or paused.")
         if _panel(db, study_id) == panel:
             return
         insert_row(db, "study_panels", {"study": study_id, "settings": pack_value(panel), "created": now()})

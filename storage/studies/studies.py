@@ -109,7 +109,7 @@ class Studies(Repository):
         """Delete a draft with its items; a log line stays. Raises UserError once the study has started."""
         study = require_study(db, study_id)
         if study["state"] != "draft":
-            raise UserError("A study that has started is kept, with all its votes; it can be closed.")
+            raise UserError("A study that has started cannot be deleted, as its votes are kept; close it instead.")
         for table in ("study_items", "enrolments"):
             db.execute(f"DELETE FROM {table} WHERE study = ?", [study_id])
         db.execute("DELETE FROM studies WHERE id = ?", [study_id])
@@ -198,7 +198,7 @@ class Studies(Repository):
         """Archive a study (a running one is paused), or bring it back. Raises UserError for a draft."""
         row = require_study(db, study_id)
         if row["state"] == "draft":
-            raise UserError("A draft cannot be put away; delete it, or start it first.")
+            raise UserError("A draft cannot be archived; delete it, or start it first.")
         if _is_archived(db, study_id) == archived:
             return
         if archived and row["state"] == "running":

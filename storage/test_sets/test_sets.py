@@ -156,7 +156,7 @@ class TestSets(Repository):
                 f"Nothing was released: “{draft.set_name}” was changed meanwhile; look at it and try again."
             )
         for row in db.query("SELECT place FROM test_set_versions WHERE sha = ?", [content_id]):
-            raise UserError(f"This is version {row['place']} of “{draft.set_name}” already, image by image.")
+            raise UserError(f"Version {row['place']} of “{draft.set_name}” has this content already.")
         values = [content_id, now(), note, pack({name: float(value) for name, value in thresholds.items()}), version]
         db.execute(_QUERIES["release"], values)
         return _version(db, version)
@@ -385,7 +385,7 @@ def _require_draft(db: Db, number: int) -> str:
     """Return the name of a draft's set, without counting images. Raises UserError if the version is no draft."""
     for place, state, name in db.execute(_QUERIES["require_draft"], [number]):
         if state != "draft":
-            raise UserError(f"Version {place} of “{name}” is released and stays as it is: draft the next.")
+            raise UserError(f"Version {place} of “{name}” is released and cannot be changed: begin a new draft.")
         return str(name)
     raise _gone()
 

@@ -105,7 +105,7 @@ def test_shift_in_each_of_its_forms_has_the_same_items(tmp_path: Path, part: str
 
 def test_shift_asks_for_part_split_and_view(tmp_path: Path) -> None:
     shift(shift(tmp_path), "continuous/videos/1x")
-    words = "Say which part is meant with part: there is discrete/images, continuous/videos/1x"
+    words = "Choose a part by the option part: there is discrete/images, continuous/videos/1x"
     assert words in refusal(tmp_path, "shift")
     shift(tmp_path, split="val")
     assert "Choose a split" in refusal(tmp_path, "shift", part="discrete/images")
