@@ -64,7 +64,7 @@ class Batch:
 
     @property
     def facet(self) -> str:
-        """Value of the facet "batch" in the catalogue, such as "Birds #3": two batches may share a name."""
+        """Value of the facet "batch" in the catalogue, such as "Birds #3". Without the number names may repeat."""
         return f"{self.name} #{self.id}"
 
 
@@ -116,7 +116,7 @@ class PlannedDrawing:
     counterfactual: CounterfactualCaption
     seed: int
     begun: bool
-    """True if a worker has begun it or tried it already."""
+    """True if a worker has begun or tried to draw the image."""
     skipped: bool
 
 

@@ -172,14 +172,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """An image whose class maps of a model under test are not compared yet, with the ids needed to compare them."""
+    """An image for which a model's class maps are not compared yet, with the ids needed to compare them."""
 
     entry: int
     test_case: int
     prediction: int
     source_prediction: int
     state: int
-    """Id of the state of its run. The state names the mask."""
+    """Id of the state of the image's run. The state names the mask."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Rules for which votes count and when they agree: K votes per item, a minimum of equal answers, else discarded."""
+"""Rules for which votes count and when they agree. An item gets K votes; with too few equal answers it is discarded."""
 
 from __future__ import annotations
 
@@ -157,10 +157,7 @@ def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, It
 def outcome_of_image(
     item: Item, votes: Iterable[Vote], adjudications: Sequence[Adjudication], rules: Rules, closed: bool
 ) -> ItemOutcome | None:
-    """Return the validity outcome of one item, with a person's answers if votes disagree.
-
-    None without such a question.
-    """
+    """Return the validity outcome of one item, with a person's answers if votes disagree. None if nothing asks it."""
     outcomes = outcomes_of([item], counted(votes, rules.votes), rules, closed)
     if adjudications:
         outcomes = adjudicated(outcomes, adjudications, rules.questions)

@@ -1,4 +1,4 @@
-"""CSV tables: write them so that spreadsheets and other programs read them safely, and read untrusted files."""
+"""Write CSV tables that spreadsheets and other programs can read safely, and read untrusted CSV files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _SIGNS = "['=+\\-@＝＋－＠]"
 """Characters at the start of a cell that make a spreadsheet run the cell as a formula, their full-width forms, and the
 apostrophe, which a spreadsheet drops."""
 _PARTS = frozenset(";\t\r\n")
-"""Characters that start a new cell in a spreadsheet whose separator is not the comma. Quotes around the cell do not
-prevent this, as the spreadsheet does not read them as quotes."""
+"""Characters that begin a new cell in a spreadsheet whose separator is not the comma. Quotes around the whole cell do
+not prevent this, as for such a spreadsheet they are in the middle of a line."""
 _BLANK = ("\t", "\r", "\n")
 _BEGINS = re.compile(rf"""(?<![;\s"])[;\s"]*+(?={_SIGNS})""")
 _GUARDED = re.compile(rf"""(?<![;\s"])([;\s"]*+)'(?={_SIGNS})""")
@@ -78,7 +78,7 @@ def read_csv(data: bytes, what: str = "The file") -> Table:
 
 
 def csv_text(rows: Iterable[Mapping[str, Cell]], columns: Iterable[str]) -> str:
-    """Write rows as CSV (RFC 4180) with a header. `guarded` protects text that a spreadsheet would run."""
+    """Write rows as CSV (RFC 4180) with a header. With `guarded`, texts that look like formulas are protected."""
     file = io.StringIO()
     names = list(columns)
     writer = csv.writer(file)

@@ -19,13 +19,14 @@ ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstruct
 BEFORE = "not trained further"
 """The model before further training. It is not an arm (a training compared with the others), but tables show it too."""
 ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
-"""Sets on which every arm is measured, such as sources that no arm was trained on and test cases made of them."""
+"""Sets on which every arm is measured: sources that no arm was trained on, test cases made of them, and images with a
+natural shift."""
 
 FEWEST_SEEDS = 3
 """Minimum number of trainings of an arm for an interval: the variance of two has only one degree of freedom."""
 
 Weighing = Literal["source", "case"]
-"""What has equal weight in a figure: each source (its test cases share its weight), or each test case."""
+"""Unit with equal weight in a figure: each source (shared by its test cases), or each test case."""
 
 BUDGETS = (0.01, 0.05, 0.10)
 """Shares of the images that are reviewed. Orders of review are compared at each share."""
@@ -42,7 +43,7 @@ class Clustering:
     design_effect: float | None
     """Factor by which the variance of a mean exceeds that of independent test cases."""
     effective: float | None
-    """Number of independent test cases that carry the same information."""
+    """Number of independent test cases that would carry as much information as all test cases."""
     why: str = ""
 
 
@@ -75,9 +76,9 @@ class ClassRow:
     sources: int
     cases: int
     wrong_originals: int
-    """Number of originals of the class that the model gets wrong, given even if too few for the other figures."""
+    """Number of originals of the class that the model gets wrong. It is given even without the other figures."""
     wrong_cases: int
-    """Number of test cases of the class that the model gets wrong, given even if too few for the other figures."""
+    """Number of test cases of the class that the model gets wrong. It is given even without the other figures."""
     error_original: Figure
     error_generated: Figure
     difference: Figure
@@ -93,7 +94,7 @@ class PairedDifference:
     """A comparison of two models on the same test cases. All figures are shares, 0 to 1."""
 
     weighing: Weighing
-    """Which unit has equal weight in all figures: the source or the test case."""
+    """Unit with equal weight in all figures: the source or the test case."""
     first: Figure
     """Share of test cases that the first model gets wrong."""
     second: Figure
@@ -142,7 +143,7 @@ class Effectiveness:
     split: str
     """The split that all sources belong to, such as "test"; "" without a split."""
     weighing: Weighing
-    """Which unit has equal weight in all errors and differences: the source or the test case."""
+    """Unit with equal weight in all errors and differences: the source or the test case."""
     sources: int
     cases: int
     left_out: int
@@ -180,7 +181,7 @@ class LostClass:
     cases: int
     """Number of test cases on whose original the segmenter finds the class."""
     lost: int
-    """Number of those test cases on which the segmenter no longer finds the class."""
+    """Number of test cases on which the segmenter loses the class, of those on whose original it finds the class."""
     controls: int
     """Number of reconstructions on whose original the segmenter finds the class."""
     lost_in_controls: int
@@ -238,7 +239,7 @@ class SegmentationEffect:
 
     split: str
     weighing: Weighing
-    """Which unit has equal weight in all figures: the source or the test case."""
+    """Unit with equal weight in all figures: the source or the test case."""
     sources: int
     cases: int
     miou_original: Figure
@@ -253,7 +254,7 @@ class SegmentationEffect:
     excess: Figure
     """mIoU on generated images minus mIoU on reconstructions."""
     miou_where_kept: Figure
-    """mIoU on those generated images whose masks were measured to still fit."""
+    """mIoU on those generated images whose masks still fit, as a measurement showed."""
     kept: int
     classes: tuple[SegmentedClass, ...]
     confusion_original: Floats

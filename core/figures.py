@@ -39,7 +39,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Proportion:
-    """A share with its interval. `words` states both, or why they are undefined."""
+    """A share with its interval. `words` states the share and the interval, or why they are undefined."""
 
     count: int
     n: int
@@ -58,7 +58,7 @@ class Proportion:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over images with its interval, in the scale's units. `words` states both, or why they are undefined."""
+    """A mean over images with its interval, in the scale's units. `words` states both, or why there is none."""
 
     value: float | None
     low: float | None

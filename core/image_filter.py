@@ -123,10 +123,7 @@ class ScoreBand:
 
 @dataclass(frozen=True)
 class ImageFilter:
-    """A selection of images.
-
-    All parts have to match, each with one of its values; "" matches images without a facet.
-    """
+    """A selection of images. An image must match all parts, each by one of its values; "" matches a missing value."""
 
     facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
     without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
@@ -260,7 +257,7 @@ def pairs_of(address: str) -> list[tuple[str, str]]:
 
 
 def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:
-    """Return `value` if the part `name` may have it, or for "" if it names a part. Raises UserError otherwise."""
+    """Return `value` if it is allowed for the part `name` (for "": if it names a part). Raises UserError otherwise."""
     known = tuple(choices)
     if value not in known:
         part = f"value “{value[:80]}” of “{name[:40]}”" if name else f"part “{value[:40]}”"

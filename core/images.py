@@ -263,7 +263,7 @@ def _in_srgb(image: Image.Image, profile: object, notes: list[str]) -> Image.Ima
 
 @lru_cache(maxsize=16)
 def _conversion(profile: object) -> tuple[str, str, ImageCms.ImageCmsTransform | None]:
-    """Return a profile's name, its mode, and its conversion to sRGB; None as conversion if it is sRGB itself."""
+    """Return a profile's name, its mode, and its conversion to sRGB (None if the profile is sRGB itself)."""
     if not isinstance(profile, bytes):
         raise TypeError("no profile")
     source, target = ImageCms.ImageCmsProfile(io.BytesIO(profile)), ImageCms.createProfile("sRGB")

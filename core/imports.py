@@ -25,7 +25,7 @@ class ImportRow:
 
 @dataclass(frozen=True)
 class Import:
-    """An import of images, with its numbers of images."""
+    """An import, with the numbers of its images."""
 
     id: int
     name: str

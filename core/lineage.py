@@ -70,7 +70,7 @@ class MethodSettings(BaseModel):
 
     @property
     def source_caption(self) -> str | None:
-        """The caption of the source on which the pixels depend, or None if they depend on none."""
+        """Caption of the source, if the pixels depend on it; otherwise None."""
         return None
 
     @property
@@ -180,7 +180,7 @@ class Artifact:
     title: str
     """Title on the page, one or two words."""
     words: str
-    """Description of its content, one sentence without full stop."""
+    """Description of what the image shows, one sentence without full stop."""
     lines: bool = False
     """True for white lines on black, which a page may lay over the result."""
 

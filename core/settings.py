@@ -93,7 +93,7 @@ class _TypedEdits(LanguageSettings):
 
 
 class KeywordSettings(_TypedEdits):
-    """Settings of stage 2, the keywords. Only keywords of its edit types are ticked."""
+    """Settings of stage 2, the keywords. Only keywords of the chosen edit types are selected."""
 
     together: bool = Field(
         False,
@@ -402,7 +402,7 @@ class BackgroundsSettings(LanguageSettings):
 
 
 class CompositeSettings(_Settings):
-    """Settings of stage 5 for a new background behind the subject. `GenerationSettings` has those for drawing it."""
+    """Settings of stage 5 for a new background behind the subject. `GenerationSettings` has those to draw it."""
 
     layout: Literal["edges", "text", "outpaint"] = Field(
         "edges",

@@ -187,7 +187,7 @@ class NewItem:
     """Explanation of a training item's right answers, shown after the worker's answer."""
     label: str = ""
     classes: tuple[str, ...] = ()
-    """Classes that the image shows, such as "vehicle". Questions with `only_with` are asked only for these."""
+    """Classes that the image shows, such as "vehicle". They decide which questions with `only_with` are asked."""
     edit_types: tuple[str, ...] = ()
     caption: str = ""
     counterfactual: str = ""
@@ -208,7 +208,7 @@ class Item(NewItem):
 
     id: int = 0
     public: str = ""
-    """Name of the item in exports, which reveals nothing about it."""
+    """Name of the item in exports. It reveals nothing about the item."""
 
 
 @dataclass(frozen=True)
@@ -352,7 +352,7 @@ def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tup
 def wording(question: Question, item: NewItem) -> str:
     """Return the question's text for an item, with {label} filled in and the fitting article ("an owl").
 
-    Of a label with several names ("tench, Tinca tinca") the first is used; a missing label becomes "its subject".
+    If a label has several names ("tench, Tinca tinca"), the first is used. A missing label becomes "its subject".
     """
     label = item.label.split(",")[0].replace("_", " ").strip()
     if not label:

@@ -92,8 +92,8 @@ class QuestionResult:
     before: Slice
     """Result as if nobody had been excluded: the first K votes on each item, by anybody."""
     adjudicated: Slice | None
-    """Result of `after`, with a person's answers where workers had no consensus. None without them. It is not a result
-    of the workers, so report it separately."""
+    """Result of `after`, completed by a person's answers where workers had no consensus. None if no person answered. It
+    is not a result of the workers, so report it separately."""
     votes: Proportion
     """Share of counted votes that say "valid", with a bootstrap interval over images. Includes waiting images."""
     answers: tuple[AnswerShare, ...]
@@ -233,7 +233,7 @@ class StudyReport:
     disagreements: tuple[Disagreement, ...]
     """Disagreements, the most divided first."""
     workers: tuple[WorkerFigures, ...]
-    """Workers, those with most votes first."""
+    """Figures of each worker, the worker with most votes first."""
     exclusions: tuple[Exclusion, ...]
     comments: tuple[Remark, ...]
     """Comments on items, including those of excluded workers."""
@@ -264,8 +264,8 @@ class Measure:
 
 
 HIGH_PREVALENCE = 0.8
-"""Share of the most frequent answer, 0 to 1, from which alpha and kappa are low whatever the agreement is, as they
-correct for chance by the answers' frequencies (Feinstein and Cicchetti 1990, Journal of Clinical Epidemiology 43)."""
+"""Share of the most frequent answer, 0 to 1, from which alpha and kappa are low even if workers agree. These measures
+correct for chance by the frequencies of answers (Feinstein and Cicchetti 1990, Journal of Clinical Epidemiology 43)."""
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ class Agreement:
     frequent: str
     """The most frequent answer."""
     words: str
-    """Explanation of the figures together, for readers who do not know them."""
+    """Explanation of all measures together, for readers who do not know them."""
 
     @property
     def pulled_down(self) -> bool:
@@ -303,7 +303,7 @@ class PowerPlan:
     survive: float
     """Expected share of items with a consensus, 0 to 1."""
     rate: float
-    """Expected share of valid images among those, 0 to 1. It differs from the true share; see `words`."""
+    """Expected share of valid images among those with a consensus, 0 to 1: not the true share, see `words`."""
     low: float
     """Lower end of the expected Wilson interval, 0 to 1."""
     high: float

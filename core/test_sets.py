@@ -60,7 +60,7 @@ class SetVersion:
     id: str
     """SHA-256 of the version's manifest; "" for a draft."""
     parent: str
-    """Id of the version that it was drafted from, or ""."""
+    """Id of the version from which this version was drafted, or ""."""
     note: str
     thresholds: Mapping[str, float]
     """Figures by which images were chosen and split, by name."""
@@ -116,7 +116,7 @@ class CaseOfSet:
     task_label: str
     """Label of the image's task. The source image has this label too."""
     mask: str | None
-    """SHA-256 of the current mask of its run, or None. A mask has mode L and the size of the source."""
+    """SHA-256 of the current mask of the test case's run, or None. The mask has mode L and the size of the source."""
     mask_classes: Mapping[int, str]
     image_size: tuple[int, int]
     """Width and height, in pixels."""
@@ -125,7 +125,7 @@ class CaseOfSet:
 
 @dataclass(frozen=True)
 class ImageHashes:
-    """Hashes of a picture, which find it again in any file."""
+    """Hashes of a picture, by which it is found again in any file."""
 
     pixels: str
     """`core.images.image_sha` of the picture."""

@@ -23,9 +23,9 @@ class TextTemplates:
         self._folder, self._known = folder, known
 
     def paragraphs(self, name: str, /, **values: object) -> tuple[str, ...]:
-        """Render a template of sentences: a line break becomes one space, an empty line separates paragraphs.
+        """Render a template of sentences: a line break becomes one space, and an empty line separates paragraphs.
 
-        So a condition may stand on lines of its own. Empty paragraphs are dropped.
+        So conditions of the template may have their own lines. Empty paragraphs are dropped.
         """
         text = re.sub(f"{_SPACE}+", " ", self._sentences.get_template(name).render(values))
         return tuple(part.strip(" ") for part in text.split(_PARAGRAPH) if part.strip(" "))
@@ -35,7 +35,7 @@ class TextTemplates:
         return " ".join(self.paragraphs(name, **values))
 
     def lines(self, name: str, /, **values: object) -> str:
-        """Render a template of lines, such as Markdown. A line with only a statement is dropped."""
+        """Render a template line by line, such as Markdown. Lines with only a Jinja statement are dropped."""
         return self._lines.get_template(name).render(values)
 
     @cached_property

@@ -22,7 +22,7 @@ class Band(BaseModel):
         return self
 
     def judge(self, name: str, value: float, failure: str) -> Check:
-        """Return the check with this figure, judged by the thresholds. `failure` is its note if it fails."""
+        """Return the check with this figure, judged by the thresholds. `failure` is the note of a failed check."""
         if value >= self.passed_from:
             return Check(name, True, value, threshold=self.passed_from)
         if value < self.failed_below:

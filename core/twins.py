@@ -172,7 +172,7 @@ def _ranges(looks: Looks) -> tuple[Looks, Looks, Looks]:
 
 
 def _lacking(ranges: Sequence[Looks], cells: Looks) -> NDArray[np.float64]:
-    """Return the share of cells whose colour the other picture lacks at that place, for each pair."""
+    """For each pair, return the share of cells whose colour the other picture lacks at the same place."""
     low, high = ranges[0], ranges[1]
     away = np.maximum(np.maximum(low, cells) - cells, cells - np.minimum(high, cells))
     return (away.max(-1) > COARSE_TOLERANCE).mean((1, 2))

@@ -41,7 +41,7 @@ class Task:
     """Classes of the mask that must stay in place; empty for classification."""
 
     def describe(self) -> str:
-        """Return the task in words. Every prompt contains them."""
+        """Return a description of the task. Every prompt contains this description."""
         if self.kind == "classification":
             return f"image classification with the label {self.label}"
         return "semantic segmentation of " + ", ".join(self.protected)
@@ -94,7 +94,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class KeywordAlternatives:
-    """One keyword and its alternatives."""
+    """A keyword with its possible replacements."""
 
     keyword: str
     edit_type: EditType
@@ -150,7 +150,7 @@ class CounterfactualCaption:
     used: bool = True
     """True if images are to be drawn from this caption."""
     checks: tuple[Check, ...] = field(default=(), compare=False)
-    """Checks by the stage that wrote the text, for which it asked a model. Dropped when a person rewrites the text."""
+    """Checks of the text by a model, made by the stage that wrote the text. Dropped when a person rewrites the text."""
 
 
 @dataclass(frozen=True)

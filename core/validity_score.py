@@ -12,7 +12,7 @@ from core.figures import Figure, Floats
 from core.types import TaskKind
 
 FEWEST = 20
-"""Minimum number of valid images needed to fit a score. As many invalid ones are needed too."""
+"""Minimum number of valid images to fit a score, and also of invalid images."""
 
 
 @dataclass(frozen=True)

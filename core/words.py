@@ -27,7 +27,7 @@ _SMALL = frozenset(
     "a an the this that these those its his her their some any no one two three four five six seven eight "
     "nine ten several many few couple pair group of".split()
 )
-"""Words such as articles and numbers. They leave a class as it is, so "two cars" is as protected as "cars"."""
+"""Words such as articles and numbers that do not change a class, so "two cars" is as protected as "cars"."""
 
 _GRAMMAR = _SMALL | frozenset(
     "is are was were be been being has have had in on at by with and or to from into onto over under it they there "

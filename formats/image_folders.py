@@ -354,7 +354,7 @@ def _level_of(folders: Sequence[str], at: int) -> str:
 
 
 def _key(name: str) -> tuple[str, str]:
-    """Return the key that an image and its mask share: folders but those of masks and images, and the stem."""
+    """Return the key that an image and its mask share: its folders (except for masks and images) and its stem."""
     stem = stem_of(name)
     for ending in MASK_ENDINGS:
         stem = stem.removesuffix(ending)

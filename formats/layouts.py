@@ -108,7 +108,7 @@ def source_of(files: Files, layout: str, report: Report, options: Mapping[str, s
 
 
 def _unwrapped(files: Files, layout: str, options: Mapping[str, str]) -> Files:
-    """Skip a single folder around everything, if more images fit a format inside it. Otherwise it may be a label."""
+    """Skip a single folder around everything, if more images fit a format without it. (It may also be a label.)"""
     folders = files.folders()
     if len(folders) != 1 or folders[0].lower() in SPLIT_OF or next(files.files(deep=False), None) is not None:
         return files

@@ -27,7 +27,7 @@ def name_of_file(words: str) -> str:
 
 
 def folded(name: str) -> str:
-    """Return the form in which two names are equal if some file system treats them as the same name."""
+    """Return a normalised name. Names that some file system treats as the same have the same normalised form."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
@@ -81,7 +81,7 @@ def choose_split(split: str, there: Iterable[str], what: str) -> str:
 
 
 def choose_option(option: str, value: str, there: Sequence[str]) -> str:
-    """Return `value` if it is in `there`, or the only element of `there` if `value` is empty. Raises UserError."""
+    """Return `value` if it is in `there`. For "", return the only element of `there`. Raises UserError otherwise."""
     if value in there:
         return value
     if not value and len(there) == 1:

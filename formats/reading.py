@@ -214,7 +214,7 @@ def _loaded(found: Found, *, into: Path, classes: Mapping[int, str] | None, labe
 
 
 def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> tuple[bytes, bool]:
-    """Return the PNG of the picture, and True if it is the `recorded` one, by the hash of the file or of the PNG.
+    """Return the PNG of the picture, and True if it has the `recorded` hash (of the file, or of the PNG).
 
     An image exported by a studio is stored unchanged, so it keeps its hash.
     """

@@ -40,7 +40,7 @@ def mask_numbers(picture: Picture) -> Numbers:
 
 
 def pieces(numbers: Numbers, number: int) -> list[tuple[int, int, NDArray[np.bool_], bool]]:
-    """Return the connected regions of a class as left, top, the region in its box, and False.
+    """Return each connected region of a class as (left, top, the region in its box, False).
 
     If there are more than `MOST_REGIONS`, return one region with all of them, and True.
     """

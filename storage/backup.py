@@ -54,7 +54,7 @@ def backup(workspace: Path, target: Path) -> BackupContents:
     """Write the database and all intact images of a workspace into the zip file `target`.
 
     Raises UserError if `workspace` holds no workspace, its database is damaged, `target` exists, or the folder of
-    `target` cannot be written. No file `target` is made then.
+    `target` cannot be written. In these cases no file `target` is made.
     """
     source = workspace / DATABASE
     if not source.is_file():
@@ -167,7 +167,7 @@ def _read_contents(archive: zipfile.ZipFile, source: Path) -> BackupContents:
 
 
 def _extract(archive: zipfile.ZipFile, name: str, target: Path, sha: str, source: Path) -> None:
-    """Copy one entry of the zip to `target` and check its hash. The path comes from us, never from the zip."""
+    """Copy one entry of the zip to `target` and check its hash. Names in the zip are never used as paths."""
     digest = hashlib.sha256()
     try:
         with archive.open(name) as entry, open(target, "xb") as file:

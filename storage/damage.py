@@ -28,7 +28,7 @@ MOST_TOLD = 20
 
 @dataclass(frozen=True)
 class Comparison:
-    """A part of the catalogue that is derived from other tables, and the query that derives it again."""
+    """A table that is derived from other tables, and a query that derives the same rows again."""
 
     keys: int
     columns: str

@@ -147,7 +147,7 @@ def _margins(ratings: Ratings) -> dict[str, float]:
 
 
 def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, str], float]:
-    """Return δ² of ordered answers: the squared number of votes from one to the other, half of those at the ends."""
+    """Return δ² of two ordered answers: the squared number of votes from one to the other, ends counted half."""
     distances = {}
     for (i, c), (j, k) in permutations(enumerate(answers), 2):
         between = sum(margins[g] for g in answers[min(i, j) : max(i, j) + 1])

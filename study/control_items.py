@@ -116,7 +116,7 @@ def what_it_shows(item: NewItem) -> LeftOutItem:
 
 
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:
-    """Make a control item of `image_sha` and the item's source. It keeps its caption, or equal ones would reveal it."""
+    """Make a control item that shows `image_sha`. Its captions stay different, or equal ones would reveal it."""
     return NewItem(
         image_sha=image_sha,
         source_sha=item.source_sha,

@@ -57,7 +57,7 @@ class Simulation:
     """Parameters of a simulation: the workers, the server and the duration."""
 
     url: str
-    """Address of the studio, such as http://127.0.0.1:7860."""
+    """Web address of the studio, such as http://127.0.0.1:7860."""
     crew: Sequence[Behaviour]
     link: str = ""
     """Token or address of an open invitation. Each worker joins as a new person."""

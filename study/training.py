@@ -119,7 +119,7 @@ def all_made(
 
 
 def chosen_of(made: Sequence[NewItem], number: int, words: str) -> tuple[NewItem, ...]:
-    """Choose `number` items, half of them right if possible. Earlier items are preferred. `words` seeds their order."""
+    """Choose `number` items, half of them right if possible, early items first. `words` seeds their random order."""
     right_ones = [item for item in made if "no" not in item.expected.values()]
     wrong_ones = [item for item in made if "no" in item.expected.values()]
     chosen: list[NewItem] = []

@@ -75,7 +75,7 @@ class WordMeaning:
     """One meaning of an ambiguous word. Meanings that no picture can tell apart are one."""
 
     wordnet: tuple[str, ...]
-    """WordNet 3.0 ids of this meaning. Several if it covers several senses, such as an apple and its tree."""
+    """WordNet 3.0 ids of this meaning. One meaning may cover several ids, such as an apple and the apple tree."""
     tagged: int
     """Number of uses in this meaning in WordNet's tagged texts."""
     told: str
@@ -160,7 +160,7 @@ def _imagenet_names() -> dict[str, TableClass | None]:
 
 @cache
 def imagenet_labels() -> dict[str, str]:
-    """Map WordNet ids of ImageNet's classes to labels: all names of a class, and the id if two classes share them."""
+    """Map WordNet ids of ImageNet's classes to labels: all names of the class, and its id if another has them too."""
     rows = list(_rows("imagenet.csv"))
     shared = Counter(row["names"] for row in rows)
     return {

@@ -156,7 +156,7 @@ class Batches(Repository):
 
     @read
     def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
-        """Return sources with planned or skipped images whose runs a person edited after the batch wrote to them."""
+        """Return sources with planned or skipped images whose runs a person edited after the batch used them."""
         return tuple(map(_source, db.query(_QUERIES["edited"], {"batch": batch})))
 
     @read
@@ -166,7 +166,7 @@ class Batches(Repository):
 
     @write
     def replan(self, db: Db, batch: int, left: Mapping[int, str], back: Sequence[int], work: Sequence[NewWork]) -> None:
-        """Change images, all or nothing: skip planned ones of `left`, plan skipped ones of `back`, and add `work`."""
+        """Change images, all or nothing: skip planned ones (`left`), plan skipped ones (`back`), and add `work`."""
         time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ? AND state = ?"
         for one, reason in left.items():
             db.execute(change, ["skipped", reason, time, one, "planned"])
@@ -390,7 +390,7 @@ class Batches(Repository):
 
     @read
     def reviewed(self, db: Db, batch: int) -> Mapping[str, int]:
-        """Return the numbers of accepted and rejected images that the batch itself drew in its runs."""
+        """Return the numbers of accepted and rejected images that the batch drew, without images of later jobs."""
         return dict(db.execute(_QUERIES["reviewed"], [batch]).fetchall())
 
     @read

@@ -78,7 +78,7 @@ class CaseTable:
     verdict: NDArray[np.int8]
     """`OPEN`, `ACCEPTED` or `REJECTED`."""
     there: NDArray[np.bool_]
-    """True for each image unless its run is deleted."""
+    """False for each image whose run is deleted, True for all others."""
     task_labels: Texts
     """Label of each source, as its run's task states it; -1 for none."""
     splits: Texts
@@ -136,7 +136,7 @@ class CaseColumns(Repository):
         self._lock = threading.Lock()
 
     def table(self) -> CaseTable:
-        """Return all images as they are now."""
+        """Return the table of all images as they are now."""
         with self._lock:
             return self._table()
 

@@ -134,7 +134,7 @@ class Catalogue(Repository):
     def facets(
         self, db: Db, image_filter: ImageFilter = EVERYTHING, names: Sequence[Facet] = FACETS, most: int = MOST_VALUES
     ) -> Mapping[Facet, Mapping[str, int]]:
-        """Count the images that match by facet and value. For each facet, its own part of the filter is ignored."""
+        """Count the images that match by facet and value. A facet's counts ignore the filter's values of that facet."""
         free = [name for name in names if name not in image_filter.facets]
         counts_by_facet: dict[Any, Any] = counts(Selection(db, image_filter), dict.fromkeys(free, most))
         for name in names:

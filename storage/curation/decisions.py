@@ -82,7 +82,7 @@ class TakenBack:
     left: int
     """Number of images that stay unchanged, as they have a later decision."""
     again: bool
-    """True if the decision is in force again, because its undo was undone."""
+    """True if the undone decision is in force again, because an earlier undo was undone."""
     entry: int = 0
     """Catalogue number of the image if exactly one changed, else 0."""
 
@@ -169,7 +169,7 @@ class Decisions(Repository):
 
     @write
     def tag(self, db: Db, target: Target, tag: str, put: bool = True, author: str = "", key: str = "") -> Change:
-        """Add a tag to images or remove it. `key` and errors are as in `review`; "" as tag is an error too."""
+        """Add a tag to images or remove it. `key` works as in `review`. Raises its errors, and UserError for no tag."""
         name = checked_text(tag, "The tag", LONGEST_TAG, "tag", if_empty="Give the tag a name.")
         what = name if put else f"{name} (taken off)"
         return _decide(db, "tag", what, author, target, {"tag": name, "put": int(put)}, key)
@@ -278,7 +278,7 @@ def _decide(
 
 
 def _decided_before(db: Db, key: str, kind: DecisionKind | None) -> Row | None:
-    """Return the decision with this key, or None. Raises UserError if its kind is another (None for an undo)."""
+    """Return the decision with this key, or None. Raises UserError if it has another `kind` (None: an undo)."""
     for row in db.query("SELECT * FROM image_decisions WHERE key = ?", [key]) if key else ():
         if kind != (None if row["undoes"] else row["kind"]):
             raise UserError("This key belongs to another kind of decision: use a new key for each.", field="key")
@@ -363,7 +363,7 @@ def _reason(verdict: Verdict, reason: str) -> str:
 
 
 def _in_force(db: Db, decision: int) -> Row:
-    """Return the row that an undo has to undo: the decision's own, or its latest redo. Raises UserError without one."""
+    """Return the row that an undo undoes: the decision's own or its latest redo. Raises UserError without one."""
     found = _tip(db, decision)
     if found is None:
         raise UserError(f"There is no decision {decision}; take one from the list.", field="decision")
@@ -384,7 +384,7 @@ def _last_of(db: Db, author: str) -> Row:
 
 
 def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
-    """Return the last row of the chain of undos from a decision, and if the decision is in force; None if unknown."""
+    """Return the last decision in a chain of undos, and True if the first one is in force; None if it is unknown."""
     row, counts = first_row(db, "SELECT * FROM image_decisions WHERE id = ?", [decision]), True
     if row is None:
         return None

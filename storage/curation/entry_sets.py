@@ -159,7 +159,7 @@ def place_of(bits: Bits, entry: int, backwards: bool) -> int | None:
 
 
 def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:
-    """Yield the entries of the set after `entry`, or before it if backwards. `entry` need not be in the set."""
+    """Yield the entries of the set after `entry`, or backwards those before it. `entry` need not be in the set."""
     chunks = len(bits) // BYTES
     first = min(max(entry >> CHUNK_BITS, 0), chunks - 1) if chunks else 0
     for chunk in range(first, -1, -1) if backwards else range(first, chunks):

@@ -42,9 +42,9 @@ class NewImage:
     role: Role = "generated"
     """"source" for the original of generated images, which gets no entry in the catalogue; else "generated"."""
     source: str = ""
-    """SHA-256 of the image that it was made from, "" for none. That image may be missing here."""
+    """SHA-256 of the image from which this one was made, or "". That image may be missing in the workspace."""
     caption: str = ""
-    """Caption of the source image that it was made from."""
+    """Caption of the source image, or ""."""
     new_caption: str = ""
     edits: tuple[Edit, ...] = ()
     edit_types: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class ImportedImage:
     made: bool
     """True if a catalogue entry was made for this image; False if its picture was in the workspace already."""
     test_case: int | None
-    """Id of the test case whose entry it is linked to, if the picture was made here."""
+    """Id of the test case to which the image is linked, if its picture was made in this workspace."""
 
 
 def _get(db: Db, number: int) -> Import:

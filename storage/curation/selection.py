@@ -57,8 +57,8 @@ class Held:
 
     bits: Bits
     strata: tuple[Bits, ...] = ()
-    """Entries by number of reasons to review them, most first; last those with a verdict. Only for the order
-    "information"."""
+    """For the order "information": sets of entries by number of reasons to review them, most first. The last set has a
+    verdict."""
 
 
 class Selection:
@@ -545,7 +545,7 @@ def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: b
 def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """Count the selected entries by facet and value.
 
-    `facets` maps each facet to the maximum number of its values, of which the most common are counted.
+    `facets` has the maximum number of values of each facet. The most common values are counted.
     """
     everything = selection.everything
     counts_by_facet: dict[str, dict[str, int]] = {}

@@ -41,7 +41,7 @@ class StoredModel:
 
     id: int
     key: str
-    """Key under which its predictions are stored."""
+    """Key under which the model's predictions are stored."""
     title: str
     identity: ModelIdentity
 

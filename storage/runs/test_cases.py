@@ -40,9 +40,10 @@ _ORIGIN = "run run_name profile recipe method model prompt negative_prompt seed 
 
 
 def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str = "", restores: int | None = None) -> int:
-    """Save a verdict on a test case and return the row's id. "open" withdraws the verdict. Raises UserError.
+    """Save a verdict on a test case and return the row's id. "open" withdraws the verdict.
 
-    For an undo, `restores` is the row that is restored, or 0 for no row. For a new verdict it is None.
+    Raises UserError for an unknown test case. For an undo, `restores` is the row that is restored, or 0 for no row. For
+    a new verdict it is None.
     """
     if verdict not in VERDICTS:
         raise ValueError(f"there is no verdict {verdict!r}")
