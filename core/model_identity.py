@@ -41,19 +41,19 @@ class Assumptions:
     """Assumptions about a model's input and output, for people to check before anything is computed."""
 
     scaling: str = ""
-    """How an image is scaled for the model, in words. Empty if version 0.1 loaded the model last."""
+    """Scaling of images for the model, in words. Empty if version 0.1 loaded the model last."""
     values: tuple[float, ...] = ()
     """Smallest and largest pixel value that the model gets. Empty if a server prepares its images."""
     output: Output | Literal[""] = ""
     class_names: str = ""
-    """Where the class names come from, such as "the file"."""
+    """Origin of the class names, such as "the file"."""
     remarks: tuple[str, ...] = ()
     """Choices that the studio made without asking the user, one sentence each."""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How an image is prepared for a model."""
+    """The steps that prepare an image for a model."""
 
     size: tuple[int, int] | None = None
     """Width and height in pixels to which images are scaled; None if they keep their size."""

@@ -50,7 +50,7 @@ class Weights(Data):
     files: tuple[str, ...] = ()
     """Patterns of the files to fetch from the hub; empty for all."""
     variant: str = ""
-    """Variant in file names, such as "fp16" for half precision."""
+    """Variant of the weights, as their file names contain it, such as "fp16" for half precision."""
     bytes: int = Field(0, ge=0)
     """Size in bytes of the fetched files on disk; 0 if unknown."""
     memory_half: int = Field(0, ge=0)
@@ -89,7 +89,7 @@ class Weights(Data):
 
 
 class WebFile(Weights):
-    """A file that a library fetches from its own address and keeps at `path`."""
+    """A file with weights that a library downloads from a web address and stores at `path`."""
 
     called: str
     """The model's name in records."""

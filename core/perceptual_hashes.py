@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 DISTANCE = 3
-"""Maximum number of differing bits between the hashes of pictures that look alike. Among 1,000 scenes of the drawn
-world no two are within it. 98 % of them are within it of their JPEG of quality 60, and 99 % of their copy 10 %
+"""Maximum number of differing bits between the hashes of pictures that look alike. No two of 1,000 scenes of the drawn
+world are so close. 98 % of the scenes are so close to their JPEG of quality 60, and 99 % to their copy 10 %
 brighter."""
 BITS = 64
 _SIDE, _LOWEST = 32, 8
@@ -30,7 +30,7 @@ _CLEAN = [
 ]
 """Bit masks. Each keeps three of a hash's six blocks, and all choices of three are here."""
 _ODD = int("01010101" * 8, 2)
-"""Mask of the bits whose sign changes in a mirrored picture: every other horizontal frequency."""
+"""Mask of the hash bits that change in a mirrored picture: those of every other horizontal frequency."""
 _PAIRS = 1 << 21
 _BAND = BITS // (DISTANCE + 1)
 _MASK = (1 << _BAND) - 1

@@ -35,7 +35,7 @@ class Guess:
 
     label: str
     probability: float
-    """0 to 1."""
+    """Probability of the class, 0 to 1."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ class UndoStep:
 
     kind: Kind
     rows: tuple[int, ...]
-    """Row ids in the table of its kind. One step may have several, such as a piece of work with many results."""
+    """Ids of the step's rows, in the table of the step's kind. A piece of work with many results has several rows."""
     stages: tuple[StageName, ...] = ()
     """Stages whose values the step changed."""
     by_person: bool = True

@@ -268,7 +268,7 @@ class InversionSettings(_Settings):
 
 
 class EditingSettings(_Settings):
-    """Settings of an image editor that follows an instruction (stage 5). `GenerationSettings` has number and seeds."""
+    """Settings of an editor that follows an instruction. `GenerationSettings` has the number of images and seeds."""
 
     steps: int = Field(4, ge=1, le=100, description="Denoising steps; a distilled editor was made for four")
     guidance: float = Field(

@@ -154,6 +154,6 @@ class ImportedVote(NamedTuple):
     reason: str = ""
     """Reason of the decision on the vote, unless it is pending."""
     right: bool | None = None
-    """True if an item with a known answer was answered right. None does not count for the worker's figures."""
+    """True if an item with a known answer was answered right; None if it must not count in the worker's figures."""
     side: Side = "left"
     changes: int = 0

@@ -44,7 +44,7 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 KIND = "DILLEMA Studio test set"
 EXPORTING, IMPORTING = "export", "import"
-"""Names of work that progress reports show."""
+"""Names of the two kinds of work that progress reports show: export and import."""
 WORKERS = max(2, min(8, os.cpu_count() or 2))
 """Number of threads that read and write files. While one waits for the disk or computes a hash, the others go on."""
 _UNFINISHED = re.compile(r"\.unfinished-(?:\d+-)?[0-9a-f]{8}(?:\.before)?$")

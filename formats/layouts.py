@@ -91,7 +91,7 @@ class Opened(NamedTuple):
 
 
 def source_of(files: Files, layout: str, report: Report, options: Mapping[str, str], in_place: bool = False) -> Opened:
-    """Open files in a format of `LAYOUTS`, or guess it for "". Raises UserError if it is unknown or does not fit."""
+    """Open files in a format of `LAYOUTS`, or guess the format. Raises UserError if it is unknown or does not fit."""
     manifest = None
     if not in_place or layout in ("studio", "folder"):
         files = _unwrapped(files, layout, options)
@@ -144,7 +144,7 @@ def _manifest(files: Files, report: Report) -> dict[str, Any] | None:
 
 
 def _guess(files: Files, report: Report) -> str:
-    """Return the format that most images fit, or a stricter one with half as many. The others are reported."""
+    """Return the format that most images fit. A stricter one wins with half as many. The others are reported."""
     explained = {name: layout.guessed.explained(files) for name, layout in LAYOUTS.items() if layout.guessed}
     most = max(explained.values())
     if not most:

@@ -147,7 +147,7 @@ def number_of(name: str, own: int, common: dict[str, int]) -> int:
 
 
 def upright_mask(mask: bytes, data: bytes) -> bytes:
-    """Turn a mask as the picture of `data` is turned. Raises UserError if it is unclear whether the mask needs it."""
+    """Turn a mask upright like the picture in `data`. Raises UserError if it is unclear whether the mask is turned."""
     image = opened(data)
     orientation = orientation_of(image)
     if not 2 <= orientation <= 8:

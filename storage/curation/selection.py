@@ -432,7 +432,7 @@ class InformationWalk:
         self._selection, self._strata = selection, strata
 
     def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
-        """Yield keys like `Walk.from_key`. A key holds its stratum, so a verdict on its image does not move it."""
+        """Yield keys like `Walk.from_key`. A key holds a stratum, so later verdicts on its image do not move it."""
         start = self._stratum(key) if key is not None else (len(self._strata) - 1 if backwards else 0)
         for number in range(start, -1, -1) if backwards else range(start, len(self._strata)):
             behind = key.entry if key is not None and number == start else None

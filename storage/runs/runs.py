@@ -160,7 +160,7 @@ class Runs(Repository):
     def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
         """Set the mask of a run with its class names, or remove it.
 
-        Raises UserError, or ValueError for a mode but L.
+        Raises UserError; ValueError unless its mode is L.
         """
         if mask is not None and mask.mode != "L":
             raise ValueError(f"a mask has mode L, not {mask.mode}")

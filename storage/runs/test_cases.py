@@ -201,7 +201,7 @@ def read_test_cases(db: Db, run_id: str, images: Path) -> tuple[StoredTestCase, 
 
 
 def cases_by_id(db: Db, ids: Sequence[int], images: Path) -> tuple[StoredTestCase, ...]:
-    """Return those of these test cases that exist, of any run."""
+    """Return the test cases with these ids, of any run. Ids that do not exist are left out."""
     rows = db.query(f"{_QUERIES['cases']} WHERE test_cases.id IN (SELECT value FROM json_each(?))", [pack(list(ids))])
     return tuple(_case(row, images) for row in rows)
 

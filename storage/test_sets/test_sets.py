@@ -86,7 +86,7 @@ def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
 
 
 def _version(db: Db, number: int) -> SetVersion:
-    """Return a version by its row number. Raises UserError if there is none, as after its deletion."""
+    """Return a version by its row number. Raises UserError if it does not exist, such as a deleted draft."""
     for version in _versions(db, "WHERE versions.number = ?", number):
         return version
     raise _gone()
@@ -294,7 +294,7 @@ class TestSets(Repository):
 
     @read
     def not_accepted(self, db: Db, version: int) -> dict[int, str]:
-        """Return verdict by test case for those that are not accepted: "rejected", or "" without a review."""
+        """Return verdicts by test case for those not accepted: "rejected", or "" if nobody reviewed them."""
         return {row["test_case"]: row["verdict"] for row in db.query(_QUERIES["not_accepted"], [version])}
 
     @read
