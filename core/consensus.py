@@ -105,7 +105,7 @@ def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
 
 
 def is_asked(question: Question, votes: Sequence[Vote]) -> bool:
-    """Return True if a worker of these votes was asked the question. Only follow-up questions may not be asked."""
+    """Return True if a worker of these votes was asked the question. Not all workers are asked a follow-up."""
     return not question.follows or any(vote.answers.get(question.follows) == question.follows_answer for vote in votes)
 
 
@@ -157,7 +157,7 @@ def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, It
 def outcome_of_image(
     item: Item, votes: Iterable[Vote], adjudications: Sequence[Adjudication], rules: Rules, closed: bool
 ) -> ItemOutcome | None:
-    """Return the validity outcome of one item, with a person's answers if votes disagree. None if nothing asks it."""
+    """Return one item's outcome on validity, with a person's answers if votes disagree. None if it was not asked."""
     outcomes = outcomes_of([item], counted(votes, rules.votes), rules, closed)
     if adjudications:
         outcomes = adjudicated(outcomes, adjudications, rules.questions)

@@ -316,7 +316,7 @@ class MappingReport:
     """Report on how labels map to the classes of a model. It is shown before anything is computed."""
 
     summary: str
-    """One to five sentences."""
+    """Summary of the mapping in one to five sentences."""
     mapped: tuple[MappingRow, ...]
     unmapped: tuple[MappingRow, ...]
     left_over: tuple[str, ...]

@@ -33,7 +33,7 @@ class Figure:
 
     @property
     def width(self) -> float | None:
-        """high - low; None without an interval."""
+        """Width of the interval (high - low); None without an interval."""
         return None if self.low is None or self.high is None else self.high - self.low
 
 
@@ -52,7 +52,7 @@ class Proportion:
 
     @property
     def width(self) -> float | None:
-        """high - low, 0 to 1."""
+        """Width of the interval (high - low), 0 to 1; None without an interval."""
         return None if self.low is None or self.high is None else self.high - self.low
 
 

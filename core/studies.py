@@ -197,7 +197,7 @@ class NewItem:
     """Name of the model under test that `model_right` refers to."""
     model_right: bool | None = None
     group: str = ""
-    """Sample that it was drawn for, such as "random" or "misclassified"."""
+    """Name of the sample that the item was drawn for, such as "random" or "misclassified"."""
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Origin of the image: file name, run, prompt, model, seed. Never shown to a worker."""
 
@@ -243,7 +243,7 @@ class Worker:
     """A worker under a pseudonym, with their record."""
 
     id: str
-    """Name, such as heron-41."""
+    """Pseudonym of the worker, such as heron-41."""
     created: datetime
     approved: int = 0
     """Number of approved assignments in all studies."""

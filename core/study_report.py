@@ -177,7 +177,7 @@ class RulesChange:
     votes_in: int
     """Number of votes on items before the change. The author of the change could see them."""
     words: str
-    """Summary in one sentence."""
+    """Summary of the change in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class Measure:
     n_items: int
     """Number of items with at least two votes."""
     raters: float
-    """Mean number of votes on each of these items."""
+    """Mean number of votes on an item, over the items with at least two votes."""
 
 
 HIGH_PREVALENCE = 0.8
@@ -308,7 +308,7 @@ class PowerPlan:
     """Lower end of the expected Wilson interval, 0 to 1."""
     high: float
     width: float
-    """high - low."""
+    """Width of the interval (high - low)."""
     annotators: int
     """Number of annotators needed to finish within `minutes_each`; at least K, as nobody votes twice on an item."""
     minutes_each: float

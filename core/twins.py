@@ -58,7 +58,7 @@ Pairs = NDArray[np.int64]
 
 
 def look_of(image: Image.Image) -> NDArray[np.uint8]:
-    """Return a picture's look (the small copy that is compared): (SIDE, SIDE, 3), RGB. The picture has any mode."""
+    """Return the look (small copy) of a picture of any mode and size: (SIDE, SIDE, 3), RGB."""
     return np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR))
 
 
@@ -93,7 +93,7 @@ def _resembling(
     other: tuple[NDArray[np.float32], NDArray[np.float32]],
     same: bool,
 ) -> Pairs:
-    """Return pairs of pictures similar enough to compare. `same`: each pair once, and no picture with itself."""
+    """Return pairs of pictures similar enough to compare. With `same` each comes once, none with itself."""
     found_pairs = [np.zeros((0, 2), np.int64)]
     for first in range(0, len(own[0]), _ROWS):
         rows = slice(first, first + _ROWS)

@@ -61,7 +61,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 Parts = Sequence[bytes | memoryview]
 Named = Callable[[Example], tuple[str, str | None]]
-"""Function that returns the names of an example's image and mask file; None for a mask that it writes otherwise."""
+"""Function that returns the names of an example's image and mask file; None for a mask that is not copied."""
 Complete = Callable[[Sequence[Example]], Iterable[Example]]
 """Function that takes some examples and returns them in order, with captions, edits and facts."""
 

@@ -181,7 +181,7 @@ def require_few(names: Sequence[str], what: str) -> None:
 
 
 class Folder:
-    """A folder on the disk, listed when needed. Links are followed or reported. Folders that fail are reported."""
+    """A folder on the disk, listed when needed. Links are followed or reported. Unreadable folders are reported."""
 
     def __init__(self, folder: Path, report: Report, follow_links: bool = False) -> None:
         self.name = folder.name or str(folder)

@@ -95,7 +95,7 @@ class CubSource(ClassPaths):
         return listed and super().may_be(files)
 
     def _list(self, name: str) -> dict[str, str]:
-        """Return the values of a list of CUB by number; each line has both. Empty if the file is missing."""
+        """Return the values in a list of CUB by number; each line has number and value. Empty without the file."""
         if not self.files.has(name):
             return {}
         lines = self.files.read(name).decode("utf-8", "replace").splitlines()

@@ -67,7 +67,8 @@ def made_controls(
     the rules.
 
     `there` are the items that the study has already. Wrong labels and other scenes come from them too. Source images of
-    its control and quiz items are used last. Its control items count for the balance of right and wrong.
+    the study's control and quiz items are used last. The study's control items count for the balance of right and
+    wrong.
 
     `apart` are hashes of images that no control item may show or be made of. They are the images of the training, whose
     answers everybody learns.

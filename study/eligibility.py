@@ -15,7 +15,7 @@ StandingKind = Literal["may vote", "training", "quiz", "not eligible", "excluded
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a worker stands in a study, with a sentence for the worker."""
+    """Standing of a worker in a study, with a sentence for the worker."""
 
     kind: StandingKind
     text: str

@@ -281,7 +281,7 @@ def of_question(outcomes: Outcomes, question: str) -> dict[int, ItemOutcome]:
 
 
 def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -> Slice:
-    """Return the share of valid outcomes among those with a consensus. Unless `telling` it is undefined (words)."""
+    """Return the share of valid outcomes among those with a consensus. Undefined if not `telling` of validity."""
     outcomes = list(outcomes)
     decided = [found for found in outcomes if found.status == "consensus"]
     discarded, short, waiting = (

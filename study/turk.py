@@ -165,13 +165,11 @@ def read_time(text: str) -> datetime:
 def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     """Return the votes of a result file on the items of a study.
 
-    An item is found by `HITId` (its public name) or by the `Input.` column that names the most images: public name, or
-    name of the item's original file, with or without folders, address and ending. Answers are columns
-    `Answer.QUESTION`, `Answer.QUESTION.label` as in Turk's classification form, `Answer.QUESTION.OPTION` with true or
-    false, or JSON of these in `Answer.taskAnswers`; case, underscores and spaces in the name do not matter. Rows that
-    Turk rejected are left out: it replaced them.
-
-    Raises ValueError with a sentence if the file is none of these.
+    An item is found by `HITId` (its public name), or else by the `Input.` column that names the most images. This
+    column has public names, or names of original files with or without folders, address and ending. Answers are in
+    columns `Answer.QUESTION`, `Answer.QUESTION.label` (Turk's classification form), `Answer.QUESTION.OPTION` with true
+    or false, or as JSON in `Answer.taskAnswers`. Case, underscores and spaces in these names do not matter. Rows that
+    Turk rejected are left out, as Turk replaced them. Raises ValueError with a sentence if the file has another form.
     """
     missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
     if missing:

@@ -274,7 +274,7 @@ def superclass_of(label: str) -> str:
 
 @cache
 def kinds_below() -> dict[str, int]:
-    """Return the number of direct hyponyms of each hypernym of ImageNet's classes, in ImageNet or not."""
+    """Return the number of direct hyponyms in WordNet of each hypernym of ImageNet's classes, by id."""
     return {row["wordnet"]: int(row["kinds"]) for row in _rows("wordnet.csv")}
 
 

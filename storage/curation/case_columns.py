@@ -165,7 +165,7 @@ class CaseColumns(Repository):
 
     @read
     def outcomes(self, db: Db) -> list[Outcome]:
-        """Return what studies found about test cases, in the order of the studies' items."""
+        """Return the outcomes of test cases in studies, in the order of the studies' items."""
         return [Outcome(*row) for row in db.execute(_QUERIES["outcomes"])]
 
     @read

@@ -57,8 +57,8 @@ class Held:
 
     bits: Bits
     strata: tuple[Bits, ...] = ()
-    """For the order "information": sets of entries by number of reasons to review them, most first. The last set has a
-    verdict."""
+    """For the order "information": sets of entries by number of reasons to review them, most first. The last set holds
+    the entries with a verdict."""
 
 
 class Selection:

@@ -179,8 +179,8 @@ class ModelsUnderTest(Repository):
     def doubts(self, db: Db, key: str, after: int = 0) -> tuple[list[str], NDArray[np.float64], int]:
         """Return a segmenter's uncertainty for predictions after the prediction `after`.
 
-        Return the SHA-256 of images, their entropy and DeepGini as (images, 2), and the id of the last prediction read.
-        If an image has several rows, the last one counts.
+        Return the SHA-256 of images, their entropy and DeepGini as (images, 2), and the id of the latest prediction
+        with a known uncertainty. If an image has several rows, the last one counts.
         """
         rows = db.execute(_QUERIES["doubts"], [after, key]).fetchall()
         (last,) = db.execute("SELECT coalesce(max(prediction), 0) FROM doubts").fetchone()

@@ -73,8 +73,8 @@ def latest_of_sources(
     """Return the latest run of each source image, most recently changed first.
 
     Runs count if they have one of these recipes, the class `label` (as label or protected class; "" for any), and
-    keywords of all these edit types. Runs limited to some edit types come last. `begun_for` are the edit types to which
-    a run is limited that counts as waiting.
+    keywords of all these edit types. Runs limited to some edit types come last. Runs limited to the edit types
+    `begun_for` count as waiting if they have no image.
     """
     values = {"recipes": pack(list(recipes)), "label": label, "keywords": pack(list(keywords))}
     latest: dict[str, str] = {}

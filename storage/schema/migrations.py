@@ -29,7 +29,7 @@ APPEND_ONLY = (
 
 
 def m001_initial(db: Db) -> None:
-    """Create all tables, a file for each kind of thing."""
+    """Create all tables. Each kind of thing has an SQL file."""
     for name in _FIRST:
         for statement in _statements((Path(__file__).parent / "m001" / f"{name}.sql").read_text("utf-8")):
             db.execute(statement)

@@ -22,7 +22,7 @@ from storage.engine.rows import Row
 BEGUN_FIRST = 0.25
 """Probability, 0 to 1, that items begun by others are searched first."""
 STRETCHES = (16, 128)
-"""Number of items in the worker's order that are searched first, and then. If none is free, all items are searched."""
+"""Numbers of items in the worker's order that are searched first and second. After that, all items are searched."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -95,7 +95,7 @@ def next_item(
 
 
 def look_again(db: Db, study_id: str) -> None:
-    """Let all workers' searches start at the beginning again, after finished items need votes or orders changed."""
+    """Let all workers' searches start at the beginning again, as more items need votes or orders changed."""
     db.execute("UPDATE enrolments SET reached = 0 WHERE study = ?", [study_id])
 
 

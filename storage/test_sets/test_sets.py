@@ -65,7 +65,7 @@ def _begin_next(db: Db, version: int) -> SetVersion:
 
 
 def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
-    """Add images to a draft, all or none. Return the number of new ones. Images that it has stay unchanged.
+    """Add images to a draft, all or none. Return the number of new ones. Images that the draft has stay unchanged.
 
     `entries` are read one by one. All images must be in the workspace, except the source of an image without a test
     case. Raises UserError for a released version, a missing image, and too many images.
@@ -117,7 +117,7 @@ class TestSets(Repository):
 
     @write
     def create_with(self, db: Db, name: str, note: str, entries: Iterable[SetEntry]) -> tuple[SetVersion, int]:
-        """Create a set with a draft of these images, all or none. Return draft and number. Raises UserError."""
+        """Create a set with a draft of these images, all or none. Return (draft, image number). Raises UserError."""
         _, number = create_set(db, name, note)
         added = _add(db, number, entries)
         return _version(db, number), added
@@ -299,7 +299,7 @@ class TestSets(Repository):
 
     @read
     def brought_not_accepted(self, db: Db, version: int) -> dict[str, str]:
-        """Return imported images that are accepted neither here nor where they came from, with "rejected" or ""."""
+        """Return verdicts by imported image for those accepted neither here nor at their origin: "rejected" or ""."""
         verdicts = db.execute(_QUERIES["brought_not_accepted"], [version])
         return {image: verdict if verdict == "rejected" else "" for image, verdict in verdicts if verdict != "accepted"}
 
