@@ -173,7 +173,7 @@ def test_locks_that_fail_later_are_not_blamed_on_another_program(
         with pytest.raises(UserError, match="another program has kept"):
             workspace.studies.note("x", "y")
         monkeypatch.setattr("fcntl.lockf", fails)
-        with pytest.raises(UserError, match="keeps no locks"):
+        with pytest.raises(UserError, match="has no file locks"):
             workspace.studies.note("x", "y")
         other.close()
         monkeypatch.undo()
