@@ -44,7 +44,7 @@ class Proportion:
     count: int
     n: int
     value: float | None
-    """count / n, 0 to 1; None if n is 0."""
+    """The share count / n, 0 to 1; None if n is 0."""
     low: float | None
     """Lower end of the interval, 0 to 1; None if undefined."""
     high: float | None

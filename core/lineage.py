@@ -192,7 +192,7 @@ class TestCase:
     __test__ = False  # not a pytest class
 
     image: Image.Image
-    """RGB, the source's aspect."""
+    """The generated image in RGB, with the source's aspect ratio."""
     lineage: Lineage
     artifacts: Mapping[str, Image.Image] = field(default_factory=dict)
     """Further images of the method by name, such as "control image": mode L or RGB, the size of `image`."""

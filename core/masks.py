@@ -57,7 +57,7 @@ class NamedMask:
     """The class of each pixel of the source image."""
 
     image: Image.Image
-    """Mode L: a class number at every pixel."""
+    """The mask in mode L: a class number at every pixel."""
     classes: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -66,7 +66,7 @@ class Mask:
     """A mask that fits its source image, with a sentence for each change made to fit it."""
 
     image: Image.Image
-    """Mode L, the size of the source image, a class number at every pixel."""
+    """The mask in mode L, with the size of the source image and a class number at every pixel."""
     classes: Mapping[int, str]
     notes: tuple[str, ...] = ()
 

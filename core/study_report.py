@@ -217,7 +217,7 @@ class StudyReport:
     votes_surplus: int
     """Number of remaining votes beyond the first K of an item. They occur after a readmission."""
     votes_counted: int
-    """votes_cast - votes_excluded - votes_surplus."""
+    """Number of votes that count: votes_cast - votes_excluded - votes_surplus."""
     further_people: int
     """Minimum number of people who must join so that every image can get all its votes; 0 for a closed study."""
     images: Slice

@@ -78,7 +78,7 @@ _KNOWN = (
     Layout("folder", image_folders.PlainFolder, None, ("mask_classes",), image_folders.PlainFolder),
 )
 LAYOUTS: Mapping[str, Layout] = {layout.name: layout for layout in _KNOWN}
-"""Formats by their names in commands and plans. A stricter format comes before one that fits more files."""
+"""Formats by their names in commands and plans. Strict formats come before formats that fit more files."""
 
 
 class Opened(NamedTuple):

@@ -76,7 +76,7 @@ class CaseTable:
     labels: Texts
     """Label of each image after people's decisions; -1 for none."""
     verdict: NDArray[np.int8]
-    """`OPEN`, `ACCEPTED` or `REJECTED`."""
+    """Verdict on each image: `OPEN`, `ACCEPTED` or `REJECTED`."""
     there: NDArray[np.bool_]
     """False for each image whose run is deleted, True for all others."""
     task_labels: Texts

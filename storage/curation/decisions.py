@@ -363,7 +363,7 @@ def _reason(verdict: Verdict, reason: str) -> str:
 
 
 def _in_force(db: Db, decision: int) -> Row:
-    """Return the row that an undo undoes: the decision's own or its latest redo. Raises UserError without one."""
+    """Return the row to undo for a decision: its own, or its latest redo. Raises UserError if none is in force."""
     found = _tip(db, decision)
     if found is None:
         raise UserError(f"There is no decision {decision}; take one from the list.", field="decision")

@@ -71,9 +71,9 @@ class ProbabilityRows:
     images: list[str]
     """SHA-256 of each row's image. If an image has two rows, the later one counts."""
     likeliest: NDArray[np.uint16]
-    """(images,): number of the likeliest class of each image."""
+    """Number of the likeliest class of each image: (images,)."""
     numbers: NDArray[np.float16]
-    """(images, classes): probability of each class, 0 to 1."""
+    """Probability of each class, 0 to 1: (images, classes)."""
 
 
 @dataclass(frozen=True)
