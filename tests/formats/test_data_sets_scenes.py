@@ -110,7 +110,7 @@ def test_shift_asks_for_part_split_and_view(tmp_path: Path) -> None:
     shift(tmp_path, split="val")
     assert "Choose a split" in refusal(tmp_path, "shift", part="discrete/images")
     shutil.copytree(tmp_path / "discrete/images/val/front", tmp_path / "discrete/images/val/left_45")
-    assert "Say which view" in refusal(tmp_path, "shift", "val", part="discrete/images")
+    assert "Choose a view" in refusal(tmp_path, "shift", "val", part="discrete/images")
     data_set = open_data_set(tmp_path, "shift", "val", part="discrete/images", view="front")
     assert {item.split for item in data_set.items()} == {"validation"}
 
