@@ -1,4 +1,4 @@
-"""The parts of a batch, in the form that `storage.batches.ledger` takes and returns."""
+"""The data types of a batch that `storage.batches.ledger` takes and returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.stored_runs import SavedCase
 from core.types import CounterfactualCaption, StageName, StageValue, Task
 
 Pass = Literal["captions", "language", "images"]
-"""The passes of a batch, in order: captions of all sources, all text of the language model, then all images."""
+"""A batch works in three passes over all its sources: captions, then texts of the language model, then images."""
 PASSES: tuple[Pass, ...] = get_args(Pass)
 WorkState = Literal["planned", "leased", "done", "failed", "skipped"]
 Wish = Literal["go", "pause", "cancel"]
@@ -20,18 +20,18 @@ Wish = Literal["go", "pause", "cancel"]
 
 @dataclass(frozen=True)
 class Item:
-    """One image of a data set, not yet read."""
+    """One image of a data set whose file is not read yet."""
 
     key: str
-    """Name in the data set, with "/" between folders: unique, and the same at every reading."""
+    """Name of the image in the data set, with "/" between folders: unique, and the same each time the set is read."""
     label: str = ""
     """Class of the image, or ""."""
     split: str = ""
     """"train", "validation", "test" or another name that the set uses; "" if the set is not split."""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """Attributes that the set states of the image, such as {"weather": "rainy", "time of day": "night"}."""
+    """Attributes of the image as the data set states them, such as {"weather": "rainy", "time of day": "night"}."""
     stamp: str = ""
-    """Stamp of the file: `read` with it detects a changed file. A copy on another machine has another stamp."""
+    """Text that changes when the file changes, so `read` can detect it. A copy on another machine has another stamp."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,22 @@ class Batch:
     at_once: int
     """Number of images drawn together."""
     stage: Pass
-    """The pass that is running or was finished last."""
+    """The pass that is running, or the last finished pass."""
     planned: bool
-    """True if all its sources are registered."""
+    """True if all sources of the batch are registered."""
     approved: datetime | None
     """Time at which a person approved the captions, or None."""
     wish: Wish
     running: bool
     """True if a process is working on the batch now."""
     notes: tuple[str, ...]
-    """Notes on how its items were chosen."""
+    """Notes on how the sources were chosen from the data set."""
     created: datetime
     finished: datetime | None
 
     @property
     def facet(self) -> str:
-        """Value of the facet "batch" in the catalogue, such as "Birds #3": two batches may share a name."""
+        """Value of the facet "batch" in the catalogue, such as "Birds #3". Without the number names may repeat."""
         return f"{self.name} #{self.id}"
 
 
@@ -75,14 +75,14 @@ class BatchSource:
     id: int
     item: Item
     run: str | None
-    """Id of its run; None until the source is read."""
+    """Id of the run that starts from this source; None until the source is read."""
     first: str
-    """Key of the first source in the batch with the same picture, usually its own; "" before it is read."""
+    """Key of the first source in the batch with the same picture, usually this source; "" before the file is read."""
 
 
 @dataclass(frozen=True)
 class SourceRun:
-    """The run of a source with its values so far."""
+    """The run of a source with the current values of its text stages."""
 
     source_sha: str
     size: tuple[int, int]
@@ -95,38 +95,38 @@ class SourceRun:
 
 @dataclass(frozen=True)
 class NewWork:
-    """Work that is added to a batch for one source."""
+    """A piece of work for one source, to add to a batch."""
 
     source: int
     key: str
     """Hash of everything that the result of the work depends on."""
     lot: int
-    """Number of the lot: work of one lot is done together."""
+    """Number of the lot, a group of pieces of work that one worker does together."""
     place: int
-    """Zero-based place in the lot."""
+    """Zero-based place of this work in the lot."""
     seed: int
     counterfactual: CounterfactualCaption | None = None
 
 
 @dataclass(frozen=True)
 class PlannedDrawing:
-    """An image that is planned or was planned before."""
+    """An image that is planned to be drawn. It may be drawn or skipped already."""
 
     id: int
     counterfactual: CounterfactualCaption
     seed: int
     begun: bool
-    """True if it was tried already or a worker has it."""
+    """True if a worker has begun or tried to draw the image."""
     skipped: bool
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of work: read a source, write text about it, or draw an image."""
+    """A piece of work in a batch: read a source, write text about it, or draw an image."""
 
     id: int
     place: int
-    """Zero-based place in its lot."""
+    """Zero-based place of the piece in its lot."""
     item: Item
     seed: int
     seeds: int = 0
@@ -134,12 +134,12 @@ class Piece:
     tries: int = 0
     counterfactual: CounterfactualCaption | None = None
     run: SourceRun | None = None
-    """The run of its source. None until the source is read."""
+    """The run of the piece's source; None until the source is read."""
 
 
 @dataclass(frozen=True)
 class Lot:
-    """Pieces of one pass that a worker does together."""
+    """Pieces of work of one pass that one worker does together."""
 
     stage: Pass
     pieces: tuple[Piece, ...]
@@ -147,7 +147,7 @@ class Lot:
 
 @dataclass(frozen=True)
 class ReadSource:
-    """A source image whose files are on the disk."""
+    """A source image that was read. Its files are on the disk."""
 
     image: StoredImage
     task: Task
@@ -169,7 +169,7 @@ class Done:
     failed: str = ""
     """Reason why the work failed, in one sentence; "" if it succeeded."""
     seed_spent: bool = False
-    """True if the failure depends on the seed: another try takes the next seed, else the same."""
+    """True if the failure depends on the seed. Another try then takes the next seed, otherwise the same seed."""
     final: bool = False
     """True if another try would fail in the same way."""
 
@@ -184,11 +184,11 @@ class Counted:
 
 @dataclass(frozen=True)
 class FailedGroup:
-    """Work of a pass that failed or was skipped for the same reason."""
+    """Pieces of work in one pass that failed or were skipped for the same reason."""
 
     stage: Pass
     state: WorkState
     reason: str
     number: int
     examples: Sequence[str]
-    """Names of some of its sources."""
+    """Names of some sources whose work failed or was skipped."""

@@ -1,4 +1,4 @@
-"""Images that can be curated: entries in an order, counts and coverage cells. Plain data; no SQL.
+"""Types for curating images: catalogue entries, their order, counts and coverage cells. Plain data; no SQL.
 
 All times are in UTC and carry their zone.
 """
@@ -21,8 +21,9 @@ GRIDS: tuple[CoverageGrid, ...] = get_args(CoverageGrid)
 
 Verdict = Literal["accepted", "rejected", "open"]
 Sort = Literal["newest", "oldest", "check", "reviewed", "source", "information", "score"]
-"""Names of orders: arrival ("newest", "oldest"), figure of a check, time of review, source (newest source first, oldest
-image of it first), information gained by a look (see `Order`), and validity score."""
+"""Orders of images: by arrival ("newest", "oldest"), by the figure of a check ("check"), by the time of review
+("reviewed"), by source (newest source first, and its oldest image first), by what a person learns from reviewing the
+image ("information", see `Order`), and by validity score ("score")."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
 
 
@@ -30,27 +31,28 @@ SORTS: tuple[Sort, ...] = get_args(Sort)
 class Order:
     """An order of images. Images without a figure or review stand last, newest first.
 
-    By information, images without a verdict stand first, by how many of these hold: a check cannot tell; a check
-    failed; the votes of a study have no consensus; a model under test is newly wrong; no image in its cell of class and
-    edit type has a verdict yet. Ties stand newest first. Images with a verdict stand last.
+    In the order "information", images without a verdict come first, and those with most reasons to review them lead.
+    The reasons are: a check cannot tell; a check failed; the votes of a study have no consensus; a model under test is
+    newly wrong; no image of the same class and edit type has a verdict yet. Among equals the newest comes first. Images
+    with a verdict come last.
     """
 
     sort: Sort = "newest"
     check: str = ""
-    """Name of the check that an order by "check" uses."""
+    """Name of the check whose figure decides the order "check"; "" for all other orders."""
     falling: bool = False
-    """True to put the largest figure or the latest review first, in orders by "check", "score" and "reviewed"."""
+    """True to put the largest figure or latest review first, in the orders "check", "score" and "reviewed"."""
 
     @property
     def address(self) -> str:
-        """Sort and check for an address, such as "check:edges kept"; "" for the default order. Inverse of `read`."""
+        """The order as text for an address, such as "check:edges kept"; "" for the default order. Inverse of `read`."""
         if self.sort == "newest":
             return ""
         return f"{self.sort}:{self.check}" if self.check else self.sort
 
     @staticmethod
     def read(address: str, falling: bool = False) -> Order:
-        """Parse an `address`. Raises UserError if the order does not exist."""
+        """Parse the text that `address` returns. Raises UserError if there is no such order."""
         sort, _, check = address.partition(":")
         if address and (sort == "check") != bool(check):
             needed = "Name the check of the order, as sort=check:NAME."
@@ -64,21 +66,21 @@ class PageKey:
 
     entry: int
     number: float | None = None
-    """Figure of the image in the order; None if it has none or the order uses none. By information: number of reasons
-    to look at it."""
+    """Number that decides the image's place: a figure, or the number of reasons to review it. None if the image has no
+    such number or the order uses none."""
 
     @property
     def text(self) -> str:
-        """Text form for an address or a script. Inverse of `read`."""
+        """The position as text for an address or a script. Inverse of `read`."""
         return str(self.entry) if self.number is None else f"{self.number!r}:{self.entry}"
 
     @staticmethod
     def read(text: str) -> PageKey:
-        """Parse a key. Raises ValueError if the text is not one."""
+        """Parse the text of a position. Raises ValueError if the text is invalid."""
         number, _, entry = text.rpartition(":")
         key = PageKey(int(entry), float(number) if number else None)
         if (key.number is not None and not math.isfinite(key.number)) or abs(key.entry) >> 62:
-            raise ValueError(f"there is no place {text[:80]!r}")
+            raise ValueError(f"not a position in an order: {text[:80]!r}")
         return key
 
 
@@ -91,7 +93,7 @@ class CatalogueEntry:
     test_case: int | None
     """Id of the test case; None for an imported image."""
     run: str
-    """Id of its run, or ""."""
+    """Id of the run that made the image, or ""."""
     run_name: str
     image_sha: str
     image_path: Path
@@ -101,7 +103,7 @@ class CatalogueEntry:
     """SHA-256 of the source image, or ""."""
     kind: TaskKind
     classes: tuple[str, ...]
-    """The label, or the protected classes."""
+    """The label of a classification task, or the protected classes of a segmentation task."""
     caption: str
     """Latest caption of the source image."""
     counterfactual: str
@@ -116,21 +118,21 @@ class CatalogueEntry:
     reviewer: str
     """Name of the reviewer, or ""."""
     reviewed: datetime | None
-    """Time of the review that is in force, or None."""
+    """Time of the latest review, or None if the image is open."""
     standings: Mapping[str, Standing]
-    """Standing of each model under test."""
+    """Standing of each model under test on this image, by model."""
     study_outcomes: tuple[str, ...]
     """Distinct outcomes of this image in studies."""
     tags: tuple[str, ...]
     created: datetime
     key: PageKey
-    """Position of the image in the requested order."""
+    """Position of the image in the order that was requested."""
     name: str = ""
     """Name of an imported image in its data set."""
     import_name: str = ""
     """Name of the import that an imported image came with."""
     score: float | None = None
-    """Estimated probability that people find it valid, 0 to 1; None if it was not scored."""
+    """Estimated probability that people find the image valid, 0 to 1; None if it was not scored."""
 
 
 @dataclass(frozen=True)
@@ -139,12 +141,12 @@ class CataloguePage:
 
     entries: tuple[CatalogueEntry, ...]
     more: bool
-    """True if more images follow in the requested direction."""
+    """True if more images follow this page in the requested direction."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """Number of images that match."""
+    """Number of images that match a filter."""
 
     number: int
     exact: bool = True
@@ -153,10 +155,10 @@ class Count:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a coverage table. An image with two edit types or two classes counts in each."""
+    """A cell of a coverage table. An image with two edit types or two classes counts in each of their cells."""
 
     line: str
-    """Value of the line; "" for images without a value."""
+    """Value of the table's row, such as a class; "" for images without a value."""
     place: str
     reviews: Mapping[str, int]
     """Number of images by verdict."""
@@ -170,14 +172,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """An image whose class maps are not compared yet, with the ids needed to compare them."""
+    """An image for which a model's class maps are not compared yet, with the ids needed to compare them."""
 
     entry: int
     test_case: int
     prediction: int
     source_prediction: int
     state: int
-    """Id of the run's state, which names the mask."""
+    """Id of the state of the image's run. The state names the mask."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from core.types import Check, to_plain
 
 @dataclass(frozen=True)
 class CheckWords:
-    """Title and explanation of a check, for people."""
+    """Title and explanation of a check, for pages and reports."""
 
     title: str
     explanation: str
@@ -19,9 +19,9 @@ class CheckWords:
 
 
 WORDS = DataTable(__file__, CheckWords, "images")
-"""Words by the name of the check, as it is recorded."""
+"""Title and explanation of each check of an image, by the check's recorded name."""
 CAPTION_WORDS = DataTable(__file__, str, "captions")
-"""Explanations of a check of a caption that did not pass, by its name."""
+"""Explanation of a check of a caption that did not pass, by the check's name."""
 
 
 def words_of(check: Check) -> CheckWords:

@@ -1,4 +1,4 @@
-"""Rules for which votes count and when they agree: K votes per item, a minimum of equal answers, else discarded."""
+"""Rules for which votes count and when they agree. An item gets K votes; with too few equal answers it is discarded."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ class ItemOutcome:
     item: int
     question: str
     status: Status
-    """"consensus"; "no consensus": discarded; "waiting": votes are still to come; "too few votes": the study is closed
-    and the item has fewer votes than the rules require."""
+    """"consensus"; "no consensus": all votes are in and the item is discarded; "waiting": votes are still to come; "too
+    few votes": the study is closed before the item had all votes that the rules require."""
     answer: str
     """Answer of the consensus, or ""."""
     counts: Mapping[str, int]
     """Number of votes by answer, the most frequent first."""
     valid: bool | None
-    """True if the consensus says that the image is valid; None without one, or if the question is not about that."""
+    """True if the consensus says that the image is valid. None without one, or if the question is not about
+    validity."""
 
     @property
     def votes(self) -> int:
-        """Number of votes that answered the question."""
+        """Number of votes that gave an answer to the question."""
         return sum(self.counts.values())
 
     @property
@@ -48,9 +49,9 @@ Outcomes = Mapping[int, Mapping[str, ItemOutcome]]
 def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) -> dict[int, tuple[Vote, ...]]:
     """Return the votes that count, by item: the first `needed` (K) in the order given, without excluded workers.
 
-    The order is that of first submission. An item has more than K votes if a worker was readmitted after their votes
-    were replaced: the first K by time count. Of two votes by one worker on an item the first counts. Items with a known
-    answer are left out.
+    Pass the votes by time of first submission. An item can have more than K votes: if a worker is readmitted after
+    others replaced their votes, the first K count. If one worker voted twice on an item, the first vote counts. Items
+    with a known answer are left out.
     """
     votes_by_item: dict[int, list[Vote]] = {}
     for vote in votes:
@@ -67,10 +68,10 @@ def outcome(
 ) -> ItemOutcome:
     """Return the outcome of one question from the counted `votes` of an item (see `counted`; at most `needed`, K).
 
-    A consensus is at least `consensus` equal answers of the K votes (the paper: 4 of 5). While fewer than K votes are
-    in and more can come, the item waits, even if all agree so far: counting unanimous items early would favour them.
-    For the same reason an item with fewer than K votes in a closed study always has too few: 4 of 4 is not the
-    announced 4 of 5. A vote that skips an optional question counts as one of the K, but for no answer. A follow-up
+    A consensus needs at least `consensus` equal answers among the K votes. The paper uses 4 of 5. While fewer than K
+    votes are in and more can come, the item waits, even if all votes agree. Counting unanimous items early would favour
+    them. For the same reason an item with fewer than K votes in a closed study always has too few votes: 4 of 4 is not
+    the announced 4 of 5. A vote that skips an optional question counts as one of the K, but for no answer. A follow-up
     question needs a consensus of the same size among the workers who were asked it.
     """
     answers = Counter(vote.answers[question.id] for vote in votes if vote.answers.get(question.id))
@@ -88,8 +89,9 @@ def outcome(
 def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
     """Return whether an image is valid, from its outcomes of all questions on validity.
 
-    "waiting" if one of them waits; else invalid if one has a consensus on an answer that is not valid; else "too few
-    votes" or "no consensus" if one has that; else valid. Its answers are "valid" and "invalid"; it has no counts.
+    The rules apply in this order. The status is "waiting" if a question waits. The answer is "invalid" if a question
+    has a consensus on an answer that is not valid. The status is "too few votes" or "no consensus" if a question has
+    that status. Otherwise the answer is "valid". The outcome has no counts.
     """
     statuses = [found.status for found in outcomes]
     if not outcomes or "waiting" in statuses:
@@ -103,17 +105,17 @@ def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
 
 
 def is_asked(question: Question, votes: Sequence[Vote]) -> bool:
-    """Return True if one of these votes was asked a follow-up question, or if the question is no follow-up."""
+    """Return True if a worker of these votes was asked the question. Not all workers are asked a follow-up."""
     return not question.follows or any(vote.answers.get(question.follows) == question.follows_answer for vote in votes)
 
 
 def outcomes_of(items: Sequence[Item], votes: Mapping[int, Sequence[Vote]], rules: Rules, closed: bool) -> Outcomes:
-    """Return the outcome of every item and every question with fixed answers that it was asked."""
+    """Return the outcome of each item and question with fixed answers, without follow-ups that nobody was asked."""
     with_answers = [question for question in rules.questions if question.kind != "text"]
     outcomes_by_item: dict[int, dict[str, ItemOutcome]] = {}
     for item in items:
         of_item = votes.get(item.id, ())
-        # A follow-up is for the item if one of its workers was asked it.
+        # A follow-up has an outcome if at least one worker of the item was asked it.
         for_item = {question.id for question in asked([replace(q, follows="") for q in with_answers], item, {})}
         outcomes_by_item[item.id] = {
             question.id: outcome(question, item.id, of_item, rules.votes, rules.consensus, closed)
@@ -124,7 +126,7 @@ def outcomes_of(items: Sequence[Item], votes: Mapping[int, Sequence[Vote]], rule
 
 
 def adjudicated(outcomes: Outcomes, adjudications: Iterable[Adjudication], questions: Sequence[Question]) -> Outcomes:
-    """Return `outcomes` with a person's answers where workers did not agree. A consensus is never overruled."""
+    """Return `outcomes` with a person's answers for items without a consensus. A consensus is never overruled."""
     known = {question.id: question for question in questions}
     adjudicated_outcomes = {item: dict(of_item) for item, of_item in outcomes.items()}
     for decision in adjudications:
@@ -142,7 +144,7 @@ def adjudicated(outcomes: Outcomes, adjudications: Iterable[Adjudication], quest
 
 
 def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, ItemOutcome]:
-    """Return each image's outcome over all questions on validity, without follow-ups, which only some workers get."""
+    """Return each image's outcome over all questions on validity except follow-ups, which only some workers get."""
     telling = {question.id for question in questions if question.valid and not question.follows}
     outcome_by_image = {}
     for item, of_item in outcomes.items():
@@ -155,7 +157,7 @@ def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, It
 def outcome_of_image(
     item: Item, votes: Iterable[Vote], adjudications: Sequence[Adjudication], rules: Rules, closed: bool
 ) -> ItemOutcome | None:
-    """Return the validity outcome of one item, with a person's answers where votes do not agree; None if not asked."""
+    """Return one item's outcome on validity, with a person's answers if votes disagree. None if it was not asked."""
     outcomes = outcomes_of([item], counted(votes, rules.votes), rules, closed)
     if adjudications:
         outcomes = adjudicated(outcomes, adjudications, rules.questions)

@@ -1,4 +1,4 @@
-"""CSV tables: write them so that spreadsheets and other programs read them safely, and read untrusted files."""
+"""Write CSV tables that spreadsheets and other programs can read safely, and read untrusted CSV files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Kind = Literal["text", "whole", "number", "truth", "time"]
 MAX_ROWS = 100_000
 MAX_COLUMNS = 200
 _SIGNS = "['=+\\-@＝＋－＠]"
-"""Characters at the start of a cell that make a spreadsheet run it as a formula, also in their wide forms, and the
+"""Characters at the start of a cell that make a spreadsheet run the cell as a formula, their full-width forms, and the
 apostrophe, which a spreadsheet drops."""
 _PARTS = frozenset(";\t\r\n")
-"""Characters that end a cell if the spreadsheet's separator is not the comma. Our quotes do not protect there, as they
-are inside its cell."""
+"""Characters that begin a new cell in a spreadsheet whose separator is not the comma. Quotes around the whole cell do
+not prevent this, as for such a spreadsheet they are in the middle of a line."""
 _BLANK = ("\t", "\r", "\n")
 _BEGINS = re.compile(rf"""(?<![;\s"])[;\s"]*+(?={_SIGNS})""")
 _GUARDED = re.compile(rf"""(?<![;\s"])([;\s"]*+)'(?={_SIGNS})""")
@@ -37,13 +37,13 @@ class Table:
 
     columns: tuple[str, ...]
     rows: tuple[Mapping[str, str], ...]
-    """Text by column, stripped. Row 1 is line 2 of the file if no cell has a line break."""
+    """Stripped text of each row, by column. Row 1 is line 2 of the file if no cell has a line break."""
 
 
 def read_csv(data: bytes, what: str = "The file") -> Table:
-    """Read an untrusted CSV file in UTF-8 with a header. Its text comes in composed Unicode form.
+    """Read an untrusted CSV file in UTF-8 with a header. Its text is normalised to Unicode NFC.
 
-    Raises ValueError with a sentence that begins with `what`.
+    Raises ValueError if the file cannot be read. The message begins with `what`, such as "The file".
     """
     if data.startswith(b"PK\x03\x04"):
         raise ValueError(f"{what} is a ZIP archive or an Excel file, not a CSV: save it as CSV (UTF-8).")
@@ -78,7 +78,7 @@ def read_csv(data: bytes, what: str = "The file") -> Table:
 
 
 def csv_text(rows: Iterable[Mapping[str, Cell]], columns: Iterable[str]) -> str:
-    """Write rows as CSV (RFC 4180) with a header. `guarded` protects text that a spreadsheet would run."""
+    """Write rows as CSV (RFC 4180) with a header. With `guarded`, texts that look like formulas are protected."""
     file = io.StringIO()
     names = list(columns)
     writer = csv.writer(file)
@@ -106,7 +106,7 @@ def guarded(text: str) -> str:
 
 
 def as_written(text: str) -> str:
-    """Undo `guarded`."""
+    """Return the text as it was before `guarded` added apostrophes."""
     stripped = text[1:] if text.startswith("'") and text[1:].startswith(_BLANK) else text
     return _GUARDED.sub(lambda found: found[1] if _begins(found) else found[0], stripped)
 
@@ -125,7 +125,7 @@ def _is_number(text: str) -> bool:
 def plain(value: Any) -> Any:
     """Return dataclasses, mappings, sequences and times as JSON-ready data. Raises ValueError for NaN and infinity."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a figure of a study is never NaN or infinite; it is None, and said in words")
+        raise ValueError("a figure of a study must not be NaN or infinite: use None, and say it in words")
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, datetime):
@@ -138,17 +138,17 @@ def plain(value: Any) -> Any:
 
 
 def facts(value: object, names: str, **others: Any) -> dict[str, Any]:
-    """Return the attributes in `names` (separated by spaces) as JSON-ready data, with `others` added unchanged."""
+    """Return the attributes in `names` (separated by spaces) as JSON-ready data, and add `others` unchanged."""
     return {name: plain(cell) for name, cell in cells(value, names).items()} | others
 
 
 def cells(value: object, names: str) -> dict[str, Any]:
-    """Return the attributes named in `names` (separated by spaces) as cells of a row."""
+    """Return the attributes named in `names` (separated by spaces) as the cells of a row."""
     return {name: getattr(value, name) for name in names.split()}
 
 
 def columns_of(text: str) -> dict[str, Kind]:
-    """Parse columns and kinds, such as "worker votes:whole". The default kind is "text"."""
+    """Parse the names and types of columns, such as "worker votes:whole". A column without a type is "text"."""
     kinds: dict[str, Any] = {}
     for word in text.split():
         name, _, kind = word.partition(":")

@@ -1,4 +1,4 @@
-"""Tables of data in a TOML file beside a module and with its name."""
+"""Tables of data in a TOML file that lies beside a module and has the module's name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ V = TypeVar("V")
 
 
 class DataTable(Mapping[Any, V], Generic[V]):
-    """The TOML file of a module, or one table of it. Read at first use, so that a mistake in it breaks no import."""
+    """The TOML file of a module, or one table of it. The file is read at first use, so its mistakes break no import."""
 
     def __init__(self, module_file: str, kind: type[V], table: str = "") -> None:
-        """Set file and table without reading. `kind` is the type of a value: `DataTable(__file__, int, "ages")`."""
+        """Set the file and the table. `kind` is the type of each value, as in `DataTable(__file__, int, "ages")`."""
         self._file, self._kind, self._table = Path(module_file).with_suffix(".toml"), kind, table
 
     @cached_property

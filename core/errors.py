@@ -11,7 +11,7 @@ class UserError(Exception):
     def __init__(self, message: str = "", *, field: str = "") -> None:
         super().__init__(message)
         self.field = field
-        """Name of the command's field that is wrong, such as "label", or ""."""
+        """Name of the command's field that has a wrong value, such as "label", or ""."""
 
 
 class DiskTrouble(UserError):
@@ -21,7 +21,7 @@ class DiskTrouble(UserError):
 
 
 class UnreadableReply(UserError):
-    """No attempt of a language model gave a reply that parses. Holds the last reply, so that a person can edit it."""
+    """A language model's replies could not be parsed in any attempt. Holds the last reply, so a person can edit it."""
 
     def __init__(self, message: str, prompt: str, raw_reply: str, attempts: int) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class UnreadableReply(UserError):
 
 
 class CannotLoad(UserError):
-    """A model cannot be loaded: weights are missing or damaged, or memory is too small. It fails for every image."""
+    """A model cannot be loaded: weights are missing or damaged, or memory is too small. Every image would fail too."""
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -42,7 +42,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def disk_reason(error: OSError) -> str:
-    """Return why a disk failed and what to do about it, as the end of a sentence."""
+    """Return the reason of a disk error and what to do about it, as the end of a sentence."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return f"{error.strerror or error}: {'make room there' if full else 'have a look at that disk'}, and try again"
 

@@ -17,32 +17,33 @@ OF_TRUE_CLASS, OF_PIXELS = "the probability of the true class", "the share of ri
 
 ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstructions"
 BEFORE = "not trained further"
-"""The model without further training: not an arm, but shown with the arms."""
+"""The model before further training. It is not an arm (a training compared with the others), but tables show it too."""
 ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
-"""Sets on which every arm is measured: sources that no arm was trained on, and test cases made of them."""
+"""Sets on which every arm is measured: sources that no arm was trained on, test cases made of them, and images with a
+natural shift."""
 
 FEWEST_SEEDS = 3
-"""Minimum number of trainings of an arm for an interval. The variance of two says nothing (one degree of freedom)."""
+"""Minimum number of trainings of an arm for an interval: the variance of two has only one degree of freedom."""
 
 Weighing = Literal["source", "case"]
-"""Unit of equal weight: each source, whose weight its test cases share, or each test case."""
+"""Unit with equal weight in a figure: each source (shared by its test cases), or each test case."""
 
 BUDGETS = (0.01, 0.05, 0.10)
-"""Shares of the images that are reviewed, for comparing orders."""
+"""Shares of the images that are reviewed. Orders of review are compared at each share."""
 FEWEST_CASES = 20
-"""Minimum number of test cases of a row in a table. Rows with fewer have no figures and are folded."""
+"""Minimum number of test cases in a row of a table. Smaller rows have no figures and are folded on the page."""
 
 
 @dataclass(frozen=True)
 class Clustering:
-    """Similarity of the cases of one source, and the number of independent cases that they are worth."""
+    """Similarity of the test cases of one source, and the number of independent test cases that they are worth."""
 
     correlation: float | None
-    """Intra-class correlation, at most 1; None if undefined."""
+    """Intra-class correlation of the test cases of one source, at most 1; None if undefined."""
     design_effect: float | None
-    """Factor by which the variance of a mean exceeds that of independent cases."""
+    """Factor by which the variance of a mean exceeds that of independent test cases."""
     effective: float | None
-    """Number of independent cases with the same information."""
+    """Number of independent test cases that would carry as much information as all test cases."""
     why: str = ""
 
 
@@ -51,16 +52,16 @@ class Flips:
     """Changes of a model's correctness from sources to their test cases."""
 
     newly_wrong: int
-    """Number of test cases that are wrong although their source is right."""
+    """Number of test cases that the model gets wrong although it gets their source right."""
     newly_right: int
     pairs: int
     p_value: float | None
-    """McNemar's exact test if each source has one test case; None if a source has more, as they are not independent."""
+    """p value of McNemar's exact test; None if a source has several test cases, as these are not independent."""
 
 
 @dataclass(frozen=True)
 class Together:
-    """Number of sources of which all, some or none of the test cases are wrong."""
+    """Number of sources for which the model gets all, some or none of the test cases wrong."""
 
     all_wrong: int
     some_wrong: int
@@ -69,21 +70,21 @@ class Together:
 
 @dataclass(frozen=True)
 class ClassRow:
-    """One class of a table. Its intervals are those of `means_of_groups`, since there may be a thousand classes."""
+    """One class of a table. Its intervals come from `means_of_groups`, which is fast enough for a thousand classes."""
 
     label: str
     sources: int
     cases: int
     wrong_originals: int
-    """Number of originals that the model gets wrong, also if too few for a figure."""
+    """Number of originals of the class that the model gets wrong. It is given even without the other figures."""
     wrong_cases: int
-    """Number of test cases that the model gets wrong, also if too few for a figure."""
+    """Number of test cases of the class that the model gets wrong. It is given even without the other figures."""
     error_original: Figure
     error_generated: Figure
     difference: Figure
-    """Generated minus original."""
+    """Error on generated images minus error on originals."""
     p_value: float | None
-    """p value of the t test that the difference is 0; None with too few cases."""
+    """p value of the t test that the difference is 0; None with too few test cases."""
     p_adjusted: float | None
     """p value adjusted for all classes of the table by Holm's method."""
 
@@ -93,25 +94,28 @@ class PairedDifference:
     """A comparison of two models on the same test cases. All figures are shares, 0 to 1."""
 
     weighing: Weighing
-    """Unit of equal weight in all figures."""
+    """Unit with equal weight in all figures: the source or the test case."""
     first: Figure
     """Share of test cases that the first model gets wrong."""
     second: Figure
     difference: Figure
-    """Second minus first: above 0 if the first model is better."""
+    """Error of the second model minus error of the first: above 0 if the first model is better."""
     only_first: int
     """Number of test cases that only the first model gets wrong."""
     only_second: int
     sources: int
     cases: int
-    """Number of test cases that can be compared for both models."""
+    """Number of test cases for which both models have a prediction that can be compared."""
     left_out: int
-    """Number of test cases that one model has not predicted, or whose label it does not know."""
+    """Number of test cases left out: one model has not predicted them, or does not know their label."""
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """Answers of a model by true label, as shares of the row; `other` collects answers that are none of the labels."""
+    """Answers of a model by true label, as shares of each row.
+
+    Column `other` holds answers that are none of the labels.
+    """
 
     labels: tuple[str, ...]
     shares: Floats
@@ -122,7 +126,7 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Agreement between a model's confidence and its accuracy."""
+    """Agreement between a model's confidence and its accuracy, in bins of confidence."""
 
     expected_error: float | None
     """Expected calibration error (ECE): mean distance between confidence and accuracy, 0 to 1; None without images."""
@@ -137,28 +141,29 @@ class Effectiveness:
     """Errors of a model on sources and test cases, with intervals. Errors and differences are shares, 0 to 1."""
 
     split: str
-    """Split of all sources, or ""."""
+    """The split that all sources belong to, such as "test"; "" without a split."""
     weighing: Weighing
-    """Unit of equal weight in all errors and differences."""
+    """Unit with equal weight in all errors and differences: the source or the test case."""
     sources: int
     cases: int
     left_out: int
-    """Number of images of all three kinds that cannot be compared with a label."""
+    """Number of originals, reconstructions and test cases without a prediction that can be compared with a label."""
     error_original: Figure
     error_generated: Figure
     difference: Figure
-    """Generated minus original."""
+    """Error on generated images minus error on originals."""
     factor: Figure
-    """Generated / original. If no original is wrong it has no value, and `low` is its least possible value."""
+    """Error on generated images / error on originals. Without errors on originals only `low` has a value, the least
+    possible."""
     controlled: int
-    """Number of sources with a reconstruction, drawn from the unedited caption. The next four figures use only
-    these."""
+    """Number of sources with a reconstruction (an image drawn from the unedited caption). The next four figures use
+    only these sources."""
     error_original_controlled: Figure
     error_generated_controlled: Figure
     error_reconstructed: Figure
-    """Error on reconstructions. Without a value if there are none."""
+    """Error on reconstructions. It has no value if there are none."""
     excess: Figure
-    """Generated minus reconstructed: the effect of the edits beyond that of drawing."""
+    """Error on generated images minus error on reconstructions: the effect of the edits beyond that of drawing."""
     flips: Flips
     together: Together
     clustering: Clustering
@@ -170,15 +175,15 @@ class Effectiveness:
 
 @dataclass(frozen=True)
 class LostClass:
-    """Loss rate of one protected class."""
+    """Rate at which a segmenter loses one protected class."""
 
     name: str
     cases: int
     """Number of test cases on whose original the segmenter finds the class."""
     lost: int
-    """Number of test cases of `cases` on which it loses the class."""
+    """Number of test cases on which the segmenter loses the class, of those on whose original it finds the class."""
     controls: int
-    """Number of reconstructions whose original the segmenter finds the class on."""
+    """Number of reconstructions on whose original the segmenter finds the class."""
     lost_in_controls: int
 
     @property
@@ -193,22 +198,22 @@ class LossEffect:
 
     sources: int
     cases: int
-    """Number of test cases that count: a protected class is found on their original."""
+    """Number of test cases that count, because the segmenter finds a protected class on their original."""
     left_out: int
-    """Number of test cases on whose original no protected class is found, so none can be lost."""
+    """Number of test cases left out, because the segmenter finds no protected class on their original."""
     missed: Figure
-    """Share of originals on which it misses a protected class of the mask."""
+    """Share of originals on which the segmenter misses a protected class of the mask."""
     generated: Figure
-    """Share of test cases on which it loses a class."""
+    """Share of test cases on which the segmenter loses a class."""
     controlled: int
-    """Number of sources with a reconstruction; the next three figures are of these only."""
+    """Number of sources with a reconstruction. The next three figures use only these sources."""
     generated_controlled: Figure
     reconstructed: Figure
-    """Share of reconstructions on which it loses a class, compared with the same originals."""
+    """Share of reconstructions on which the segmenter loses a class, compared with the same originals."""
     excess: Figure
-    """Generated minus reconstructed: the effect of the edits beyond that of drawing."""
+    """Share for generated images minus share for reconstructions: the effect of the edits beyond that of drawing."""
     newly_wrong: int
-    """Number of test cases on which it loses a class although it finds all on their original."""
+    """Number of test cases on which the segmenter loses a class although it finds all classes on their original."""
     together: Together
     clustering: Clustering
     classes: tuple[LostClass, ...]
@@ -220,11 +225,11 @@ class SegmentedClass:
 
     name: str
     iou_original: float | None
-    """IoU on originals, 0 to 1; None if neither masks nor model have the class."""
+    """IoU (intersection over union) on originals, 0 to 1; None if neither masks nor model have the class."""
     iou_generated: float | None
     iou_reconstructed: float | None
     accuracy_original: float | None
-    """Share of its pixels that the model finds, 0 to 1; None if the masks have none."""
+    """Share of the class's pixels on originals that the model finds, 0 to 1; None if the masks have none."""
     accuracy_generated: float | None
 
 
@@ -234,44 +239,45 @@ class SegmentationEffect:
 
     split: str
     weighing: Weighing
-    """Unit of equal weight in all figures."""
+    """Unit with equal weight in all figures: the source or the test case."""
     sources: int
     cases: int
     miou_original: Figure
     miou_generated: Figure
     difference: Figure
-    """Generated minus original."""
+    """mIoU on generated images minus mIoU on originals."""
     controlled: int
-    """Number of sources with a reconstruction; the next four figures are of these only."""
+    """Number of sources with a reconstruction. The next four figures use only these sources."""
     miou_original_controlled: Figure
     miou_generated_controlled: Figure
     miou_reconstructed: Figure
     excess: Figure
-    """Generated minus reconstructed."""
+    """mIoU on generated images minus mIoU on reconstructions."""
     miou_where_kept: Figure
-    """mIoU of the generated images whose masks still fit, as measured."""
+    """mIoU on those generated images whose masks still fit, as a measurement showed."""
     kept: int
     classes: tuple[SegmentedClass, ...]
     confusion_original: Floats
-    """Shares of the pixels of each row, (classes, classes + 1); NaN for a class that no mask has."""
+    """Confusion matrix on originals: shares of a row's pixels, (classes, classes + 1). NaN for a class that no mask
+    has."""
     confusion_generated: Floats
 
 
 @dataclass(frozen=True)
 class Order:
-    """Quality of one order of review."""
+    """Quality of one order in which images are reviewed."""
 
     name: str
     apfd: float | None
-    """Average percentage of faults detected (Rothermel et al. 2001) by the first image of each fault, divided by that
-    of the best order: 1 is perfect. None without a fault."""
+    """Average percentage of faults detected (Rothermel et al. 2001) by the first image that shows each fault, divided
+    by the value of the best order. 1 is perfect. None without a fault."""
     faults: Mapping[float, int]
-    """Number of distinct faults among the first images, by budget."""
+    """Number of distinct faults that the reviewed images show, for each budget."""
     all_faults: int
     images: Mapping[float, int]
-    """Number of reviewed images, by budget."""
+    """Number of images reviewed, for each budget."""
     ranks: tuple[int, ...] = ()
-    """For each fault, the one-based rank of the first image that shows it; ascending."""
+    """One-based rank of the first image that shows each fault, in ascending order."""
 
     def found(self, images: int) -> int:
         """Return the number of distinct faults that the first `images` images show."""
@@ -280,25 +286,25 @@ class Order:
 
 @dataclass(frozen=True)
 class ArmRow:
-    """Accuracy of one arm on one set. Accuracies are shares, 0 to 1."""
+    """Accuracy of one arm of retraining on one set of images. Accuracies are shares, 0 to 1."""
 
     arm: str
     set: str
     seeds: int
     accuracy: Figure
     gain: Figure
-    """Difference from the reference arm, paired by seed; without a value for the reference arm itself."""
+    """Difference in accuracy from the reference arm, paired by seed. The reference arm itself has no value."""
 
 
 @dataclass(frozen=True)
 class MappingRow:
-    """One label of a report."""
+    """One row of the mapping report: a label and the classes of the model that it maps to."""
 
     label: str
     classes: tuple[str, ...]
-    """Names of the model's classes; () if unmapped."""
+    """Names of the model's classes that count as right for the label; () if the label is not mapped."""
     rule: str
-    """Rule that mapped the label; "" if unmapped."""
+    """Rule that mapped the label; "" if the label is not mapped."""
     note: str
     suggestions: tuple[str, ...] = ()
     marked: bool = False
@@ -307,13 +313,13 @@ class MappingRow:
 
 @dataclass(frozen=True)
 class MappingReport:
-    """Summary of a class map, shown before anything is computed."""
+    """Report on how labels map to the classes of a model. It is shown before anything is computed."""
 
     summary: str
-    """One to five sentences."""
+    """Summary of the mapping in one to five sentences."""
     mapped: tuple[MappingRow, ...]
     unmapped: tuple[MappingRow, ...]
     left_over: tuple[str, ...]
     """Classes of the model that no label maps to."""
     together: tuple[str, ...]
-    """Labels that a segmenter cannot tell apart and that are therefore measured as one."""
+    """Labels that a segmenter cannot tell apart. They are measured as one class."""

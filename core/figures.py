@@ -15,13 +15,13 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with its interval. None marks an undefined part, and `why` gives the reason."""
+    """A figure with its interval. An undefined value or end is None, and `why` gives the reason."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
     n: int = 0
-    """Number of images."""
+    """Number of images that the figure is computed from."""
     sources: int = 0
     why: str = ""
     """Reason for a missing value or interval; "" if both exist."""
@@ -33,44 +33,44 @@ class Figure:
 
     @property
     def width(self) -> float | None:
-        """high - low; None without an interval."""
+        """Width of the interval (high - low); None without an interval."""
         return None if self.low is None or self.high is None else self.high - self.low
 
 
 @dataclass(frozen=True)
 class Proportion:
-    """A share with its interval, or a sentence on why it is undefined."""
+    """A share with its interval. `words` states the share and the interval, or why they are undefined."""
 
     count: int
     n: int
     value: float | None
-    """count / n, 0 to 1; None if n is 0."""
+    """The share count / n, 0 to 1; None if n is 0."""
     low: float | None
-    """Ends of the interval, 0 to 1; None if undefined."""
+    """Lower end of the interval, 0 to 1; None if undefined."""
     high: float | None
     words: str
 
     @property
     def width(self) -> float | None:
-        """high - low, 0 to 1."""
+        """Width of the interval (high - low), 0 to 1; None without an interval."""
         return None if self.low is None or self.high is None else self.high - self.low
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over images with its interval, in the units of the scale. If undefined, None and a sentence on why."""
+    """A mean over images with its interval, in the scale's units. `words` states both, or why there is none."""
 
     value: float | None
     low: float | None
     high: float | None
     n: int
-    """Number of images."""
+    """Number of images that the mean is computed from."""
     words: str
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of a share, 0 to 1: if all that is missing counts against it, and if all counts for it."""
+    """Bounds of a share, 0 to 1. The lower one counts everything missing as a no, the upper one as a yes."""
 
     worst: float | None
     best: float | None

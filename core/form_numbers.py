@@ -35,22 +35,23 @@ class FormNumber:
 
     @property
     def range(self) -> str:
-        """Accepted numbers in words, such as "a whole number from 1 to 50"."""
+        """The accepted numbers in words, such as "a whole number from 1 to 50"."""
         unit = " %" if self.is_share else ""
         return f"a {'whole ' if self.whole else ''}number from {self.low:g} to {self.high:,.10g}{unit}"
 
     def shown(self, value: float) -> float:
-        """Convert a stored value to the one that the form shows: a share of 0.05 to 5."""
+        """Convert a stored value to the number that the form shows, such as a share of 0.05 to 5."""
         return round(100 * value, 8) if self.is_share else value
 
     def check(self, value: float) -> None:
-        """Raise ValueError with a sentence if a stored value is out of bounds."""
+        """Raise ValueError if a stored value is out of bounds. Its message is a sentence for the user."""
         if not self.low <= self.shown(value) <= self.high:
             raise ValueError(f"It has to be {self.range}.")
 
     def read(self, typed: object) -> float | int:
-        """Parse typed text to the value to store. In a whole number a comma separates thousands, else decimals. Raises
-        ValueError.
+        """Parse typed text and return the value to store. Raises ValueError if it is no accepted number.
+
+        A comma in a whole number separates thousands. In other numbers it is a decimal comma.
         """
         text = str(typed).strip().rstrip("%").strip() if isinstance(typed, str | int | float) else ""
         thousands = self.whole and _THOUSANDS.fullmatch(text)
@@ -67,7 +68,7 @@ class FormNumber:
 
 
 def form_numbers(holder: object) -> Mapping[str, FormNumber]:
-    """Return the form numbers of a dataclass or its instance, by field name."""
+    """Return the FormNumber of each field of a dataclass or its instance, by field name."""
     kind: type = holder if isinstance(holder, type) else type(holder)
     return _form_numbers(kind)
 

@@ -1,8 +1,8 @@
 """The filter that selects images for addresses, test sets, studies, evaluations and scripts.
 
-An address, a script and a stored value all write a filter as the same names and values (`PARTS`). The catalogue turns
-it into a set of entries (`storage.curation.selection`), a version of a test set into its own images
-(`storage.test_sets.test_sets`).
+An address, a script and the database all write a filter with the same names and values (`PARTS`).
+`storage.curation.selection` applies a filter to the catalogue, `storage.test_sets.test_sets` to a version of a test
+set.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from core.types import EDIT_TYPES
 
 Standing = Literal["right", "newly wrong", "wrong", "cannot tell", "not measured"]
 STANDINGS: tuple[Standing, ...] = get_args(Standing)
-"""Standing of a model under test on an image with a prediction: "newly wrong" if the source is right, "wrong" if the
-source is wrong or unknown, "not measured" if class maps are not compared yet."""
+"""Standing of a model under test that has read an image. "newly wrong": right on the source. "wrong": wrong or without
+a known answer on the source. "not measured": its class maps are not compared yet."""
 UNREAD = "unread"
-"""Standing of a model under test on an image without a prediction."""
+"""Standing of a model under test that has no prediction for the image."""
 CHECK_OUTCOMES = ("passed", "failed", "cannot tell")
 Facet = Literal[
     "kind", "class", "edit type", "edits", "profile", "recipe", "method", "review", "weather", "time of day", "study",
@@ -41,8 +41,8 @@ PARTS: Mapping[str, str] = {
     name: words.format(edit_types=", ".join(EDIT_TYPES), standings=f"{', '.join(STANDINGS)} or {UNREAD}")
     for name, words in DataTable(__file__, str).items()
 }
-"""Names of the parts of a filter, with their values. If a name is given several times, one of its values has to hold;
-“-NAME” excludes a value of a facet."""
+"""Parts of a filter by name, with a description of their values. If a part is given several times, one of its values
+has to hold. “-NAME” excludes images with a value of a facet."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "kind": ("classification", "segmentation"),
     "edit type": EDIT_TYPES,
@@ -55,22 +55,22 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 """Allowed values by part, for parts with a fixed list."""
 FIELD = "filter"
-"""The field of a command named in an error about a filter."""
+"""Name of the command's field that errors about a filter name."""
 LONGEST_ADDRESS = 16_000
-"""Maximum characters of an address, which browsers and servers accept."""
+"""Maximum number of characters in an address. Browsers and servers accept this many."""
 MOST_PARTS = 200
 LONGEST_VALUE = 1200
 LOWEST, HIGHEST = -1000.0, 1000.0
-"""Lowest and highest possible figure, for ranges that are open on one side."""
+"""Lowest and highest possible figure of a check. They replace a missing end of a range."""
 _LARGEST_SET = 2_000_000
-"""Maximum bytes of an unpacked list of entries, enough for 16 million."""
+"""Maximum size in bytes of an unpacked list of entries, enough for 16 million entries."""
 _TEXTS = ("run", "source", "text", "edited", "role", "not_in_study")
 """Parts of a filter that hold one text. If given several times, the last one counts."""
 
 
 @dataclass(frozen=True)
 class Between:
-    """A range of the figure of a check, both ends included. Excludes images without a figure."""
+    """A range of the figure of a check, both ends included. It excludes images without a figure."""
 
     check: str
     low: float = LOWEST
@@ -78,12 +78,12 @@ class Between:
 
     @property
     def part(self) -> str:
-        """Value in an address. Inverse of `read`."""
+        """The range as it stands in an address. Inverse of `read`."""
         return f"{self.check}:{self.low:g}:{self.high:g}"
 
     @staticmethod
     def read(value: str) -> Between:
-        """Parse what `part` returns. Raises UserError."""
+        """Parse the text that `part` returns. Raises UserError if it is invalid."""
         check, low, high = (*value.rsplit(":", 2), "", "")[:3]
         ends = _number(low), _number(high)
         if not check or ends[0] is None or ends[1] is None:
@@ -93,27 +93,27 @@ class Between:
 
 @dataclass(frozen=True)
 class ScoreBand:
-    """A range of the validity score, including `low`, excluding `high`. Excludes images without a score."""
+    """A range of the validity score, from `low` up to but not including `high`. It excludes images without a score."""
 
     low: float | None = None
-    """Lower end, or None if open."""
+    """Lower end, or None if the range has no lower end."""
     high: float | None = None
 
     @property
     def part(self) -> str:
-        """Value in an address, such as "0.5:" for all from 0.5."""
+        """The range as it stands in an address, such as "0.5:" for all scores from 0.5."""
         return ":".join("" if end is None else f"{end:g}" for end in (self.low, self.high))
 
     @property
     def words(self) -> str:
-        """Text for people, such as “from 0.5 below 0.7”."""
+        """The range in words, such as “from 0.5 below 0.7”."""
         ends = [f"from {self.low:g}"] if self.low is not None else []
         ends += [f"below {self.high:g}"] if self.high is not None else []
         return " ".join(ends) or "any"
 
     @staticmethod
     def read(value: str) -> ScoreBand:
-        """Parse what `part` returns. Raises UserError."""
+        """Parse the text that `part` returns. Raises UserError if it is invalid."""
         low, colon, high = value.partition(":")
         ends = [_number(end) for end in (low, high)]
         if not colon or any(end is None and text for end, text in zip(ends, (low, high), strict=True)):
@@ -123,7 +123,7 @@ class ScoreBand:
 
 @dataclass(frozen=True)
 class ImageFilter:
-    """A selection of images. All parts have to hold, each with one of its values; "" selects images without a facet."""
+    """A selection of images. An image must match all parts, each by one of its values; "" matches a missing value."""
 
     facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
     without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
@@ -139,28 +139,28 @@ class ImageFilter:
     run: str = ""
     source: str = ""
     images: tuple[str, ...] | None = None
-    """SHA-256 of the selected images; None for all."""
+    """SHA-256 of the selected images; None if the filter lists no images."""
     text: str = ""
-    """Words of the captions and edits; case, endings and accents are ignored."""
+    """Words that the captions and edits must contain; case, endings and accents are ignored."""
     edited: str = ""
-    """Words of the edits; case, endings and accents are ignored."""
+    """Words that the edits must contain; case, endings and accents are ignored."""
     entries: tuple[int, ...] | None = None
-    """Numbers in the catalogue, or None for all."""
+    """Catalogue numbers of the selected images, or None if the filter lists none."""
     role: str = ""
     """"generated", or "source" for originals, which are in test sets but not in the catalogue; "" for both."""
     test_cases: bool = False
-    """True selects only test cases of this workspace, no imported images."""
+    """True to select only test cases made in this workspace, without imported images."""
     not_in_study: str = ""
     """Id of a study whose items are excluded."""
 
     @staticmethod
     def read(address: str) -> ImageFilter:
-        """Parse what `address` returns. Raises UserError."""
+        """Parse the text that `address` returns. Raises UserError if it is invalid."""
         return ImageFilter.of(pairs_of(address))
 
     @staticmethod
     def of(pairs: Iterable[tuple[str, str]]) -> ImageFilter:
-        """Return the filter with these names and values (see `PARTS`). Raises UserError naming the part."""
+        """Return the filter with these names and values (see `PARTS`). Raises UserError that names a wrong part."""
         facets, without, checks, models = (defaultdict[Any, Any](list) for _ in range(4))
         between: list[Between] = []
         scores: list[ScoreBand | None] = []
@@ -220,12 +220,12 @@ class ImageFilter:
 
     @property
     def address(self) -> str:
-        """Query of an address, also the stored form; "" for all images."""
+        """The filter as the query of an address, which is also how it is stored; "" for all images."""
         return urlencode(self.pairs)
 
     @property
     def words(self) -> str:
-        """Text for people, such as “class: bird or dog; not tag: odd; edges kept: failed”; "" for all images."""
+        """The filter in words, such as “class: bird or dog; not tag: odd; edges kept: failed”; "" for all images."""
         named = [*self.facets.items(), *((f"not {name}", values) for name, values in self.without.items())]
         models = ((without_hashes(name) or "most-read model", values) for name, values in self.models.items())
         named += [*self.checks.items(), *models]
@@ -247,7 +247,7 @@ class ImageFilter:
 
 
 def pairs_of(address: str) -> list[tuple[str, str]]:
-    """Parse names and values from the query of an address. Raises UserError if it is too long."""
+    """Parse the query of an address into names and values. Raises UserError if it is too long."""
     if len(address) > LONGEST_ADDRESS:
         raise UserError(f"This filter is too long: at most {LONGEST_ADDRESS} characters are taken.", field=FIELD)
     try:
@@ -257,7 +257,7 @@ def pairs_of(address: str) -> list[tuple[str, str]]:
 
 
 def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:
-    """Return `value` if it is a choice for the part `name`, or for "" a name of a part. Raises UserError otherwise."""
+    """Return `value` if it is allowed for the part `name` (for "": if it names a part). Raises UserError otherwise."""
     known = tuple(choices)
     if value not in known:
         part = f"value “{value[:80]}” of “{name[:40]}”" if name else f"part “{value[:40]}”"
@@ -274,7 +274,7 @@ def unreadable(name: str, value: str) -> UserError:
 
 
 def packed(entries: Sequence[int]) -> str:
-    """Encode entries as letters and digits: one bit each, compressed."""
+    """Encode catalogue numbers as letters and digits. Each number is one bit, and the bits are compressed."""
     if not entries:
         return "0"
     bits = np.zeros(max(entries) + 1, bool)
@@ -294,7 +294,7 @@ def _unpacked(text: str) -> tuple[int, ...]:
 
 
 def _number(text: str) -> float | None:
-    """Return a finite number, or None for any other text."""
+    """Parse a finite number. Return None for any other text."""
     try:
         number = float(text)
     except ValueError:

@@ -1,7 +1,6 @@
-"""Read untrusted pictures, normalise them or refuse them in one sentence, and fit them to a generator.
+"""Read untrusted pictures, normalise or refuse them, and scale them to a size that a generator accepts.
 
-Only the decoders of a few formats are used, and sizes are checked in the header before anything is decoded. Knows
-nothing of models.
+Only a few formats are decoded. The size in the header is checked before anything is decoded. Knows nothing of models.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from PIL import Image, ImageChops, ImageCms, ImageOps, TiffImagePlugin, Unidenti
 from core.errors import UserError
 
 MODES = ("L", "RGB", "RGBA")
-"""Modes that are stored: PNG preserves all of them exactly."""
+"""Modes of stored images. PNG preserves each of them exactly."""
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 MIN_SIDE, MAX_SIDE = 16, 4096
@@ -27,16 +26,16 @@ MAX_PIXELS = 50_000_000
 """Maximum number of pixels. Larger images are refused before decoding. This many pixels take 150 MB."""
 MAX_BYTES = 200_000_000
 MAX_ASPECT = 4.0
-"""Maximum of long side / short side. The generator would need too much memory beyond it."""
+"""Maximum ratio of long side to short side. Longer images would need too much memory in the generator."""
 SIDE_MULTIPLE = 8
-"""Both sides of a generated image must be multiples of this, the factor by which latents are smaller."""
+"""Both sides of a generated image are multiples of this number, the factor by which latents are smaller than images."""
 EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
-"""Limits of an edited picture: sides are multiples of the first and at least the second, pixels at most the third.
-`Flux2KleinPipeline` of diffusers scales and crops larger pictures, which moves their content."""
+"""Limits of an edited picture: multiple of each side, minimum side and maximum number of pixels. `Flux2KleinPipeline`
+of diffusers scales and crops larger pictures, which moves their content."""
 _MODE_OF_PROFILE = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}
-"""Mode of the pixels that a colour profile of this kind describes."""
+"""Pillow's mode for the pixels that a colour profile describes, by the profile's colour space."""
 _SAME_COLOUR = 2
-"""Maximum difference (of 255) between a colour and its conversion for a profile to count as sRGB."""
+"""Maximum difference (of 255) between colours and their conversion to sRGB. A profile within it counts as sRGB."""
 _NO_PROFILE = (
     "The colour profile of the image is damaged or of another kind: it was ignored, so colours may look different."
 )
@@ -57,7 +56,7 @@ class Picture:
     """A normalised image, and one sentence for each change made to it."""
 
     image: Image.Image
-    """RGB, upright, each side from `MIN_SIDE` to `MAX_SIDE`, without metadata."""
+    """The picture in RGB, upright, each side from `MIN_SIDE` to `MAX_SIDE` pixels, without metadata."""
     notes: tuple[str, ...] = ()
 
 
@@ -80,7 +79,7 @@ def read_image(source: str | Path | bytes) -> Picture:
 
 
 def opened(data: bytes) -> Image.Image:
-    """Open an image without decoding it: read the header and judge the size. Raises UserError."""
+    """Open an image without decoding it, and check the size in its header. Raises UserError if it cannot be used."""
     if not data:
         raise UserError("The file is empty: choose another one.")
     if len(data) > MAX_BYTES:
@@ -115,13 +114,13 @@ def orientation_of(image: Image.Image) -> int:
 
 
 def file_hash(file: Path) -> str:
-    """Return the sha256 of a file. Raises OSError."""
+    """Return the SHA-256 of a file. Raises OSError if the file cannot be read."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def known_file_hash(file: Path) -> str:
-    """Return the sha256 of a file, read again only if its size or time changed. Raises OSError."""
+    """Return the SHA-256 of a file, cached until its size or time changes. Raises OSError if it cannot be read."""
     status = file.stat()
     return _known_hash(file.resolve(), status.st_size, status.st_mtime_ns)
 
@@ -132,15 +131,15 @@ def _known_hash(file: Path, _size: int, _changed: int) -> str:
 
 
 def image_sha(image: Image.Image) -> str:
-    """Return the sha256 of size and RGB pixels. Files that show the same pixels have the same one."""
+    """Return the SHA-256 of an image's size and RGB pixels. Files that show the same pixels have the same hash."""
     rgb = image.convert("RGB")
     return hashlib.sha256(f"{rgb.width}x{rgb.height}".encode() + rgb.tobytes()).hexdigest()
 
 
 def fit(image: Image.Image, short_side: int, multiple: int = 8) -> Image.Image:
-    """Return the image at a generator's size: short side about `short_side`, both sides multiples of `multiple`.
+    """Return the image scaled for a generator: short side about `short_side`, both sides multiples of `multiple`.
 
-    The aspect changes by that rounding only. `image.resize(source.size)` restores it exactly.
+    Only the rounding to multiples changes the aspect ratio. `image.resize(source.size)` restores it exactly.
     """
     size = fitted_size(image.size, short_side, multiple)
     return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)
@@ -154,10 +153,10 @@ def fitted_size(size: tuple[int, int], short_side: int, multiple: int = 8) -> tu
 
 
 def editing_size(size: tuple[int, int], short_side: int) -> tuple[int, int]:
-    """Return (width, height) for editing: short side about `short_side`, less for a picture of too many pixels."""
+    """Return (width, height) for editing: short side about `short_side`, or less to stay within `EDITING_PIXELS`."""
     side = min(short_side, math.sqrt(EDITING_PIXELS * min(size) / max(size)))
     scale = side / min(size)
-    # Rounded down, as the limit must hold; a side that is a multiple stays one in spite of the arithmetic of floats.
+    # Rounded down to keep the limit. 1e-6 keeps a side that is a multiple already, in spite of float errors.
     width, height = (int(pixels * scale / EDITING_MULTIPLE + 1e-6) * EDITING_MULTIPLE for pixels in size)
     return max(EDITING_MIN_SIDE, width), max(EDITING_MIN_SIDE, height)
 
@@ -200,8 +199,8 @@ def _put_right(image: Image.Image, data: bytes, notes: list[str]) -> Image.Image
         notes.append(f"The image {state}: the first {'page' if image.format == 'TIFF' else 'frame'} is used.")
         image.seek(0)
     if image.format == "JPEG":
-        image.draft(None, (MAX_SIDE, MAX_SIDE))  # huge ones are decoded at a fraction of their size
-    turned = orientation_of(image) != 1  # before it is loaded: Pillow turns a TIFF itself then
+        image.draft(None, (MAX_SIDE, MAX_SIDE))  # decodes huge images at a fraction of their size
+    turned = orientation_of(image) != 1  # read before load(), which turns a TIFF
     deep = _has_16_bits(image, data)
     image.load()
     profiles = [image.info["icc_profile"]] if "icc_profile" in image.info else []
@@ -243,11 +242,11 @@ def _brightest(image: Image.Image) -> int:
 
 
 def _in_srgb(image: Image.Image, profile: object, notes: list[str]) -> Image.Image:
-    """Convert an image from the colours of its profile to sRGB. Report a profile that cannot be used, and ignore it."""
+    """Convert an image from the colours of its profile to sRGB. If the profile is unusable, note that and ignore it."""
     try:
         name, mode, conversion = _conversion(profile)
         kind = {"CMYK": "CMYK", "L": "L", "LA": "L"}.get(image.mode, "RGB")
-        if mode != kind and (kind, mode) != ("L", "RGB"):  # grey is a colour too
+        if mode != kind and (kind, mode) != ("L", "RGB"):  # an RGB profile also describes grey pixels
             raise ValueError("a profile of another kind")
         if conversion is None:
             return image
@@ -264,10 +263,7 @@ def _in_srgb(image: Image.Image, profile: object, notes: list[str]) -> Image.Ima
 
 @lru_cache(maxsize=16)
 def _conversion(profile: object) -> tuple[str, str, ImageCms.ImageCmsTransform | None]:
-    """Return a profile's name, its mode, and the conversion to sRGB, or None if it is sRGB itself.
-
-    Raises PyCMSError, OSError, ValueError, KeyError and TypeError for an unusable profile.
-    """
+    """Return a profile's name, its mode, and its conversion to sRGB (None if the profile is sRGB itself)."""
     if not isinstance(profile, bytes):
         raise TypeError("no profile")
     source, target = ImageCms.ImageCmsProfile(io.BytesIO(profile)), ImageCms.createProfile("sRGB")
@@ -286,9 +282,10 @@ def _conversion(profile: object) -> tuple[str, str, ImageCms.ImageCmsTransform |
 
 
 def _from_deep(image: Image.Image, notes: list[str]) -> Image.Image:
-    """Convert grey images of 16 or more bits to 8. More than 16 bits are stretched to the range of the image.
+    """Convert grey images of 16 or more bits to 8 bits.
 
-    Sensors of 12 bits store their values unscaled in files of 16. An image without a higher value is one of those.
+    Values of more than 16 bits are stretched to the range of the image. Sensors of 12 bits store their values unscaled
+    in files of 16 bits. So an image whose values fit in 12 or 8 bits is read with that many bits.
     """
     values = np.asarray(image).astype(np.float64)
     if image.mode != "F" and values.min() >= 0 and values.max() <= 65535:

@@ -1,4 +1,4 @@
-"""Imports of images, and the report on their files, as stored and shown."""
+"""Types for imports of images and for the report on their files, as stored and shown."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 ImportState = Literal["unfinished", "done"]
-""""unfinished": it is running, or it was stopped and the same command resumes it."""
+"""State of an import. "unfinished": it is running, or it was stopped. The same command resumes a stopped import."""
 RowKind = Literal["refused", "changed", "known"]
 
 
 @dataclass(frozen=True)
 class ImportRow:
-    """A report on one file, in one sentence."""
+    """One row of the report on an import: one file and one sentence about it."""
 
     file: str
     reason: str
@@ -25,24 +25,24 @@ class ImportRow:
 
 @dataclass(frozen=True)
 class Import:
-    """The images of one import."""
+    """An import, with the numbers of its images."""
 
     id: int
     name: str
     source: str
     """Name of the folder or archive."""
     layout: str
-    """Format that was read; "" while unfinished."""
+    """Format in which the images were read; "" while unfinished."""
     header: Mapping[str, Any]
-    """Header of a set that a studio exported: JSON-ready."""
+    """Header of a test set that a studio exported, as JSON-ready data."""
     state: ImportState
     created: datetime
     finished: datetime | None
     images: int
-    """Number of images imported so far, without originals."""
+    """Number of images imported so far, without the originals of generated images."""
     made: int
     """Number of imported images that were new to the workspace."""
     sources: int
-    """Number of originals of generated images."""
+    """Number of imported originals of generated images."""
     rows: Mapping[str, int]
     """Number of report rows of each kind."""

@@ -1,4 +1,4 @@
-"""Cache of the most recently used values in memory."""
+"""An in-memory cache that keeps the most recently used values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Latest(Generic[V]):
         self._size, self._kept, self._lock = size, OrderedDict[object, V](), threading.Lock()
 
     def get(self, key: object) -> V | None:
-        """Return the value of a key, or None."""
+        """Return the value of a key, or None if it is not in the cache."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
             return self._kept.get(key)
 
     def put(self, key: object, value: V) -> V:
-        """Store a value, drop the least recently used beyond `size`, and return it."""
+        """Store a value and return it. If the cache exceeds its size, drop the least recently used value."""
         with self._lock:
             self._kept[key] = value
             self._kept.move_to_end(key)
@@ -33,6 +33,6 @@ class Latest(Generic[V]):
         return value
 
     def once(self, key: object, make: Callable[[], V]) -> V:
-        """Return the stored value, or store and return what `make` returns. Two threads may both call `make`."""
+        """Return the cached value, else call `make` and store its result. Two threads may both call `make`."""
         stored = self.get(key)
         return self.put(key, make()) if stored is None else stored

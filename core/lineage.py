@@ -29,7 +29,7 @@ DEFAULT_RECIPE = "dillema"
 
 
 class DrawnBatch(BaseModel):
-    """The batch that an image was drawn in. The bits of its pixels depend on it, as they depend on the machine."""
+    """The batch that an image was drawn in. The exact bits of its pixels depend on this batch and on the machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,26 +60,26 @@ class MethodSettings(BaseModel):
 
     @property
     def steps(self) -> int | None:
-        """Denoising steps of an image, or None if there are none or their number is unknown."""
+        """Number of denoising steps of the image, or None if the method has none or the number is unknown."""
         return None
 
     @property
     def drawn_in(self) -> DrawnBatch | None:
-        """The batch that the image was drawn in, or None if unknown or meaningless."""
+        """The batch that the image was drawn in. None if it is unknown or has no effect on the pixels."""
         return None
 
     @property
     def source_caption(self) -> str | None:
-        """The caption of the source on which the pixels depend, or None if they depend on none."""
+        """Caption of the source, if the pixels depend on it; otherwise None."""
         return None
 
     @property
     def region(self) -> Region | None:
-        """Region that was allowed to change; all else equals the source. None if the method used no region."""
+        """Region that was allowed to change; all other pixels equal the source. None if the method used no region."""
         return None
 
     def pixels(self) -> object:
-        """Return everything that decides the pixels of an image, for comparisons."""
+        """Return everything that decides the pixels of an image, to compare two images' settings."""
         return self
 
     def plain(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class MethodSettings(BaseModel):
 
 
 class MethodWithSettings(Protocol):
-    """The part of a method's description that reading its settings needs."""
+    """The part of a method that is needed to read its settings."""
 
     settings_type: type[MethodSettings]
 
@@ -97,7 +97,7 @@ _methods: Mapping[str, MethodWithSettings] = {}
 
 
 def set_methods(methods: Mapping[str, MethodWithSettings]) -> None:
-    """Set the methods by name. Methods added to the mapping later count too. Called by `pipeline.methods`."""
+    """Set the methods by name. `pipeline.methods` calls this. Methods added to the mapping later count too."""
     global _methods
     _methods = methods
 
@@ -112,7 +112,7 @@ class UnreadSettings(MethodSettings):
 
 
 def read_settings(method: str, recorded: Mapping[str, Any]) -> MethodSettings:
-    """Return recorded settings, or UnreadSettings if no method takes them. Raises RuntimeError before any is known."""
+    """Return recorded settings; UnreadSettings if no method accepts them. Raises RuntimeError before `set_methods`."""
     if not _methods:
         raise RuntimeError("import pipeline.methods first: it has the type of each method's settings")
     try:
@@ -137,8 +137,8 @@ class Lineage:
     recipe: str = DEFAULT_RECIPE
     """The name of the recipe whose captions were drawn."""
     task: Task | None = None
-    """Task that it was made for: its checks and its review concern only this task. None in records of versions that did
-    not store it; the task of its run is used there."""
+    """Task that the image was made for. Its checks and its review concern only this task. Older records have None, and
+    the task of their run is used."""
 
     def plain(self) -> dict[str, Any]:
         """Return JSON-ready data. `pipeline.methods.read_lineage` reads it back."""
@@ -184,7 +184,7 @@ class Artifact:
     title: str
     """Title on the page, one or two words."""
     words: str
-    """Description of its content, one sentence without full stop."""
+    """Description of what the image shows, one sentence without full stop."""
     lines: bool = False
     """True for white lines on black, which a page may lay over the result."""
 
@@ -196,7 +196,7 @@ class TestCase:
     __test__ = False  # not a pytest class
 
     image: Image.Image
-    """RGB, the source's aspect."""
+    """The generated image in RGB, with the source's aspect ratio."""
     lineage: Lineage
     artifacts: Mapping[str, Image.Image] = field(default_factory=dict)
     """Further images of the method by name, such as "control image": mode L or RGB, the size of `image`."""

@@ -1,7 +1,7 @@
-"""The lock under which libraries load models.
+"""A lock that lets only one model load at a time.
 
 While transformers and accelerate load a model, they replace functions of torch by their own and restore them
-afterwards. Two loads that overlap restore each other's replacements, and no model can be loaded after that.
+afterwards. If two loads overlap, the replacements remain, and no model can be loaded after that.
 """
 
 from __future__ import annotations
@@ -9,4 +9,4 @@ from __future__ import annotations
 import threading
 
 LOADING = threading.RLock()
-"""Held while a library loads a model. Read its files before taking it: a drive may never answer."""
+"""Hold this lock while a library loads a model. Read the model's files before, as a network drive may never answer."""

@@ -15,11 +15,11 @@ from typing import IO
 from core.errors import UserError
 
 _NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP))
-"""Errors of a drive without locks, such as a network drive without its lock service."""
+"""Error numbers of a drive without locks, such as a network drive without its lock service."""
 
 
 _HELD = ".in-use"
-"""Suffix of the locked file beside a folder of `held_folder`."""
+"""Suffix of the lock file that stands beside a folder of `held_folder`."""
 
 
 def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:
@@ -48,14 +48,16 @@ def keeps_locks(folder: Path) -> bool:
 def no_locks(path: Path) -> UserError:
     """Return the error for a file on a drive without locks."""
     return UserError(
-        f"The drive of {path} keeps no locks, without which two programs could spoil it: pick a folder on a local disk."
+        f"The drive of {path} has no file locks, so two programs could damage it: pick a folder on a local disk."
     )
 
 
 @contextmanager
 def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """Make a folder for this process, named `prefix` and random letters, and remove it at the end. First removes what
-    killed processes left under the same prefix. Raises OSError.
+    """Make a folder for this process and remove it at the end of the `with` block.
+
+    The folder is named `prefix` and random letters. First remove folders with the same prefix whose processes were
+    killed. Raises OSError if the folder cannot be made.
     """
     for left in parent.glob(f"{prefix}*{_HELD}"):
         with suppress(OSError, UserError), open(left, "rb") as file:
@@ -72,13 +74,15 @@ def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def _held_name(parent: Path, prefix: str) -> Iterator[Path]:
-    """Make a file for a new folder and lock it. It exists before the folder and after it, so that a kill at any moment
-    leaves no folder that is never removed.
+    """Make and lock the lock file of a new folder, and yield its path.
+
+    The file exists before the folder and is removed after it. If the process is killed at any moment, the file remains
+    and another process removes both.
     """
     while True:
         descriptor, name = tempfile.mkstemp(_HELD, prefix, parent)
         try:
-            with suppress(UserError):  # a drive without locks: only this process removes the folder
+            with suppress(UserError):  # without locks only this process removes its folder
                 take_lock(descriptor, Path(name))
             if os.path.exists(name):
                 yield Path(name)
@@ -87,11 +91,11 @@ def _held_name(parent: Path, prefix: str) -> Iterator[Path]:
             pass
         finally:
             os.close(descriptor)
-        # Otherwise another process took it for a dead process's file before it was locked.
+        # Another process removed the file before it was locked, so try again.
 
 
 def _remove(lock: Path) -> None:
-    """Remove a folder, then its file. The file stays if the folder could not be removed."""
+    """Remove the folder of a lock file, then the lock file. Keep the file if the folder could not be removed."""
     folder = lock.with_name(lock.name.removesuffix(_HELD))
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():

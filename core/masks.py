@@ -25,31 +25,31 @@ MASK_KEPT = "mask kept"
 """Name of the check of the mask."""
 
 LARGE_PIECE = 0.01
-"""Share of the image from which a piece of the mask is large: its form, or its loss, is seen at once."""
+"""Minimum share of the image that makes a piece of the mask large. Changes to a large piece are seen at once."""
 
 UNLABELLED = 255
-"""Number of pixels without a class in data sets; it needs no name."""
+"""Value of pixels without a class, as data sets use it; it needs no name."""
 _NO_CLASS = frozenset(("unlabelled", "unlabeled", "void", "ignore", "ignored", "no class", "none", "unknown"))
-"""Names of the number 255 that confirm its usual meaning, in lower case."""
+"""Names, in lower case, that say that the number 255 means "no class"."""
 BACKGROUND = frozenset(("background", "bg", "rest", "other", "others", "nothing"))
-"""Names of the number 0, in lower case, that make 255 likely to be a class."""
+"""Names, in lower case, that say that the number 0 is background. Then 255 is likely to be a class."""
 ASPECT_TOLERANCE = 0.01
-"""Allowed relative difference between the aspect ratios of mask and source. It covers a pixel lost to rounding."""
+"""Maximum relative difference between the aspect ratios of mask and source. It allows for a pixel lost to rounding."""
 LONGEST_NAME = 60
 OVERLAY_ALPHA = 150
-"""Alpha of the mask, of 255: strong enough to tell classes apart, weak enough to see the image."""
+"""Opacity of the mask over the image, of 255: enough to tell classes apart, while the image stays visible."""
 _UNCLEAR = (
     "Its pixels are 0 or 255, and 255 was taken as no class: if it is one, name it, such as “0 background, 255 polyp”."
 )
 THE_CLASSES = "the classes"
 _NAMED = 6
-"""Maximum number of class numbers named in a sentence. Further ones are only counted."""
+"""Maximum number of class numbers that a sentence lists. Further numbers are only counted."""
 _COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
-"""Colours of the first class numbers, by the drawn world's classes. Other masks get the same ones."""
+"""Colours of the first class numbers, taken from the classes of the drawn world. All masks use these colours."""
 InMask = Mapping[str, bool]
-"""Maps each protected class that has a number in the mask to True if a pixel has it."""
+"""Maps each protected class with a number in the mask to True if at least one pixel has that number."""
 NO_MASK: InMask = MappingProxyType({})
-"""Value for a source without a mask."""
+"""The `InMask` value of a source without a mask."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class NamedMask:
     """The class of each pixel of the source image."""
 
     image: Image.Image
-    """Mode L: a class number at every pixel."""
+    """The mask in mode L: a class number at every pixel."""
     classes: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -66,13 +66,13 @@ class Mask:
     """A mask that fits its source image, with a sentence for each change made to fit it."""
 
     image: Image.Image
-    """Mode L, the size of the source image, a class number at every pixel."""
+    """The mask in mode L, with the size of the source image and a class number at every pixel."""
     classes: Mapping[int, str]
     notes: tuple[str, ...] = ()
 
 
 def renumbered(mask: Image.Image, numbers: Mapping[int, int]) -> Image.Image:
-    """Return a mask with other class numbers. Those that `numbers` lacks become UNLABELLED."""
+    """Replace class numbers by those in `numbers`. Class numbers that `numbers` lacks become UNLABELLED."""
     table = np.full(256, UNLABELLED, np.uint8)
     table[list(numbers)] = list(numbers.values())
     return Image.fromarray(table[np.asarray(mask)])
@@ -81,9 +81,9 @@ def renumbered(mask: Image.Image, numbers: Mapping[int, int]) -> Image.Image:
 def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
     """Read the mask of a source image of `size` (width, height) from the bytes of a file.
 
-    A class of the number 255 gets another one: see `with_own_numbers`. Raises UserError if it is no image of class
-    numbers, has other proportions than the source, or has numbers that `classes` does not name; the message lists them
-    and the `place` to add them.
+    A class with the number 255 gets another number (see `with_own_numbers`). Raises UserError if the file is no image
+    of class numbers, has another aspect ratio than the source, or has numbers that `classes` does not name. The message
+    lists these numbers and says in which `place` to add names.
     """
     image = _numbers(data)
     notes = []
@@ -103,8 +103,8 @@ def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], pl
 def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
     """Give a class of the number 255 another number, since 255 means no class here: see `numbered_classes`.
 
-    The notes report this, and for a mask of background (0) and 255 that 255 has no name. Raises UserError that lists
-    class numbers without a name.
+    A note reports the change. If the mask has only background (0) and 255, a note reports that 255 has no name. Raises
+    UserError with the class numbers that lack a name.
     """
     named, own_name = numbered_classes(classes), classes.get(UNLABELLED, "")
     number = next((number for number, name in named.items() if name == own_name), None)
@@ -120,7 +120,7 @@ def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str 
 
 
 def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
-    """Return classes with another number for 255: that of its name, else a free one. Raises UserError if none is."""
+    """Give the class of 255 the number of a class of the same name, or a free one. Raises UserError if none is free."""
     named = {number: name for number, name in classes.items() if number != UNLABELLED}
     own_name = classes.get(UNLABELLED, "")
     if own_name and own_name.casefold() not in _NO_CLASS:
@@ -128,7 +128,7 @@ def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
             (number for number in (*named, *range(UNLABELLED)) if named.get(number, own_name) == own_name), None
         )
         if free is None:
-            raise UserError("There are more than 255 classes, which a mask cannot hold: leave out those that it lacks.")
+            raise UserError("There are more than 255 classes: leave out classes that the mask does not contain.")
         named[free] = own_name
     return named
 
@@ -144,7 +144,7 @@ def numbers_in(mask: Image.Image) -> tuple[int, ...]:
 
 
 def numbers_of(protected: str, classes: Mapping[int, str] | Sequence[str]) -> tuple[int, ...]:
-    """Return the numbers of a protected class: the classes of its name, or else its kinds (car: vehicle)."""
+    """Return the class numbers of a protected class: of its name, else of related names (for car: vehicle)."""
     named = tuple(classes.items() if isinstance(classes, Mapping) else enumerate(classes))
     same = tuple(number for number, name in named if name.casefold() == protected.casefold())
     task = Task("segmentation", protected=(protected,))
@@ -152,7 +152,7 @@ def numbers_of(protected: str, classes: Mapping[int, str] | Sequence[str]) -> tu
 
 
 def in_mask(mask: NamedMask | None, task: Task) -> InMask:
-    """Return for each protected class with a number in the mask whether a pixel has it."""
+    """Map each protected class with a number in the mask to True if a pixel has that number."""
     if mask is None:
         return NO_MASK
     present, known = set(numbers_in(mask.image)), {name: numbers_of(name, mask.classes) for name in task.protected}
@@ -160,7 +160,7 @@ def in_mask(mask: NamedMask | None, task: Task) -> InMask:
 
 
 def require_names(mask: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> None:
-    """Raise UserError with the class numbers of the mask that lack a name and the `place` to add them."""
+    """Raise UserError if class numbers of the mask lack a name. The message lists them and the `place` to add names."""
     unknown = [number for number in numbers_in(mask) if number not in classes and number != UNLABELLED]
     if not unknown:
         return
@@ -176,7 +176,7 @@ def require_names(mask: Image.Image, classes: Mapping[int, str], place: str = TH
 def parse_classes(text: str) -> dict[int, str]:
     """Parse classes from text such as "0 sky, 1 road": numbers 0 to 255 and names, separated by commas or lines.
 
-    Raises UserError, quoting the unreadable piece, if a number is missing, too large or repeated.
+    Raises UserError if a number is missing, too large or repeated. The message quotes the wrong piece.
     """
     classes: dict[int, str] = {}
     for piece in filter(None, (part.strip() for part in re.split(r"[,;\n]", text))):
@@ -209,7 +209,10 @@ def colour(number: int) -> tuple[int, int, int]:
 
 
 def overlay(mask: Image.Image) -> Image.Image:
-    """Return the mask as colours to lay over its image: RGBA, the mask's size. Pixels without a class are clear."""
+    """Return the mask in colours to lay over its image: RGBA, the mask's size.
+
+    Pixels without a class are transparent.
+    """
     table = np.zeros((256, 4), np.uint8)
     for number in range(256):
         table[number] = (*colour(number), 0 if number == UNLABELLED else OVERLAY_ALPHA)
@@ -220,7 +223,7 @@ def _numbers(data: bytes) -> Image.Image:
     image = opened(data)
     if image.format in ("JPEG", "WEBP", "GIF"):
         raise UserError(f"A mask cannot be a {image.format} file, which mixes neighbouring classes: save it as PNG.")
-    mode = image.mode  # read before load(), which may replace a palette by its colours
+    mode = image.mode  # read before load(), which may turn palette numbers into colours
     try:
         image.load()
     except Exception as error:  # a decoder fed with a damaged file may raise anything

@@ -1,6 +1,6 @@
 """Identity of a model under test: name, weights, preprocessing and classes.
 
-Predictions are stored under it, so that none is computed twice or mistaken for another model's.
+Predictions are stored under this identity. So no prediction is computed twice or taken for another model's.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from core.images import known_file_hash
 from core.types import TaskKind
 
 Output = Literal["logits", "softmax", "log softmax", "percentages", "probabilities", "class numbers"]
-"""Kind of numbers in a model's output. Servers send the last two."""
+"""Kind of numbers in a model's output. Only servers send probabilities and class numbers."""
 
 UNKNOWN_VERSION = "unknown version"
-"""Version of a model behind HTTP whose server does not report one. Such a model may change unnoticed."""
+"""Version of a model behind HTTP whose server reports none. The model may change without notice."""
 DIGEST = 16
-"""Number of hex digits of `ModelIdentity.digest`."""
+"""Number of hex digits in `ModelIdentity.digest`."""
 _OUTPUT_WORDS = DataTable(__file__, str, "outputs")
 
 
@@ -32,7 +32,7 @@ _HASHES = re.compile(r"@[0-9a-f]{8,}(?= \(| \[|$)| \[[0-9a-f]{16}\]$")
 
 
 def without_hashes(key: str) -> str:
-    """Return a model's display name: the key of its predictions without its file's time and its digest."""
+    """Return a model's display name. The key of its predictions also has the time of its file and its digest."""
     return _HASHES.sub("", key)
 
 
@@ -41,41 +41,41 @@ class Assumptions:
     """Assumptions about a model's input and output, for people to check before anything is computed."""
 
     scaling: str = ""
-    """Scaling of an image, in words. Empty if the model was last loaded by version 0.1."""
+    """Scaling of images for the model, in words. Empty if version 0.1 loaded the model last."""
     values: tuple[float, ...] = ()
     """Smallest and largest pixel value that the model gets. Empty if a server prepares its images."""
     output: Output | Literal[""] = ""
     class_names: str = ""
     """Origin of the class names, such as "the file"."""
     remarks: tuple[str, ...] = ()
-    """Choices made without asking the user, one sentence each."""
+    """Choices that the studio made without asking the user, one sentence each."""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Preprocessing of an image for a model."""
+    """The steps that prepare an image for a model."""
 
     size: tuple[int, int] | None = None
-    """Width and height in pixels, or None if they follow the image's."""
+    """Width and height in pixels to which images are scaled; None if they keep their size."""
     mean: tuple[float, ...] = ()
-    """Mean of each channel, for pixels from 0 to 1. Empty if nothing is subtracted."""
+    """Mean that is subtracted from each channel, for pixels from 0 to 1. Empty if nothing is subtracted."""
     std: tuple[float, ...] = ()
     interpolation: str = ""
     """Resampling, such as "bilinear", or "" if a server behind HTTP does it."""
     more: str = ""
-    """Further steps, in the words of the library that does them."""
+    """Further steps, in the words of the library that performs them."""
     assumed: Assumptions = field(default=Assumptions(), compare=False)
-    """Assumptions, which follow from the other fields and from the model's own bytes."""
+    """Assumptions about input and output. They follow from the other fields and from the model's own bytes."""
 
 
 @dataclass(frozen=True)
 class ModelIdentity:
-    """Everything that a model's predictions depend on. Models with the same digest predict the same."""
+    """Everything that decides a model's predictions. Models with the same digest predict the same."""
 
     name: str
-    """Architecture, repository or address."""
+    """Architecture, hub repository or web address of the model."""
     weights: str
-    """Name of the weights and the library that has them, "sha256:..." of the files, or a server's version."""
+    """Origin of the weights: a library and its name for them, "sha256:..." of the files, or a server's version."""
     kind: TaskKind
     preprocessing: Preprocessing
     classes: tuple[str, ...]
@@ -85,7 +85,8 @@ class ModelIdentity:
     def digest(self) -> str:
         """Return `DIGEST` hex digits of the hash of all fields except `Assumptions`.
 
-        Version 0.1 took percentages, and a softmax within a segmenter, for logits: these count as other models now.
+        Version 0.1 read percentages and the output of a segmenter with a softmax as logits. Such models have another
+        digest now.
         """
         plain = asdict(self)
         output = plain["preprocessing"].pop("assumed")["output"]
@@ -113,7 +114,7 @@ class ModelIdentity:
 
     @property
     def note(self) -> str:
-        """Return a warning about stored predictions, in one sentence, or ""."""
+        """Return a warning about the stored predictions of this model, in one sentence; "" if there is none."""
         if self.weights != UNKNOWN_VERSION:
             return ""
         return (
@@ -127,7 +128,7 @@ def _listed(numbers: Sequence[float]) -> str:
 
 
 def files_hash(files: Sequence[Path]) -> str:
-    """Return "sha256:" and the hash of files, with their names if several. Reads changed files only. Raises OSError."""
+    """Return "sha256:" and the hash of files, with their names if several. Hashes are cached. Raises OSError."""
     if len(files) == 1:
         return f"sha256:{known_file_hash(files[0])}"
     whole = hashlib.sha256()

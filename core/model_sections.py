@@ -1,5 +1,6 @@
-"""Keys that the section of every model has in a profile: source, size and memory of its weights. Also the sections of
-the models that compare: pictures, captions and phrases.
+"""Sections of a profile about models: source, size and memory of their weights.
+
+The sections of models that compare pictures, captions and phrases are here too.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 ROOT = Path(__file__).resolve().parent.parent
-"""The repository; paths in a profile are relative to it."""
+"""Folder of the repository. Relative paths in a profile start here."""
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 COMMIT = re.compile(r"[0-9a-f]{40}")
-"""Form of a commit on the hub."""
+"""Pattern of a commit id on the hub."""
 
 
 def in_bytes(number: float) -> str:
@@ -29,7 +30,7 @@ def in_bytes(number: float) -> str:
 
 
 class Data(BaseModel):
-    """Base of a section: immutable, unknown keys are refused."""
+    """Base class of a section. A section cannot be changed and accepts no unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,28 +39,28 @@ class Weights(Data):
     """Source of a model's weights: a local `path`, or a `hub` id with its `revision`. Exactly one of the two."""
 
     family: ClassVar[str] = ""
-    """Name on pages for a model with a path, as a path says little to people; "" to show its title."""
+    """Name on pages for a model with a path, as a path tells people little; "" to show the model's title."""
 
     path: str = ""
-    """A folder (a file for GGUF), relative to the repository or absolute."""
+    """Path of a folder (of a file for GGUF), relative to the repository or absolute."""
     hub: str = Field("", pattern=r"^$|^[\w.-]+/[\w.-]+$")
-    """owner/name on the Hugging Face hub; fetched at first use."""
+    """owner/name on the Hugging Face hub. The weights are fetched at first use."""
     revision: str = Field("main", min_length=1)
-    """Commit of the hub id, which fixes the weights; a branch such as "main" follows its current content."""
+    """Commit of the hub id, which fixes the weights. A branch such as "main" follows its current content instead."""
     files: tuple[str, ...] = ()
     """Patterns of the files to fetch from the hub; empty for all."""
     variant: str = ""
-    """Variant in file names, such as "fp16" for half precision."""
+    """Variant of the weights, as their file names contain it, such as "fp16" for half precision."""
     bytes: int = Field(0, ge=0)
-    """Size of these files on disk; 0 if unknown."""
+    """Size in bytes of the fetched files on disk; 0 if unknown."""
     memory_half: int = Field(0, ge=0)
-    """Bytes in use at half precision, as on a GPU, without the picture being drawn; 0 if unknown."""
+    """Memory in bytes at half precision, as on a GPU, without the picture being drawn; 0 if unknown."""
     memory_full: int = Field(0, ge=0)
-    """Bytes in use at full precision, as on a CPU; 0 if unknown."""
+    """Memory in bytes at full precision, as on a CPU; 0 if unknown."""
     size: str = ""
-    """Size in words, such as "about 31 GB", if `bytes` is not given."""
+    """Size in words, such as "about 31 GB", for a model without `bytes`."""
     licence: str = ""
-    """Licence in words."""
+    """Name of the licence."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Weights:
@@ -88,7 +89,7 @@ class Weights(Data):
 
 
 class WebFile(Weights):
-    """A file that a library fetches from its own address and keeps at `path`."""
+    """A file with weights that a library downloads from a web address and stores at `path`."""
 
     called: str
     """The model's name in records."""
@@ -100,7 +101,7 @@ class WebFile(Weights):
 
 
 class ClipEmbedder(Weights):
-    """A CLIP, for the checks."""
+    """A CLIP model that checks use to compare pictures and captions."""
 
     kind: Literal["clip"]
     dtype: DType = "auto"
@@ -123,7 +124,7 @@ class SentenceModel(Weights):
         return self
 
     def local(self) -> Path | None:
-        """Return the path as in `Weights`. For a package, find its folder without importing it."""
+        """Return the absolute local path, or None for weights on the hub. A package is located without importing it."""
         if not self.package:
             return super().local()
         spec = find_spec(self.package)

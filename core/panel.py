@@ -1,4 +1,4 @@
-"""Study settings for people from a panel such as Prolific: their ids, the way back, questions about them."""
+"""Settings for studies with participants from a panel such as Prolific: ids, return address, personal questions."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ _HOLE = "{participant}"
 
 @dataclass(frozen=True)
 class PersonQuestion:
-    """A question about the person. An answer is always optional."""
+    """A question to participants about themselves. An answer is always optional."""
 
     text: str
     options: tuple[str, ...] = ()
-    """Choices; () for a line of text."""
+    """Answers to choose from; () for a free line of text."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Settings for participants from a panel. They may change during the study: they are not among its rules."""
+    """Settings for participants from a panel. They may change during a study, as they are not part of its rules."""
 
     parameter: str = ""
-    """Parameter of the link with the participant's id, such as PROLIFIC_PID; "" without a panel."""
+    """Parameter of the invitation link that holds the participant's id, such as PROLIFIC_PID; "" without a panel."""
     code: str = ""
-    """Completion code that a participant gives to the panel."""
+    """Completion code that the participant enters at the panel to be paid."""
     address: str = ""
-    """Address to which a participant returns; {participant} is replaced by their id."""
+    """Address to which a participant returns at the end. {participant} is replaced by the participant's id."""
     questions: tuple[PersonQuestion, ...] = ()
 
 
 def check_panel(panel: Panel) -> tuple[str, str]:
-    """Return field and sentence of the first problem, or ("", "")."""
+    """Check the settings. Return the field with the first problem and a sentence about it, or ("", "")."""
     if panel.parameter and not _PARAMETER.fullmatch(panel.parameter):
         return "parameter", "The name of a parameter has letters, digits, and - _ . only, such as PROLIFIC_PID."
     if not _CODE.fullmatch(panel.code):
@@ -68,7 +68,7 @@ def check_panel(panel: Panel) -> tuple[str, str]:
 
 
 def read_person_questions(text: str) -> tuple[PersonQuestion, ...]:
-    """Parse a question a line with its answers, such as "How old are you? | under 30 | 30 to 60 | over 60"."""
+    """Parse lines with a question and its answers, such as "How old are you? | under 30 | 30 to 60 | over 60"."""
     questions = []
     for line in text.splitlines():
         words, *options = (" ".join(part.split()) for part in line.split("|"))
@@ -83,11 +83,11 @@ def written_questions(panel: Panel) -> str:
 
 
 def address_back(panel: Panel, participant: str) -> str:
-    """Return the address to which this participant returns, or ""."""
+    """Return the address to which this participant returns; "" if the panel has none."""
     return panel.address.replace(_HOLE, quote(participant, safe=""))
 
 
 def checked_participant(text: str) -> str:
-    """Return the id stripped, or "" if it is invalid."""
+    """Return the participant's id without surrounding spaces; "" if it is invalid."""
     text = text.strip()
     return text if text.isprintable() and 0 < len(text) <= LONGEST_PARTICIPANT else ""

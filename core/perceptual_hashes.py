@@ -1,10 +1,10 @@
 """Perceptual hashes: a hash of a picture's look, and the search for close hashes. Knows no models.
 
 The hash is pHash: the signs of the lowest frequencies of a small grey copy, relative to their median (Zauner,
-"Implementation and Benchmarking of Perceptual Image Hash Functions", 2010, section 3.2.1). A picture that is saved as
-JPEG, scaled or made a little brighter keeps its hash except for a few bits; a cropped one does not. The hash of a
-mirrored picture is known except for a few bits, as mirroring changes the sign of every other frequency. `core.twins`
-finds more.
+"Implementation and Benchmarking of Perceptual Image Hash Functions", 2010, section 3.2.1). If a picture is saved as
+JPEG, scaled or made a little brighter, only a few bits of its hash change. A crop changes many. The hash of the
+mirrored picture can be computed except for a few bits, as mirroring changes the sign of every other frequency.
+`core.twins` also finds crops and shifts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from PIL import Image
 
 DISTANCE = 3
 """Maximum number of differing bits between the hashes of pictures that look alike. No two of 1,000 scenes of the drawn
-world are as close; 98 % of them are as close to their JPEG of quality 60, and 99 % to their copy 10 % brighter."""
+world are so close. 98 % of the scenes are so close to their JPEG of quality 60, and 99 % to their copy 10 %
+brighter."""
 BITS = 64
 _SIDE, _LOWEST = 32, 8
 _BLOCKS = 2 * DISTANCE
@@ -27,9 +28,9 @@ _CLEAN = [
     np.uint64(sum(((1 << BITS * (one + 1) // _BLOCKS) - 1) ^ ((1 << BITS * one // _BLOCKS) - 1) for one in some))
     for some in combinations(range(_BLOCKS), DISTANCE)
 ]
-"""Bit masks that keep three of the six blocks, for every choice of three."""
+"""Bit masks. Each keeps three of a hash's six blocks, and all choices of three are here."""
 _ODD = int("01010101" * 8, 2)
-"""Mask of the bits whose sign changes in a mirrored picture: every other horizontal frequency."""
+"""Mask of the hash bits that change in a mirrored picture: those of every other horizontal frequency."""
 _PAIRS = 1 << 21
 _BAND = BITS // (DISTANCE + 1)
 _MASK = (1 << _BAND) - 1
@@ -42,15 +43,17 @@ def perceptual_hash(image: Image.Image) -> int:
     from scipy.fft import dctn
 
     grey = image.convert("RGB").convert("L").resize((_SIDE, _SIDE), Image.Resampling.LANCZOS)
-    # Rounded, as otherwise the noise of floats would decide the hash of a picture of one colour.
+    # Without rounding, float errors would decide the hash of a picture of one colour.
     lowest = np.round(dctn(np.asarray(grey, np.float64), norm="ortho")[:_LOWEST, :_LOWEST], 3)
     bits = np.packbits((lowest > np.median(lowest)).ravel())
     return int.from_bytes(bits.tobytes(), "big")
 
 
 def mirrored(value: int) -> int:
-    """Return the hash of the mirrored picture, except for a few bits: of 400 drawn scenes 61 % differ in at most 3
-    bits, 97 % in 6, and all but one in 10.
+    """Estimate the hash of the mirrored picture.
+
+    Of 400 drawn scenes it is wrong in at most 3 bits for 61 %, in at most 6 for 97 %, and in at most 10 for all but
+    one.
     """
     return value ^ _ODD
 
@@ -85,8 +88,9 @@ class NearHashes:
 def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
     """Return for each hash whether any of `others` is at most `DISTANCE` bits away, mirrored or not, (values,).
 
-    For hundreds of thousands at once, and for similar pictures such as those of one street, whose bands match often. A
-    hash is cut into six blocks. Two hashes that differ in at most three bits have three blocks in common.
+    Use this for hundreds of thousands of hashes, or for similar pictures such as those of one street. `NearHashes` is
+    slow there, as too many bands match. Here a hash is cut into six blocks. Two hashes that differ in at most three
+    bits have three blocks in common.
     """
     given_hashes = np.array(others, np.uint64)
     known = np.unique(np.concatenate([given_hashes, given_hashes ^ np.uint64(_ODD)]))
@@ -112,17 +116,17 @@ def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
 
 
 class Groups(Generic[K]):
-    """Disjoint groups of things that were joined, directly or through others (union-find)."""
+    """Groups of things. Things joined directly or through others are in one group (union-find)."""
 
     def __init__(self) -> None:
         self._above: dict[K, K] = {}
 
     def join(self, one: K, other: K) -> None:
-        """Merge the groups of both things."""
+        """Merge the groups of two things."""
         self._above[self.of(one)] = self.of(other)
 
     def of(self, thing: K) -> K:
-        """Return the representative of a thing's group, the same for all of the group."""
+        """Return the representative of a thing's group. All things of the group have the same one."""
         top = thing
         while (above := self._above.setdefault(top, top)) != top:
             top = above
@@ -132,7 +136,7 @@ class Groups(Generic[K]):
 
 
 def join_alike(groups: Groups[K], hashes: Mapping[K, int]) -> None:
-    """Join all things whose hashes, mirrored or not, differ in at most `DISTANCE` bits."""
+    """Merge the groups of all things whose hashes, mirrored or not, differ in at most `DISTANCE` bits."""
     holders: dict[int, K] = {}
     near = NearHashes()
     for thing, value in hashes.items():

@@ -1,7 +1,7 @@
-"""Texts inside a PNG file: written without touching a pixel, and read without trusting them.
+"""Write and read texts inside a PNG file. Pixels stay unchanged, and texts that are read are not trusted.
 
-Pure functions of a file's bytes. All other chunks stay the same byte for byte. Input is bounded before it is unpacked,
-as a few bytes can unpack to gigabytes.
+Pure functions of a file's bytes. All other chunks stay the same byte for byte. The size of a text is limited before it
+is unpacked, as a few bytes can unpack to gigabytes.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 XMP_KEYWORD = "XML:com.adobe.xmp"
 """The PNG keyword of an XMP packet. The packet is UTF-8 and never compressed."""
 LARGEST_TEXT = 8_000_000
-"""Maximum size of one unpacked text, in bytes."""
+"""Maximum size in bytes of one unpacked text."""
 _PACKED_FROM = 4096
-"""Minimum bytes of a compressed text. Shorter ones stay legible in the file for simple programs."""
+"""Minimum size in bytes of a text to compress. Shorter texts stay uncompressed for simple programs."""
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _OF_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
 def with_texts(data: bytes, texts: Mapping[str, str]) -> bytes:
-    """Return the PNG with these texts, in order, before its pixels. They replace texts of the same keywords.
+    """Return the PNG with these texts by keyword, placed before its pixels. They replace texts of the same keywords.
 
     Raises ValueError for an incomplete PNG, a keyword that PNG does not allow, and a text over `LARGEST_TEXT`.
     """
@@ -32,7 +32,7 @@ def with_texts(data: bytes, texts: Mapping[str, str]) -> bytes:
 
 
 def parts_with_texts(data: bytes | memoryview, texts: Mapping[str, str]) -> tuple[bytes | memoryview, ...]:
-    """Like `with_texts`, but return the file as consecutive parts, mostly views of `data`. Nothing large is copied."""
+    """Like `with_texts`, but return the file as consecutive parts, mostly views of `data`. Pixels are not copied."""
     whole = memoryview(data)
     new = b"".join(_chunk_of(keyword, text) for keyword, text in texts.items())
     parts: list[bytes | memoryview] = []
@@ -48,14 +48,14 @@ def parts_with_texts(data: bytes | memoryview, texts: Mapping[str, str]) -> tupl
             parts.append(whole[begin:end])
             ended = True
     if not ended:
-        raise ValueError("this is no whole PNG file")
+        raise ValueError("this is no complete PNG file")
     return tuple(parts)
 
 
 def read_texts(data: bytes, keywords: Collection[str]) -> dict[str, str]:
-    """Return the first text of each keyword that a file has. Empty for a file that is not a PNG.
+    """Return the first text in the file for each of `keywords`. Empty if the file is no PNG or has none.
 
-    Raises UserError if one of them is damaged or larger than `LARGEST_TEXT`. Other texts are not unpacked.
+    Raises UserError if a requested text is damaged or larger than `LARGEST_TEXT`. Other texts are not unpacked.
     """
     texts: dict[str, str] = {}
     for kind, body, start, end in _chunks(memoryview(data)):
@@ -69,7 +69,7 @@ def read_texts(data: bytes, keywords: Collection[str]) -> dict[str, str]:
 
 
 def bare(data: bytes) -> bytes | None:
-    """Return the PNG reduced to the chunks of its pixels, without decoding it. None for an incomplete PNG."""
+    """Return the PNG with only the chunks of its pixels, without decoding it. None for an incomplete PNG."""
     kinds, parts = [], [SIGNATURE]
     for kind, _, start, end in _chunks(memoryview(data)):
         if kind in _OF_PIXELS:
@@ -80,7 +80,7 @@ def bare(data: bytes) -> bytes | None:
 
 
 def _chunks(data: memoryview) -> Iterator[tuple[bytes, memoryview, int, int]]:
-    """Yield kind, body, start and end of each chunk, up to the end of the file or the place where it is cut."""
+    """Yield kind, body, start and end of each complete chunk, up to the chunk IEND."""
     if data[: len(SIGNATURE)] != SIGNATURE:
         return
     place = len(SIGNATURE)
@@ -104,7 +104,7 @@ def _chunk_of(keyword: str, text: str) -> bytes:
     name = keyword.encode("latin-1")
     if not 1 <= len(name) <= 79 or b"\0" in name:
         raise ValueError(f"{keyword!r} is no keyword of a PNG text")
-    text = text.replace("\0", "")  # a NUL ends a text for many readers
+    text = text.replace("\0", "")  # many programs stop reading a text at a NUL
     raw = text.encode("utf-8", "replace")
     if len(raw) > LARGEST_TEXT:
         raise ValueError(f"the text {keyword!r} is too long for a PNG file: {len(raw)} bytes")

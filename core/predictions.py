@@ -16,17 +16,17 @@ from core.types import Task, TaskKind
 from core.words import classes_in
 
 DROPPED = 0.15
-"""Loss of a figure from which a person should look: a border redrawn one pixel off costs a small thing nearly as much,
-without a failure. Measured with the demo's segmenter on 60 drawn street scenes, as mean over their classes: 0.89 on
-fair days, for the same scenes 0.83 in rain and 0.79 at sunset (98 to 100 % within it), 0.59 in snow, 0.43 at night,
-0.05 in fog, and 0.23 for other scenes (none within it)."""
+"""Minimum loss of a figure, 0 to 1, for which a person should look at the image. If a border is redrawn one pixel off,
+a small thing loses nearly as much without a failure. Mean figures of the demo's segmenter on 60 drawn street scenes:
+0.89 on fair days, and for the same scenes 0.83 in rain and 0.79 at sunset (98 to 100 % of the losses are smaller), 0.59
+in snow, 0.43 at night, 0.05 in fog. For other scenes it is 0.23 (no loss is smaller)."""
 
 Standing = Literal["right", "fails here", "wrong before too", "right only here", "cannot tell"]
 
 TOP = 5
 """Number of a classifier's guesses that are stored."""
 LARGEST_MAP = 512
-"""Longest side of a stored class map, in pixels: enough for its figures and its picture."""
+"""Maximum width and height of a stored class map, in pixels. This is enough for its figures and its picture."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Guess:
 
     label: str
     probability: float
-    """0 to 1."""
+    """Probability of the class, 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class Prediction:
     model: str
     """The model's name on the page."""
     top: tuple[Guess, ...] = ()
-    """Likeliest first, at most `TOP`; classification only."""
+    """Classifier's guesses, likeliest first, at most `TOP`; empty for segmentation."""
     classes: tuple[str, ...] = ()
-    """The names behind the numbers of `class_map`; segmentation only."""
+    """Names of the class numbers in `class_map`; empty for classification."""
     class_map: bytes = b""
     """A PNG of class numbers (mode L) in the image's aspect, at most `LARGEST_MAP` wide and high; segmentation only."""
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Uncertainty of a segmenter about an image: means over its pixels."""
+    """Uncertainty of a segmenter about an image. Each figure is the mean over the image's pixels."""
 
     entropy: float
     """Entropy in nats, from 0 to the logarithm of the number of classes."""
@@ -65,17 +65,18 @@ class Doubt:
 
 @dataclass(frozen=True, eq=False)
 class PredictedBatch:
-    """Predictions for consecutive images."""
+    """Predictions for several consecutive images, computed together."""
 
     predictions: tuple[Prediction, ...]
     probabilities: np.ndarray | None = None
-    """(images, classes), float32, in the order of the model's classes; classification only."""
+    """Probability of each class: (images, classes), float32, in the order of the model's classes. Only for
+    classifiers."""
     doubts: tuple[Doubt, ...] = ()
     """Uncertainty of each image; segmentation only. Empty if the model gives no probabilities."""
 
 
 def names_label(guess: str, label: str) -> bool:
-    """Return True if a model's class is the task's label, apart from case, or a kind of it."""
+    """Return True if a class of a model is the task's label or a kind of it. Case does not matter."""
     return guess.casefold() == label.casefold() or bool(classes_in(guess, Task("classification", label=label)))
 
 
@@ -108,7 +109,7 @@ def coloured_map(class_map: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class ClassFigures:
-    """Figures of one protected class before and after, 0 to 1; None if the class is in neither image."""
+    """Figures of one protected class on source and generated image, 0 to 1; None if neither image has the class."""
 
     name: str
     source: float | None
@@ -116,7 +117,7 @@ class ClassFigures:
 
     @property
     def found(self) -> bool:
-        """True if the model under test finds the class in the source. With a lower figure it cannot lose the class."""
+        """True if the model under test finds the class in the source. Otherwise it has no class to lose."""
         return self.source is not None and self.source >= DROPPED
 
     @property

@@ -15,7 +15,7 @@ from core.types import StageName
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a stage, counted in its smallest steps: captions in stage 4, denoising steps in stage 5."""
+    """Progress of a stage, counted in its smallest steps, such as captions in stage 4 or denoising steps in stage 5."""
 
     stage: StageName
     done: int
@@ -23,14 +23,14 @@ class Progress:
     seconds_left: float | None = None
     """Estimated seconds left; None until something was measured."""
     note: str = ""
-    """The step in words, such as "image 2 of 6"."""
+    """Description of the current step, such as "image 2 of 6"."""
     step: int = 0
-    """Number of denoising steps done of the images that are being drawn."""
+    """Number of finished denoising steps of the images that are being drawn."""
 
 
 OnProgress = Callable[[Progress], None]
 OnCount = Callable[[int, int], None]
-"""Called with the number of things done and the total."""
+"""Function that is called with the number of things done and the total."""
 
 
 class Pace:
@@ -64,7 +64,7 @@ _STOP: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 
 @contextmanager
 def stoppable(cancelled: threading.Event | None) -> Iterator[None]:
-    """Give models that wait in this thread the `stop_signal` that ends their wait."""
+    """Within the `with` block, models that wait in this thread stop waiting when `cancelled` is set."""
     before = _STOP.set(cancelled)
     try:
         yield
@@ -73,7 +73,7 @@ def stoppable(cancelled: threading.Event | None) -> Iterator[None]:
 
 
 def stop_signal() -> threading.Event | None:
-    """Return the event that is set to stop the work of this thread, or None if nobody can stop it."""
+    """Return the event that stops the work of this thread once it is set; None if there is none."""
     return _STOP.get()
 
 

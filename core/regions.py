@@ -1,4 +1,4 @@
-"""Regions: the parts of a source image that may change. A person paints one over the image."""
+"""Regions: parts of a source image that may change. A person paints a region over the image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.figures import percent
 from core.images import MAX_SIDE
 
 INSIDE = 255
-"""Value of a mask where the image may change."""
+"""Value of a mask's pixels where the image may change."""
 _DAMAGED = "The painted region cannot be read, as its run lengths do not add up to its size: paint it again."
 
 
@@ -38,7 +38,7 @@ class Region:
         return _share(self.text)
 
     def describe(self) -> str:
-        """Return in words how much may change."""
+        """Return words for how much of the picture may change."""
         if self.whole:
             return "the whole picture"
         try:
@@ -47,7 +47,7 @@ class Region:
             return "a region that cannot be read"
 
     def inverse(self) -> Region:
-        """Return the rest of the image, or the whole image for the whole image. Raises UserError if damaged."""
+        """Return the region of all other pixels; the whole image stays the whole image. Raises UserError if damaged."""
         return _inverse(self.text)
 
     def require_fit(self, size: tuple[int, int]) -> None:
@@ -63,9 +63,9 @@ class Region:
             raise UserError("Nothing is painted, so nothing could change: paint something, or take the whole picture.")
 
     def mask(self, size: tuple[int, int]) -> Image.Image | None:
-        """Return an image of mode L and `size` with INSIDE where the source may change, or None for everywhere.
+        """Return an image of mode L and `size` with INSIDE where the source may change; None for the whole image.
 
-        Raises UserError as `require_fit` does.
+        Raises UserError if the region does not fit the image (see `require_fit`).
         """
         self.require_fit(size)
         return None if self.whole else Image.fromarray(np.where(_pixels(self.text), np.uint8(INSIDE), np.uint8(0)))
@@ -75,7 +75,7 @@ WHOLE = Region()
 
 
 def region_of(mask: Image.Image) -> Region:
-    """Return the region of a mask of mode L: its pixels from 128 on. One of all pixels is the whole image."""
+    """Return the region of a mask of mode L: the pixels with values from 128. All pixels are the whole image."""
     pixels = np.asarray(mask) >= 128
     if pixels.all():
         return WHOLE
@@ -93,7 +93,7 @@ def _pixels(text: str) -> NDArray[np.bool_]:
     size = _size(text)
     try:
         return rle.region_of(rle.unpacked(text.partition(" ")[2]), size)
-    except ValueError as error:  # Unicode errors too
+    except ValueError as error:  # also UnicodeError
         raise UserError(_DAMAGED) from error
 
 

@@ -1,7 +1,8 @@
 """Run lengths as COCO writes them: counts of pixels outside and inside a region, column by column, packed into text.
 
-The packing is that of `rleToString` in pycocotools' maskApi.c: each count from the fourth on as difference to the count
-two before, in groups of five bits with a sixth for "continues", starting at the character "0".
+The packing equals `rleToString` in pycocotools' maskApi.c. From the fourth count on, the difference to the count two
+before is stored. Each number is cut into groups of five bits. A sixth bit says that another group follows, and
+character "0" stands for 0.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _GROUPS = 13
-"""Number of groups of five bits in an integer of 64 bits."""
+"""Maximum number of groups of five bits in an integer of 64 bits."""
 MOST_PIXELS = 1 << 40
 
 
@@ -31,7 +32,7 @@ def counts_of(region: NDArray[np.bool_], left: int = 0, top: int = 0, size: tupl
 
 
 def packed(counts: Sequence[int]) -> str:
-    """Pack counts into text."""
+    """Pack run lengths into text."""
     values = np.asarray(counts, np.int64)
     steps = values.copy()
     steps[3:] -= values[1:-2]
@@ -45,12 +46,12 @@ def packed(counts: Sequence[int]) -> str:
 
 
 def unpacked(text: str) -> list[int]:
-    """Unpack counts from text. Raises ValueError if it is invalid."""
+    """Unpack run lengths from text. Raises ValueError if the text is invalid."""
     signs = np.frombuffer(text.encode("ascii"), np.uint8).astype(np.int64) - 48
     if not len(signs):
         return []
     if signs.min() < 0 or signs.max() > 63 or signs[-1] & 32:
-        raise ValueError("these are no run lengths")
+        raise ValueError("this text is no list of run lengths")
     ends = np.flatnonzero(signs & 32 == 0)
     starts = np.r_[0, ends[:-1] + 1]
     if (ends - starts >= _GROUPS).any():
@@ -65,7 +66,7 @@ def unpacked(text: str) -> list[int]:
 
 
 def region_of(counts: Sequence[int], size: tuple[int, int]) -> NDArray[np.bool_]:
-    """Return the region, bool (height, width), of counts that add up to `size` (width, height). Raises ValueError."""
+    """Return the region, bool (height, width), of counts. Raises ValueError if they do not add up to `size`."""
     width, height = size
     lengths = np.asarray(counts, np.int64)
     if (lengths < 0).any() or (lengths > MOST_PIXELS).any() or int(lengths.sum()) != width * height:

@@ -1,4 +1,4 @@
-"""Record of a run and its images outside the studio: in saved images, in `run.json`, for import into a workspace."""
+"""Records of a run and its images outside the studio: in saved images, in `run.json`, for import into a workspace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core.types import Check, StageName, StageValue, Task, to_plain
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as it was when it was recorded."""
+    """A run with its settings and values at the time of recording."""
 
     id: str
     name: str
@@ -24,12 +24,12 @@ class RunRecord:
     settings: Mapping[str, Any]
     values: Mapping[StageName, StageValue[Any]]
     prompts: Mapping[StageName, str] = field(default_factory=dict)
-    """Templates that a person edited for this run, by prompt slot."""
+    """Prompt templates that a person edited for this run, by prompt slot."""
     recipe: str = DEFAULT_RECIPE
     sample: str = ""
-    """Name of the sample that is its source, or ""."""
+    """Name of the studio's sample that the run started from; "" for another picture."""
     notes: tuple[str, ...] = ()
-    """Corrections made when the source was read."""
+    """Corrections made to the source when it was read, one sentence each."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class ImageRecord:
     """An image of a run without its pixels."""
 
     sha256: str
-    """`image_sha` of the image: over its pixels, not its file."""
+    """`image_sha` of the image: a hash of its pixels, not of its file."""
     lineage: Lineage
     artifacts: Mapping[str, str]
     """`image_sha` of each artifact by its name."""

@@ -9,7 +9,7 @@ from core.types import StageName
 
 Kind = Literal["state", "value", "review"]
 Path = tuple[str, ...]
-"""Path of one value in the state of a run, such as ("task", "label") or ("settings", "generation", "steps")."""
+"""Path to one value in the state of a run, such as ("task", "label") or ("settings", "generation", "steps")."""
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,14 @@ class UndoStep:
 
     kind: Kind
     rows: tuple[int, ...]
-    """Row ids in the table of its kind; several for one piece of work with many results, or one decision on images."""
+    """Ids of the step's rows, in the table of the step's kind. A piece of work with many results has several rows."""
     stages: tuple[StageName, ...] = ()
-    """Stages whose values it changed."""
+    """Stages whose values the step changed."""
     by_person: bool = True
     batch: str = ""
-    """Piece of work or decision that it belongs to; "" for a single step."""
+    """Id of the piece of work or decision that the step belongs to; "" for a single step."""
     changed: tuple[Path, ...] = ()
-    """Paths in the run's state that it changed; set only for the next undo and redo."""
+    """Paths in the run's state that the step changed. Set only for the steps that undo and redo take next."""
 
     @property
     def key(self) -> str:
@@ -38,7 +38,7 @@ class RunSteps:
     """Undo history of a run."""
 
     done: tuple[UndoStep, ...] = ()
-    """Steps in effect, oldest first."""
+    """Steps that are in effect, oldest first."""
     undone: tuple[UndoStep, ...] = ()
     """Undone steps that can be redone, latest undone first. Any new step clears them."""
 

@@ -1,4 +1,4 @@
-"""Seeds: each run has one, from which the seed of everything made in it is derived."""
+"""Seeds. Each run has a seed, and everything made in the run has a seed derived from it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ LARGEST = 2**31 - 1
 
 
 def next_seed(seed: int, tries: int) -> int:
-    """Return the seed of the next try after `tries` failures that began with `seed`."""
+    """Return the seed of the next try after `tries` failures. The first try used `seed`."""
     return derive_seed(seed, tries) if tries else seed
 
 
 def derive_seed(seed: int, *place: int) -> int:
-    """Return the first 31 bits of sha256 over `seed` and a place such as (caption 2, image 0): 0 to `LARGEST`.
+    """Return a seed from 0 to `LARGEST` that depends only on `seed` and a place such as (caption 2, image 0).
 
-    It depends on nothing else, so adding, removing or reordering other things changes no seed.
+    It is the first 31 bits of SHA-256 over both. Adding, removing or reordering other things does not change it.
     """
     text = "/".join(str(part) for part in (seed, *place))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") & LARGEST

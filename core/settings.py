@@ -88,12 +88,12 @@ class _TypedEdits(LanguageSettings):
         return ", ".join(dict.fromkeys(_edit_type(name) for name in typed.split(",") if name.strip()))
 
     def ticks(self, edit_type: str) -> bool:
-        """Return True if edits of this type are made."""
+        """Return True if the settings allow edits of this type."""
         return not self.edit_types or edit_type in self.edit_types.split(", ")
 
 
 class KeywordSettings(_TypedEdits):
-    """Settings of stage 2, the keywords. Only keywords of its edit types are ticked."""
+    """Settings of stage 2, the keywords. Only keywords of the chosen edit types are selected."""
 
     together: bool = Field(
         False,
@@ -110,7 +110,8 @@ class AlternativeSettings(LanguageSettings):
         0.2,
         ge=-1,
         le=1,
-        description="From here an alternative is too like its keyword or the label: 0 is any two of a kind, 1 the same",
+        description="Similarity from which an alternative is too close to its keyword or the label: 0 for any two of a "
+        "kind, 1 for equal ones",
     )
 
 
@@ -121,14 +122,14 @@ class CounterfactualSettings(LanguageSettings):
         1,
         ge=0,
         le=MOST_EDITS,
-        description="Edits applied to one caption; 0 means all of them. Where the language model chooses: at most",
+        description="Edits applied to one caption; 0 means all of them. If the language model chooses, their maximum",
     )
-    captions: int = Field(4, ge=1, le=32, description="How many counterfactual captions to make at most")
+    captions: int = Field(4, ge=1, le=32, description="Maximum number of counterfactual captions")
     combinations: Combinations = Field(
         "spread",
-        description="Which edits become captions: so many, spread evenly (spread) or drawn (at random); all of them; "
-        "one of each keyword, or of each group of keywords; those that a person chose (chosen); or those, so many at "
-        "most, that the language model chooses (model)",
+        description="Edits that become captions: up to the maximum, spread evenly (spread) or drawn (at random); all "
+        "of them; one of each keyword, or of each group of keywords; those that a person chose (chosen); or up to the "
+        "maximum, chosen by the language model (model)",
     )
     chosen: tuple[Combination, ...] = Field(
         (), max_length=MOST_COMBINATIONS, description="The edits of each caption that a person chose"
@@ -142,19 +143,19 @@ class PerturbationSettings(_TypedEdits):
     per_type: int = Field(2, ge=1, le=20, description="Edits asked for of each type")
     measure: Literal["centred", "raw"] = Field(
         "centred",
-        description="How alike two phrases are: beyond what all of their kind have in common (centred), or by the "
-        "plain cosine of their sentence vectors (raw)",
+        description="Similarity of two phrases: without what all of their kind have in common (centred), or the plain "
+        "cosine of their sentence vectors (raw)",
     )
     too_close: float = Field(
         0.2,
         ge=-1,
         le=1,
-        description="From here the new words are too like those that they replace, or the label",
+        description="Similarity from which new words are too close to the words that they replace, or to the label",
     )
 
     @property
     def asked(self) -> tuple[EditType, ...]:
-        """Edit type of each caption to request."""
+        """Edit type of each caption that the stage asks for."""
         return tuple(name for name in EDIT_TYPES if self.ticks(name) for _ in range(self.per_type))
 
 
@@ -169,7 +170,7 @@ class ConditioningSettings(_Settings):
     coarse: bool = Field(False, description="Draw few bold lines instead of many fine ones")
 
     def own_fields(self) -> tuple[str, ...]:
-        """Return the names of the settings that belong to the chosen kind."""
+        """Return the names of the settings that apply only to the chosen kind of control image."""
         return _OF_KIND.get(self.kind, ())
 
     @field_validator("median")
@@ -214,13 +215,13 @@ class GenerationSettings(_Settings):
         3,
         ge=1,
         le=20,
-        description="How often the model is asked at each step of the inversion at most; more is more exact",
+        description="Maximum number of times that the model is asked at each step of the inversion; more is more exact",
     )
     negative_prompt: str = Field("", max_length=500, description="What the image should not show")
     short_side: int = Field(512, ge=64, le=1024, multiple_of=8, description="Short side of the image, in pixels")
     seed_mode: SeedMode = Field(
         "next",
-        description="Where seeds come from: the next ones of this run, always the same one, or new ones at every yes",
+        description="Origin of seeds: the next ones of this run, always the same one, or random ones at each start",
     )
     seed: int = Field(0, ge=0, le=LARGEST, description="The seed of every caption's first image, when it is fixed")
     batch: int = Field(
@@ -233,17 +234,17 @@ class GenerationSettings(_Settings):
         return ", ".join(f"{name} {share:g}" for name, share in _shares_by_type(typed).items())
 
     def fresh_noise_of(self, edit_types: Iterable[str]) -> float:
-        """Return the share of fresh noise of a caption with edits of these types: the largest that applies."""
+        """Return the share of fresh noise for a caption with edits of these types. The largest share applies."""
         by_type = _shares_by_type(self.fresh_noise_by_type)
         return max([self.fresh_noise, *(by_type.get(name, 0.0) for name in edit_types)])
 
     @property
     def inverted(self) -> bool:
-        """True if drawing starts from the inverted source."""
+        """True if drawing starts from the noise of the inverted source."""
         return self.start == "inverted"
 
     def inversion(self) -> InversionSettings:
-        """Return how the source is inverted: by the steps of the drawing, which lead back to it."""
+        """Return the settings to invert the source. Inversion takes as many steps as drawing."""
         return InversionSettings(steps=self.steps, evaluations=self.inversion_evaluations)
 
 
@@ -252,7 +253,10 @@ class InversionSettings(_Settings):
 
     steps: int = Field(10, ge=1, le=150, description="Steps from the source to the noise, and back")
     evaluations: int = Field(
-        3, ge=1, le=20, description="How often the image generator is asked at each step at most; more is more exact"
+        3,
+        ge=1,
+        le=20,
+        description="Maximum number of times that the generator is asked at each step; more is more exact",
     )
     close_enough: float = Field(
         0.02,
@@ -268,7 +272,7 @@ class InversionSettings(_Settings):
 
 
 class EditingSettings(_Settings):
-    """Stage 5 with an editor that follows an instruction. `GenerationSettings` has the number of images and seeds."""
+    """Settings of an editor that follows an instruction. `GenerationSettings` has the number of images and seeds."""
 
     steps: int = Field(4, ge=1, le=100, description="Denoising steps; a distilled editor was made for four")
     guidance: float = Field(
@@ -279,7 +283,7 @@ class EditingSettings(_Settings):
         ge=64,
         le=1024,
         multiple_of=16,
-        description="Short side at which is edited, in pixels; less where it would have more than a million",
+        description="Short side of the edited image, in pixels; less if the image would have more than a million",
     )
     batch: int = Field(
         0, ge=0, le=MOST_AT_ONCE, description="Images edited at once; 0 leaves it to the profile and the machine"
@@ -287,10 +291,10 @@ class EditingSettings(_Settings):
 
 
 class EditSettings(_Settings):
-    """Stage 5 by attention control over the inverted source. `GenerationSettings` has its steps and its guidance."""
+    """Settings of attention control over the inverted source (stage 5). `GenerationSettings` has steps and guidance."""
 
     cross_replace: float = Field(
-        0.8, ge=0, le=1, description="Share of the steps in which words are drawn where those of the source were"
+        0.8, ge=0, le=1, description="Share of the steps in which words are drawn at the places of the source's words"
     )
     self_replace: float = Field(
         0.5, ge=0, le=1, description="Share of the steps in which the picture keeps the layout of the source"
@@ -311,12 +315,12 @@ class EditSettings(_Settings):
     )
     sweep: Sweep = Field(
         "off",
-        description="The value tried at six strengths, from strong to weak, until an image passes its checks: "
-        "guidance 1.5 to 1, or self-replacement 0.4 to 0.9",
+        description="Try a value at six strengths, from strong to weak, until an image passes its checks: guidance 1.5 "
+        "to 1, or self-replacement 0.4 to 0.9",
     )
     full_sweep: bool = Field(
         False,
-        description="All strengths are drawn at once; of the images that pass, the one that changed most as asked",
+        description="Draw all strengths at once, and take the image that passes and changed most as asked",
     )
 
 
@@ -328,7 +332,7 @@ class SubjectSettings(_Settings):
         True, description="Look for the kind of the label, such as bird for water ouzel, which models find better"
     )
     several: Literal["largest", "all"] = Field(
-        "largest", description="The subject, if several things are found: the largest, or all of them"
+        "largest", description="Subject if several things are found: the largest, or all of them"
     )
     box: str = Field("", max_length=40, description="Look within this box only: left, top, right, bottom in pixels")
     points: str = Field(
@@ -355,7 +359,7 @@ class SubjectSettings(_Settings):
 
     @property
     def corners(self) -> tuple[int, int, int, int] | None:
-        """The box, or None without one."""
+        """The box as (left, top, right, bottom) in pixels, or None without a box."""
         if not self.box:
             return None
         left, top, right, bottom = map(int, self.box.split())
@@ -363,13 +367,13 @@ class SubjectSettings(_Settings):
 
     @property
     def pixels(self) -> tuple[tuple[int, int, bool], ...]:
-        """The points: column, row, and True if it is on the subject."""
+        """The points as (column, row, True if the point is on the subject)."""
         pairs = [pair.split() for pair in self.points.split(", ")] if self.points else []
         return tuple((int(x.lstrip("-")), int(y), not x.startswith("-")) for x, y in pairs)
 
 
 class BackgroundsSettings(LanguageSettings):
-    """Settings of the stage that describes new backgrounds, each from a place, a time and an instruction."""
+    """Settings of the stage that describes new backgrounds. Each joins an instruction, a place and a time."""
 
     temperature: float = Field(0.8, ge=0, le=2, description="How freely the language model words its reply")
     written: bool = Field(
@@ -402,12 +406,12 @@ class BackgroundsSettings(LanguageSettings):
 
 
 class CompositeSettings(_Settings):
-    """Stage 5 with a new background behind the subject. `GenerationSettings` says how the background is drawn."""
+    """Settings of stage 5 for a new background behind the subject. `GenerationSettings` has those to draw it."""
 
     layout: Literal["edges", "text", "outpaint"] = Field(
         "edges",
-        description="What holds a drawn background: the edges of the source without those of its subject (edges), only "
-        "its description (text), or the subject that it is drawn around (outpaint)",
+        description="What guides a drawn background: the source's edges without those of its subject (edges), only its "
+        "description (text), or the subject around which it is drawn (outpaint)",
     )
     shift: float = Field(0.0, ge=0, le=0.5, description="Largest move of the subject, as a share of each side")
     scale: float = Field(1.0, ge=1, le=2, description="Largest factor by which the subject grows or shrinks")
@@ -420,12 +424,12 @@ class CompositeSettings(_Settings):
 
     @property
     def moves(self) -> bool:
-        """True if subjects are moved."""
+        """True if the subject may be moved, scaled, rotated or mirrored."""
         return bool(self.shift or self.scale > 1 or self.rotation or self.flip)
 
 
 class UnderTestSettings(_Settings):
-    """The model under test that predicts source and results. It changes no image, so nothing becomes stale by it."""
+    """Settings of the model under test. They change no image, so they make nothing stale."""
 
     source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
         "profile",
@@ -444,13 +448,13 @@ class UnderTestSettings(_Settings):
         description="The checkpoint: a .safetensors, .pt or .pth with weights only; an .onnx; a folder of transformers",
     )
     classes: str = Field("", max_length=20000, description="Names of a file's classes in order, with commas between")
-    address: str = Field("", max_length=1000, description="Where a model behind HTTP is asked")
+    address: str = Field("", max_length=1000, description="Web address of a model behind HTTP")
     timeout: float = Field(60.0, gt=0, le=3600, description="Seconds within which a server answers one request")
-    size: str = Field("", max_length=20, description="Size that a file wants images scaled to: 224, or width x height")
-    mean: str = Field("", max_length=100, description="Mean of each channel (0 to 1) that a file wants taken off")
-    std: str = Field("", max_length=100, description="What each channel is then divided by")
+    size: str = Field("", max_length=20, description="Size of images for a file: 224, or width x height")
+    mean: str = Field("", max_length=100, description="Mean of each channel (0 to 1) to subtract for a file")
+    std: str = Field("", max_length=100, description="Number by which each channel is then divided")
     layout: Literal["channels first", "channels last"] = Field(
-        "channels first", description="How an ONNX file wants its pixels: (3, height, width) or (height, width, 3)"
+        "channels first", description="Order of an ONNX file's pixels: (3, height, width) or (height, width, 3)"
     )
 
     @field_validator("address")

@@ -1,4 +1,4 @@
-"""Runs, test cases and jobs as read from a workspace. Plain frozen dataclasses over `pipeline` types; no SQL, no files.
+"""Runs, test cases and jobs as read from a workspace. Frozen dataclasses; no SQL, no files.
 
 All times are in UTC and carry their zone.
 """
@@ -30,20 +30,20 @@ class StoredValue:
     run_id: str
     stage: StageName
     value: StageValue[Any]
-    """The value with its trace and the key of its inputs."""
+    """The value, its trace and the key of its inputs."""
     created: datetime
     brought_back: int | None = None
-    """Id of the earlier version that a person restored with this one, or None."""
+    """Id of the earlier version that a person restored as this one, or None."""
 
     @property
     def author(self) -> Author:
-        """Author of the value."""
+        """Author of the value: a person or a model."""
         return self.value.trace.author
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """State of a run that a person may change, valid from `created` on. States are only added."""
+    """A version of the state of a run that a person may change, valid from `created`. Versions are only added."""
 
     id: int
     settings: Mapping[str, Any]
@@ -56,7 +56,7 @@ class Review:
     """A person's decision on a test case."""
 
     verdict: Literal["accepted", "rejected"]
-    """The verdict. A review whose verdict was withdrawn is read as None instead."""
+    """The person's verdict. A review whose verdict was withdrawn is read as None instead of a Review."""
     reason: str
     """Reason in the person's words, or ""."""
     created: datetime
@@ -64,7 +64,7 @@ class Review:
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """An intermediate image that the method of a test case made."""
+    """An intermediate image that the test case's method made."""
 
     sha: str
     path: Path
@@ -83,24 +83,24 @@ class StoredTestCase:
     """Width and height of the image, in pixels."""
     lineage: Lineage
     artifacts: Mapping[str, StoredArtifact]
-    """Artifacts by name, as in `TestCase`."""
+    """Artifacts of the method by name, as in `TestCase`."""
     checks: tuple[Check, ...]
     inputs_key: str
-    """Key that its job was started with; "" without a job."""
+    """Key of the inputs with which its job was started; "" without a job."""
     created: datetime
     review: Review | None = None
-    """Latest verdict for the task that it was made for; None without one or after a withdrawal."""
+    """Latest verdict for the task that the image was made for. None without a verdict or after its withdrawal."""
 
     @property
     def task(self) -> Task:
-        """Task that it was made, checked and reviewed for; its run may have another task by now."""
+        """Task that the image was made, checked and reviewed for. Its run may have another task by now."""
         assert self.lineage.task is not None  # storage fills it in for records without it
         return self.lineage.task
 
 
 @dataclass(frozen=True)
 class Job:
-    """One generation: number of images requested and saved."""
+    """One generation of images, with the numbers of images requested and saved."""
 
     id: int
     run_id: str
@@ -117,7 +117,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Run:
-    """One source image with all that was saved about it, the latest of everything."""
+    """One source image and everything saved about it, in the latest version."""
 
     id: str
     name: str
@@ -125,7 +125,7 @@ class Run:
     profile: str
     settings: Mapping[str, Any]
     sample: str
-    """Name of the sample that is its source; "" for an upload."""
+    """Name of the studio's sample that the run started from; "" for an upload."""
     notes: tuple[str, ...]
     """Corrections made to the picture at import, one sentence each."""
     source_sha: str
@@ -133,21 +133,21 @@ class Run:
     values: Mapping[StageName, StoredValue]
     """Latest version of each text stage that has one."""
     test_cases: tuple[StoredTestCase, ...]
-    """Oldest first."""
+    """All test cases of the run, oldest first."""
     jobs: tuple[Job, ...]
-    """Oldest first."""
+    """All jobs of the run, oldest first."""
     mask_sha: str | None = None
     """SHA-256 of the mask of the source image (mode L, a class number a pixel), or None."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     """The name of each class number (0 to 255) of the mask."""
     prompts: Mapping[StageName, str] = field(default_factory=dict)
-    """Prompt templates that a person edited for this run, by name; others are the profile's."""
+    """Prompt templates that a person edited for this run, by name. All others are the profile's."""
     removed: bool = False
-    """True if a person deleted it: not in the list of runs, but nothing is lost."""
+    """True if a person deleted the run. Then the list of runs omits it, but its data remain."""
     state: int = 0
     """Id of the current `StoredState`."""
     recipe: str = DEFAULT_RECIPE
-    """Name of its recipe (see `pipeline.recipes`), which may be unknown here."""
+    """Name of the run's recipe (see `pipeline.recipes`). This installation may not have it."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class BatchOfRuns:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A line in the list of runs."""
+    """One row of the list of runs: a run, or all runs of a batch."""
 
     id: str
     name: str
@@ -173,7 +173,7 @@ class RunSummary:
     changed: datetime
     """Time of the latest change to anything in the run."""
     stages: tuple[StageName, ...]
-    """Stages with a value, in order."""
+    """Stages that have a value, in order."""
     test_cases: int
     recipe: str = DEFAULT_RECIPE
     accepted: int = 0
@@ -182,7 +182,7 @@ class RunSummary:
     """State of the latest generation; None before the first."""
     removed: bool = False
     batch: BatchOfRuns | None = None
-    """The batch that the line represents; None for a single run."""
+    """The batch whose runs the row stands for; None if the row is a single run."""
 
 
 @dataclass(frozen=True)

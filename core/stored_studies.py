@@ -1,4 +1,4 @@
-"""Further study data read from a workspace, besides the types of `core.studies`. Plain data; no SQL.
+"""Types of study data in a workspace, in addition to those of `core.studies`. Plain data; no SQL.
 
 All times are in UTC and carry their zone.
 """
@@ -22,7 +22,7 @@ RefusalKind = Literal["not yours", "not running", "full", "answered", "excluded"
 
 
 class VoteRefused(UserError):
-    """Refusal of a worker's claim, vote or undo: a sentence for the worker and a code for programs."""
+    """Raised if a worker's claim, vote or undo is refused. Holds a sentence for the worker and a code for programs."""
 
     def __init__(self, kind: RefusalKind, sentence: str) -> None:
         super().__init__(sentence)
@@ -31,42 +31,42 @@ class VoteRefused(UserError):
 
 @dataclass(frozen=True)
 class UnsentAnswers:
-    """A worker's draft for an item: stored to be restored, not counted as a vote."""
+    """A worker's draft for an item. It is stored so that it can be restored, and does not count as a vote."""
 
     answers: Answers
-    """Unchecked answers to some of the questions."""
+    """Answers to some of the questions. They are not checked."""
     comment: str
     seconds: float
-    """Seconds that the worker had looked so far."""
+    """Number of seconds that the worker had looked at the item when the draft was stored."""
     at: float
-    """Time in milliseconds since 1970 by the worker's browser clock. The later of two drafts counts."""
+    """Milliseconds since 1970 by the clock of the worker's browser. Of two drafts the later one counts."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """One item leased to one worker. An item and a worker have at most one assignment, ever."""
+    """One item leased to one worker. An item and a worker never have more than one assignment together."""
 
     id: int
     public: str
-    """Opaque token for the client; reveals nothing about the item."""
+    """Opaque token that the worker's browser gets. It reveals nothing about the item."""
     image_token: str
     source_token: str
-    """Opaque tokens of the pictures, for this assignment only; "" for a missing source."""
+    """Opaque tokens of the pictures, valid for this assignment only; "" if there is no source."""
     side: Side
-    """Side of the generated image beside its source."""
+    """Side on which the generated image is shown, "left" or "right"."""
     item: Item
     worker: str
     study_id: str
     number: int
-    """1, 2, ...: position in the worker's order in this study, across all kinds."""
+    """One-based position in the worker's order in this study, counted across all kinds of items."""
     state: AssignmentState
     accepted: datetime
-    """Time of the latest lease."""
+    """Time at which the item was last leased to the worker."""
     expires: datetime
     answers: Answers = field(default_factory=dict)
-    """Answers of the latest vote, to start from after an undo; {} before the first."""
+    """Answers of the worker's latest vote, shown again after an undo; {} before the first vote."""
     comment: str = ""
-    """Comment of the latest vote."""
+    """Comment of the worker's latest vote."""
     draft: UnsentAnswers | None = None
 
 
@@ -85,7 +85,7 @@ class Enrolment:
     controls_right: int = 0
     exclusion: Exclusion | None = None
     readmitted: bool = False
-    """True if a person readmitted this worker, so that no rule excludes them again at once."""
+    """True if a person readmitted this worker. Then no rule excludes the worker again at once."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Session:
 
     role: Role
     worker: str
-    """"" for the lead."""
+    """Id of the worker, or "" for the study lead."""
     expires: datetime
 
 
@@ -107,9 +107,9 @@ class Candidate:
     run_name: str
     profile: str
     label: str
-    """Class of the task that it was made for; "" for segmentation."""
+    """Class of the task that the test case was made for; "" for segmentation."""
     classes: tuple[str, ...]
-    """Protected classes of the task that it was made for."""
+    """Protected classes of the task that the test case was made for."""
     image_sha: str
     source_sha: str
     caption: str
@@ -118,21 +118,21 @@ class Candidate:
     edit_types: tuple[str, ...]
     """Distinct edit types of the counterfactual caption, in order."""
     verdict: Literal["accepted", "rejected", ""]
-    """Latest review, or ""."""
+    """Verdict of the latest review, or ""."""
     predictions: Mapping[str, tuple[Prediction | None, Prediction | None]]
     """Latest predictions for the source and for the image, by model under test; None for a missing one."""
     origin: Mapping[str, Any]
-    """Run, prompt, model, seed, settings, profile: the form of `NewItem.origin`."""
+    """Run, prompt, model, seed, settings and profile, in the form of `NewItem.origin`."""
 
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One line of the log. It never changes."""
+    """One entry of the study's log. Entries never change."""
 
     id: int
     created: datetime
     event: str
-    """One or two words, such as "started", "worker excluded", "refused"."""
+    """Kind of event in one or two words, such as "started", "worker excluded" or "refused"."""
     detail: str
     study_id: str = ""
     worker: str = ""
@@ -142,9 +142,9 @@ class ImportedVote(NamedTuple):
     """A vote that was collected elsewhere."""
 
     item: int
-    """Id of an item of the study."""
+    """Id of the study's item that the vote is about."""
     worker: str
-    """The worker's name there."""
+    """Name of the worker where the vote was collected."""
     answers: Answers
     comment: str
     accepted: datetime
@@ -152,8 +152,8 @@ class ImportedVote(NamedTuple):
     seconds: float
     verdict: ApprovalVerdict = "pending"
     reason: str = ""
-    """Reason of a verdict that is not pending."""
+    """Reason of the decision on the vote, unless it is pending."""
     right: bool | None = None
-    """True if an item with a known answer was answered right; None leaves it out of the worker's figures."""
+    """True if an item with a known answer was answered right; None if it must not count in the worker's figures."""
     side: Side = "left"
     changes: int = 0

@@ -16,7 +16,7 @@ from core.form_numbers import FormNumber
 
 _UNDER_LABEL = re.compile(r"\b(an?|An?) \{label\}")
 _NO_AN = re.compile(r"(?:one|once|uni(?!n|m)|use|usu|ut[ei]|eu|ufo)", re.IGNORECASE)
-"""Words written with an initial vowel but spoken without: a unicorn, a European. (But: an uninhabited island.)"""
+"""Pattern of words that begin with a vowel letter but take "a": a unicorn, a European. (But: an uninhabited island.)"""
 
 QuestionKind = Literal["yes-no", "choice", "scale", "text"]
 QUESTION_KINDS: tuple[QuestionKind, ...] = get_args(QuestionKind)
@@ -24,20 +24,20 @@ StudyState = Literal["draft", "running", "paused", "closed"]
 ItemKind = Literal["item", "control", "quiz", "training"]
 ITEM_KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
 WORK: tuple[ItemKind, ...] = ("item", "control", "quiz")
-"""Kinds of items whose assignments are approved or rejected. Training is not, so every count names its kinds."""
+"""Kinds of items whose assignments are approved or rejected. Training items are neither, so they are not here."""
 LONGEST_WHY = 1000
-"""Maximum characters of the explanation of a training item's right answers."""
+"""Maximum number of characters in the explanation of a training item's right answers."""
 LONGEST_STUDY_TEXT = 10_000
-"""Maximum characters of the instructions, and of the consent."""
+"""Maximum number of characters in the instructions, and in the consent text."""
 MOST_TRAINING = 20
-"""Maximum training items of a study."""
+"""Maximum number of training items in a study."""
 AssignmentState = Literal["leased", "submitted", "expired"]
 ApprovalVerdict = Literal["approved", "rejected", "pending"]
 Side = Literal["left", "right"]
 SCALE: tuple[str, ...] = ("1", "2", "3", "4", "5")
 YES_NO: tuple[str, ...] = ("yes", "no")
 Answers = Mapping[str, str]
-"""Answer by question id: an option as written, "yes" or "no", "1" to "5", or free text."""
+"""A worker's answers by question id: an option as written, "yes" or "no", "1" to "5", or free text."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Question:
     """One question about an image. No answer is ever preselected."""
 
     id: str
-    """Lower case letters, digits and hyphens; unique in its study, a column of its exports."""
+    """Id of lower case letters, digits and hyphens. It is unique in the study and names a column of the exports."""
     text: str
     """Text of the question. May contain {label}: the class of the item."""
     kind: QuestionKind
     options: tuple[str, ...] = ()
-    """Options of a choice, 2 to 9. Other kinds have fixed ones."""
+    """Options of a choice question, 2 to 9. Questions of other kinds have fixed options."""
     low: str = ""
     """Meaning of 1 on a scale."""
     high: str = ""
@@ -59,13 +59,13 @@ class Question:
     """Answers that declare the image valid; () for a question that is not about validity."""
     required: bool = True
     only_with: str = ""
-    """Asked only for items that show this class; "" for all."""
+    """Class that an item must show to be asked this question; "" to ask it for all items."""
     follows: str = ""
-    """Asked only if the question with this id was answered with `follows_answer`; "" for always."""
+    """Id of an earlier question. This one is asked only if its answer was `follows_answer`; "" to ask it always."""
     follows_answer: str = ""
 
     def answers(self) -> tuple[str, ...]:
-        """Return the possible answers; () for free text."""
+        """Return the possible answers; () for a question with free text."""
         return {"yes-no": YES_NO, "scale": SCALE}.get(self.kind, self.options)
 
 
@@ -76,13 +76,13 @@ class Eligibility:
     min_approval: Annotated[
         float, FormNumber(0, 99.99, "Approval above", "approved of all decided assignments", "%", whole=False)
     ] = 0.95
-    """Lower bound, 0 to 1. The share approved / (approved + rejected) of a worker has to exceed it."""
+    """Share approved / (approved + rejected) that a worker must exceed, 0 to 1."""
     min_finished: Annotated[
         int, FormNumber(0, 100_000, "Decided assignments", "at least, in all studies; 0 asks for none")
     ] = 50
     """Minimum number of decided assignments in all studies. With 0, everybody not below `min_approval` may join."""
     quiz: Annotated[int, FormNumber(0, 50, "Quiz", "in place of a record; 0 for none", "questions")] = 0
-    """Number of quiz items that replace a record that is too short; 0 for no quiz."""
+    """Number of quiz items for a worker whose record is too short; 0 for no quiz."""
     quiz_pass: Annotated[float, FormNumber(0, 100, "Right in the quiz", "at least", "%", whole=False)] = 0.8
     """Share of the quiz that has to be right, 0 to 1."""
 
@@ -92,22 +92,22 @@ class ControlPolicy:
     """Rules for control items, fixed before the first vote."""
 
     share: Annotated[float, FormNumber(0, 50, "Share of control items", "0 for none", "%", whole=False)] = 0.1
-    """Share of the items shown to a worker, 0 to 0.5."""
+    """Share of control items among the items shown to a worker, 0 to 0.5."""
     min_seen: Annotated[
         int, FormNumber(1, 100, "A worker is judged after", "nobody is excluded earlier", "control items")
     ] = 4
-    """Number of control items that a worker sees before they are judged. With 4 and 0.75 one slip is forgiven: a worker
-    who is right 95 times of 100 is excluded at that point once in 70, one who guesses twice in three."""
+    """Number of control items that a worker sees before the rule applies. With 4 and `min_right` 0.75, one slip is
+    forgiven. A worker who is right 95 times of 100 is then excluded once in 70, and one who guesses twice in three."""
     min_right: Annotated[
         float,
         FormNumber(0, 100, "Control items right", "below it all votes of this worker are replaced", "%", whole=False),
     ] = 0.75
-    """A worker with a smaller share of control items right is excluded, and all their votes are replaced."""
+    """Minimum share of control items right, 0 to 1. A worker below it is excluded, and all their votes are replaced."""
 
 
 @dataclass(frozen=True)
 class InstructionExample:
-    """A picture in the instructions, with its answer and the reason."""
+    """A picture in the instructions, with its right answer and an explanation."""
 
     sha: str
     answer: str
@@ -116,22 +116,22 @@ class InstructionExample:
 
 @dataclass(frozen=True)
 class LeftOutItem:
-    """A control, quiz or training item to leave out: a person removed it or answered it."""
+    """A candidate that a person removed or gave an answer to. It becomes no control, quiz or training item again."""
 
     kind: ItemKind
     image_sha: str
-    """SHA-256 of its image before it was disguised."""
+    """SHA-256 of the candidate's image, before it was disguised."""
     source_sha: str
     label: str
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules of a study. Frozen and numbered at the start; a version never changes."""
+    """Rules of a study. At the start they get a version number. A version never changes."""
 
     questions: tuple[Question, ...]
     template: str = ""
-    """Question template that it started from; "" for own questions."""
+    """Name of the question template that the questions started from; "" for own questions."""
     votes: Annotated[int, FormNumber(1, 50, "Votes an image", "by as many different workers")] = 5
     """Number of votes of distinct workers for every item (K)."""
     consensus: Annotated[
@@ -145,9 +145,9 @@ class Rules:
     ] = 0
     """Number of training items that every worker answers first, with feedback on each; 0 for none."""
     show_source: bool = False
-    """Show source and generated image side by side; the side is random and recorded."""
+    """True to show source and generated image side by side. The sides are drawn at random and recorded."""
     show_captions: bool = False
-    """Show both captions with changed words marked."""
+    """True to show both captions, with changed words marked."""
     consent: str = ""
     """Text that a worker agrees to before the first item."""
     instructions: str = ""
@@ -155,7 +155,7 @@ class Rules:
     most_items: Annotated[
         int, FormNumber(0, 100_000, "Images a person, at most", "so that nobody judges everything; 0 for no limit")
     ] = 0
-    """Maximum items for one worker, besides those with a known answer; 0 for no limit."""
+    """Maximum number of items for one worker, besides items with a known answer; 0 for no limit."""
     lease_minutes: Annotated[
         float, FormNumber(1, 240, "An image is held for", "then somebody else gets it", "min", whole=False)
     ] = 15.0
@@ -166,12 +166,12 @@ class Rules:
     too_fast_seconds: Annotated[
         float, FormNumber(0, 60, "Too fast below", "reported, nobody is excluded for it", "s", whole=False)
     ] = 1.0
-    """A vote below this time counts as too fast (reported, never excluded by itself)."""
+    """Seconds below which a vote counts as too fast. Such votes are reported, but exclude nobody."""
     seed: Annotated[int, FormNumber(0, 2**31 - 1, "Seed", "of samples, order and sides")] = 0
     left_out: tuple[LeftOutItem, ...] = ()
-    """Candidates that are not made into control, quiz or training items."""
+    """Candidates that never become control, quiz or training items."""
     version: int = 0
-    """Version of the rules: 0 for a draft, 1 at the start of the study, then counted up."""
+    """Number of the version of the rules: 0 for a draft, 1 at the start of the study, plus 1 for each later change."""
 
 
 @dataclass(frozen=True)
@@ -187,19 +187,19 @@ class NewItem:
     """Explanation of a training item's right answers, shown after the worker's answer."""
     label: str = ""
     classes: tuple[str, ...] = ()
-    """Classes that the image shows, for questions asked only then, such as "vehicle"."""
+    """Classes that the image shows, such as "vehicle". They decide which questions with `only_with` are asked."""
     edit_types: tuple[str, ...] = ()
     caption: str = ""
     counterfactual: str = ""
     test_case: int | None = None
-    """Id of its test case in this workspace, or None."""
+    """Id of the test case in this workspace that the item shows, or None."""
     model: str = ""
-    """Model under test that `model_right` refers to."""
+    """Name of the model under test that `model_right` refers to."""
     model_right: bool | None = None
     group: str = ""
-    """Sample that it was drawn for, such as "random" or "misclassified"."""
+    """Name of the sample that the item was drawn for, such as "random" or "misclassified"."""
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """Origin: file name, run, prompt, model, seed. Never shown to a worker."""
+    """Origin of the image: file name, run, prompt, model, seed. Never shown to a worker."""
 
 
 @dataclass(frozen=True)
@@ -208,12 +208,12 @@ class Item(NewItem):
 
     id: int = 0
     public: str = ""
-    """Opaque name for exports."""
+    """Name of the item in exports. It reveals nothing about the item."""
 
 
 @dataclass(frozen=True)
 class Vote:
-    """One worker's current vote on one item, not withdrawn."""
+    """One worker's latest vote on one item, unless it was withdrawn."""
 
     assignment: int
     item: int
@@ -225,25 +225,25 @@ class Vote:
     """Time at which the item was leased."""
     submitted: datetime
     seconds: float
-    """Viewing time that the page measured and the server bounded."""
+    """Seconds of viewing that the page measured and the server limited to the possible."""
     side: Side
-    """Side of the generated image beside its source."""
+    """Side on which the generated image was shown, "left" or "right"."""
     changes: int = 0
-    """Number of times that it was undone or answered again."""
+    """Number of times that the worker undid or changed this vote."""
     verdict: ApprovalVerdict = "pending"
     reason: str = ""
     decided: datetime | None = None
-    """Time of its approval or rejection here; None while pending and for imported votes."""
+    """Time of the vote's approval or rejection in this workspace. None while pending and for imported votes."""
     imported: bool = False
-    """True if it was imported from a file: its collection is unknown here."""
+    """True if the vote was imported from a file. How it was collected is unknown here."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A pseudonymous worker with their record."""
+    """A worker under a pseudonym, with their record."""
 
     id: str
-    """Name, such as heron-41."""
+    """Pseudonym of the worker, such as heron-41."""
     created: datetime
     approved: int = 0
     """Number of approved assignments in all studies."""
@@ -253,7 +253,7 @@ class Worker:
 
     @property
     def finished(self) -> int:
-        """Number of decided assignments."""
+        """Number of assignments that were approved or rejected."""
         return self.approved + self.rejected
 
     @property
@@ -264,7 +264,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A worker whose votes do not count in a study, with the reason. Can be reversed."""
+    """A worker's exclusion from a study, with its reason. The worker's votes do not count. It can be reversed."""
 
     worker: str
     reason: str
@@ -274,7 +274,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Adjudication:
-    """A person's answer where the workers had no consensus; kept apart from the votes."""
+    """A person's answer for an item whose workers had no consensus. It is kept apart from the votes."""
 
     item: int
     question: str
@@ -285,7 +285,7 @@ class Adjudication:
 
 @dataclass(frozen=True)
 class Study:
-    """A study as shown in the list."""
+    """A study with its counts, as the list of studies shows it."""
 
     id: str
     name: str
@@ -298,20 +298,20 @@ class Study:
     quiz: int = 0
     training: int = 0
     votes: int = 0
-    """Number of current votes on items by workers who are not excluded, at most K an item."""
+    """Number of current votes that count: on items, by workers who are not excluded, at most K for each item."""
     needed: int = 0
-    """Number of votes needed: items * rules.votes."""
+    """Number of votes that the study needs: items * rules.votes."""
     workers: int = 0
-    """Number of workers who answered anything but training, not those who were only invited or joined."""
+    """Number of workers who answered anything but training items."""
     link: str = ""
-    """Token of the open invitation; "" if it is off."""
+    """Token of the open invitation link; "" if the link is off."""
     archived: bool = False
-    """True if archived: last in the list, and accepts no votes."""
+    """True if the study is archived. It is listed last and accepts no votes."""
 
 
 @dataclass(frozen=True)
 class StudyData:
-    """All data for an analysis."""
+    """All data of a study that an analysis needs."""
 
     study: Study
     items: tuple[Item, ...]
@@ -321,7 +321,7 @@ class StudyData:
     exclusions: tuple[Exclusion, ...]
     adjudications: tuple[Adjudication, ...]
     history: tuple[tuple[Rules, datetime], ...] = ()
-    """Versions of the rules with the time from which each is valid, oldest first; () for a draft."""
+    """Versions of the rules with the time at which each began, oldest first; () for a draft."""
     same_browser: tuple[tuple[str, ...], ...] = ()
     """Groups of workers from the same browser: perhaps one person."""
     linked: bool = False
@@ -333,8 +333,8 @@ class StudyData:
 def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tuple[Question, ...]:
     """Return the questions for this item, in order, given the answers so far.
 
-    A question with `only_with` is asked if the item shows that class (case is ignored); a follow-up if the question
-    before it is asked and was answered so.
+    A question with `only_with` is asked if the item shows that class (case is ignored). A follow-up is asked if the
+    question that it follows is asked and was answered with `follows_answer`.
     """
     shown = {name.casefold() for name in item.classes}
     chosen: dict[str, Question] = {}
@@ -352,7 +352,7 @@ def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tup
 def wording(question: Question, item: NewItem) -> str:
     """Return the question's text for an item, with {label} filled in and the fitting article ("an owl").
 
-    Of a label with several names ("tench, Tinca tinca") the first is used; a missing label becomes "its subject".
+    If a label has several names ("tench, Tinca tinca"), the first is used. A missing label becomes "its subject".
     """
     label = item.label.split(",")[0].replace("_", " ").strip()
     if not label:
@@ -372,23 +372,23 @@ class RuleProblem:
     field: str
     text: str
     label: str = ""
-    """Label of the field, if the text does not name it."""
+    """Label of the form's field, unless the text names the field."""
 
     @property
     def words(self) -> str:
-        """The text with the label of its field, for use away from that field."""
+        """The text, preceded by the label of the field, for a place where the field is not visible."""
         return f"{self.label}: {self.text[:1].lower()}{self.text[1:]}" if self.label else self.text
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem that a lead should fix, or at least know."""
+    """A problem with a study that its lead should fix or know."""
 
     field: str
-    """Field of the set-up that fixes it."""
+    """Field of the form in which the problem can be fixed."""
     text: str
     stops: bool
-    """True if the study cannot start with it."""
+    """True if the study cannot start before the problem is fixed."""
 
 
 @dataclass(frozen=True)
@@ -397,7 +397,7 @@ class QuestionFeedback:
 
     question: str
     given: str
-    """Answer given; "" if left open, or not asked after earlier answers."""
+    """Answer of the worker; "" if there is none, or if earlier answers made the question unnecessary."""
     expected: str
     """Right answer; "" if none is known. Then the given answer counts as neither right nor wrong."""
     right: bool | None
@@ -409,14 +409,14 @@ class Feedback:
     """Feedback on a worker's answers to a training item."""
 
     right: bool
-    """True if all known answers were given."""
+    """True if the worker gave all known right answers."""
     answers: tuple[QuestionFeedback, ...]
     why: str
-    """Explanation, or ""."""
+    """Explanation of the right answers, or ""."""
 
 
 def right(item: NewItem, answers: Answers, questions: Sequence[Question]) -> bool:
-    """Return True if every known answer of an item was given. Raises ValueError for an item without a known answer."""
+    """Return True if all known right answers of an item were given. Raises ValueError if the item has none."""
     expected = [q for q in asked(questions, item, {**answers, **item.expected}) if q.id in item.expected]
     if not expected:
         raise ValueError("A control item needs the right answer to at least one of its questions.")

@@ -1,4 +1,4 @@
-"""Results of an analysis of a study. Plain frozen dataclasses; every figure that may be undefined has words."""
+"""Results of the analysis of a study. Frozen dataclasses. A figure that may be undefined has words that say why."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NONE = "(none)"
 
 @dataclass(frozen=True)
 class Slice:
-    """Validity of a group of images. The unit is the image: it counts once, however many votes it has."""
+    """Validity of a group of images. Each image counts once, however many votes it has."""
 
     name: str
-    """"" for all; else a class, an edit type, a sample, "NAME: right" or "NAME: wrong" for a model under test."""
+    """Name of the group: a class, edit type or sample, "NAME: right" or "NAME: wrong" for a model, or "" for all."""
     items: int
-    """Number of items asked: decided + discarded + short + waiting."""
+    """Number of items for which the question is asked: decided + discarded + short + waiting."""
     rate: Proportion
-    """Valid among those with a consensus (rate.n of them), with the Wilson interval."""
+    """Share of valid images among those with a consensus (`rate.n` of them), with the Wilson interval."""
     discarded: int
     """Number of items with all votes but no consensus."""
     short: int
@@ -32,12 +32,12 @@ class Slice:
     waiting: int
     """Number of items whose votes are still to come."""
     bounds: Bounds
-    """Rates if all discarded and short items were invalid, and if all were valid."""
+    """Bounds of the rate: if all discarded and short items were invalid, and if all were valid."""
 
 
 @dataclass(frozen=True)
 class Slices:
-    """Validity by group of images. Images without a label, say, form a last group "(none)"; () if no image has one."""
+    """Validity by group. Images without a label, say, form a last group "(none)". A list is () if no image has one."""
 
     by_class: tuple[Slice, ...] = ()
     """Results by label, or by shown classes for images without a label. An image can be in several."""
@@ -46,7 +46,7 @@ class Slices:
     by_group: tuple[Slice, ...] = ()
     """Results by the sample that an image was drawn for."""
     by_model: tuple[Slice, ...] = ()
-    """Results by whether the model under test is right on the image."""
+    """Results by whether a model under test is right on the image."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,20 @@ class AnswerShare:
     answer: str
     votes: int
     share: Proportion
-    """Images with a consensus on it among all with a consensus."""
+    """Share of the images with a consensus whose consensus is this answer."""
 
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """Results of other ways to aggregate the same votes. Images that wait for votes are left out."""
+    """Validity by two other ways to aggregate the same votes. Images that wait for votes are left out."""
 
     majority: Proportion
-    """Share of valid images by the most frequent answer, without ties."""
+    """Share of valid images if the most frequent answer decides. Ties are left out."""
     ties: int
     dawid_skene: Proportion
-    """Share of valid images by Dawid and Skene's model, which answers every image with a vote."""
+    """Share of valid images by Dawid and Skene's model. It decides every image that has a vote."""
     differ: tuple[int, ...]
-    """Items whose consensus differs from Dawid and Skene's answer."""
+    """Ids of items whose consensus differs from the answer of Dawid and Skene's model."""
     words: str
 
 
@@ -88,16 +88,16 @@ class QuestionResult:
 
     question: Question
     after: Slice
-    """Result without the votes of excluded workers, and with those of their replacements. This is THE result."""
+    """The result to report: without the votes of excluded workers, and with the votes that replaced them."""
     before: Slice
-    """Result as if nobody had been excluded: the first K votes of anybody."""
+    """Result as if nobody had been excluded: the first K votes on each item, by anybody."""
     adjudicated: Slice | None
-    """Result of `after` with a person's answers where the workers had no consensus; None without adjudications. Not a
-    result of the workers: report it apart."""
+    """Result of `after`, completed by a person's answers where workers had no consensus. None if no person answered. It
+    is not a result of the workers, so report it separately."""
     votes: Proportion
-    """Share of counted votes for valid, with a bootstrap over images, including waiting ones."""
+    """Share of counted votes that say "valid", with a bootstrap interval over images. Includes waiting images."""
     answers: tuple[AnswerShare, ...]
-    """Empty for free text."""
+    """Share of each possible answer; empty for free text."""
     mean: Mean | None
     """Mean of the images' mean ratings on a scale, 1 to 5; None for other kinds."""
     agreement: Agreement
@@ -105,7 +105,7 @@ class QuestionResult:
     second: SecondOpinion
     slices: Slices
     remarks: tuple[Remark, ...]
-    """Answers to a free-text question."""
+    """Answers of all workers to a free-text question."""
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,13 @@ class Disagreement:
     question: str
     """Id of the question."""
     counts: Mapping[str, int]
-    """Votes by answer, the most frequent first."""
+    """Number of votes by answer, the most frequent first."""
     status: Status
     disagreement: float
     """Share of pairs of votes that differ, 0 to 1."""
     adjudication: Adjudication | None
     words: str
-    """Counts in words, such as "3 yes, 2 no"."""
+    """The counts in words, such as "3 yes, 2 no"."""
 
 
 @dataclass(frozen=True)
@@ -133,56 +133,56 @@ class WorkerFigures:
     votes: int
     """Number of votes on items."""
     counted: int
-    """Number of votes in the result: not excluded and among the first K."""
+    """Number of votes that enter the result: the worker is not excluded, and the vote is among the first K."""
     controls: Proportion
     """Share of control items answered right."""
     with_consensus: Proportion
-    """Share of answers equal to the consensus, if there is one, which may include the worker's own vote."""
+    """Share of answers that equal the consensus, where there is one. It may include the worker's own vote."""
     median_seconds: float | None
-    """Median over items and control items, or None."""
+    """Median number of seconds on items and control items; None without an answer."""
     too_fast: Proportion
-    """Share of answers faster than the rules' `too_fast_seconds`. A hint, not a verdict."""
+    """Share of answers faster than the rules' `too_fast_seconds`. A high share is a hint, not a proof."""
     changed: int
-    """Number of votes that were undone or answered again."""
+    """Number of votes that the worker undid or changed."""
     approval: float | None
     """Approved / (approved + rejected) in all studies, 0 to 1; None before the first decision."""
     finished: int
-    """Decided assignments in all studies."""
+    """Number of approved or rejected assignments in all studies."""
     decided: Mapping[ApprovalVerdict, int]
-    """Number of assignments in this study by decision; all three keys exist."""
+    """Number of assignments in this study by decision. All three decisions are keys."""
     exclusion: Exclusion | None
     blocked: bool
     words: str
-    """One line for the table, such as "excluded: ...; 47 votes left out"."""
+    """One line about the worker for the table, such as "excluded: ...; 47 votes left out"."""
     judged: bool = True
-    """True if they saw enough control items for the rule, or were excluded, or there are none."""
+    """True if the worker saw enough control items for the rule or was excluded, or if there are no control items."""
     same_browser: tuple[str, ...] = ()
-    """Other workers of the study from the same browser."""
+    """Other workers of the study who used the same browser."""
 
     @property
     def answered(self) -> bool:
-        """True if the worker answered an item, a control or a quiz item. Training does not count."""
+        """True if the worker answered an item, a control item or a quiz item. Training does not count."""
         return any(self.decided.values())
 
 
 @dataclass(frozen=True)
 class RulesChange:
-    """A new version of the rules after the start: values before and since."""
+    """A change of the rules after the start of the study, with the values before and after."""
 
     version: int
     since: datetime
     votes: tuple[int, int]
-    """Votes an image: before, since."""
+    """Number of votes for each image: before and after the change."""
     consensus: tuple[int, int]
     votes_in: int
-    """Number of votes on items before the change, which its author could see."""
+    """Number of votes on items before the change. The author of the change could see them."""
     words: str
-    """Summary in one sentence."""
+    """Summary of the change in one sentence."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """Actual conditions of items and workers, regardless of the rules."""
+    """Conditions under which items were really shown and workers joined, whatever the rules said."""
 
     with_source: int
     """Number of items shown beside their source."""
@@ -202,92 +202,92 @@ class Conditions:
 
 @dataclass(frozen=True)
 class StudyReport:
-    """The full report of a study. Changes until the study is closed."""
+    """The full report of a study. Its figures change until the study is closed."""
 
     study: Study
     items: int
     complete: int
     """Number of items with all K votes."""
     votes_cast: int
-    """Number of votes on items, by anybody."""
+    """Number of votes on items, by all workers."""
     votes_imported: int
     """Number of votes cast that were imported from a file."""
     votes_excluded: int
-    """Number of votes cast by excluded workers."""
+    """Number of votes on items by excluded workers."""
     votes_surplus: int
-    """Number of other votes beyond the first K of an item (after a readmission)."""
+    """Number of remaining votes beyond the first K of an item. They occur after a readmission."""
     votes_counted: int
-    """votes_cast - votes_excluded - votes_surplus."""
+    """Number of votes that count: votes_cast - votes_excluded - votes_surplus."""
     further_people: int
     """Minimum number of people who must join so that every image can get all its votes; 0 for a closed study."""
     images: Slice
-    """Validity of images: valid if every asked question on validity agrees; see consensus.image_outcome."""
+    """Validity of images. An image is valid if all its questions on validity say so; see `consensus.image_outcome`."""
     images_before: Slice
     images_adjudicated: Slice | None
     image_slices: Slices
     agreement: Agreement
-    """Agreement over all questions on validity with the same kind of answers. An (image, question) is one item."""
+    """Agreement over all questions on validity with the same kind of answers. Each (image, question) is one item."""
     controls: Proportion
-    """Share of right answers to control items, all workers; the interval assumes independence."""
+    """Share of control items answered right, over all workers. The interval assumes that answers are independent."""
     questions: tuple[QuestionResult, ...]
     disagreements: tuple[Disagreement, ...]
     """Disagreements, the most divided first."""
     workers: tuple[WorkerFigures, ...]
-    """Workers, those with most votes first."""
+    """Figures of each worker, the worker with most votes first."""
     exclusions: tuple[Exclusion, ...]
     comments: tuple[Remark, ...]
     """Comments on items, including those of excluded workers."""
     first: datetime | None
     last: datetime | None
-    """Times of the first and last vote on items."""
+    """Time of the last vote on items; None without votes."""
     changes: tuple[RulesChange, ...]
     """Changes of the rules after the start, earliest first."""
     first_rules: Rules
     as_announced: Slice | None
-    """Result of `images` by the rules at the start; None if they did not change."""
+    """Result of `images` by the rules at the start of the study; None if the rules did not change."""
     conditions: Conditions
     notes: tuple[str, ...]
-    """Warnings to read before trusting a figure: no votes, one worker, still running."""
+    """Warnings to read before trusting a figure, such as no votes, one worker only, or a study still running."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One figure of agreement, or words for its absence."""
+    """One measure of agreement, or words that say why it is undefined."""
 
     value: float | None
-    """1 is full agreement, 0 is chance level (for the raw measure: no agreement); below 0 is worse than chance."""
+    """1 is full agreement, 0 is chance level (no agreement for the raw measure). Below 0 is worse than chance."""
     words: str
     n_items: int
     """Number of items with at least two votes."""
     raters: float
-    """Mean votes per item, over those items."""
+    """Mean number of votes on an item, over the items with at least two votes."""
 
 
 HIGH_PREVALENCE = 0.8
-"""Share of one answer, 0 to 1, from which chance-corrected measures that use the margins (alpha, kappa) fall by
-construction (Feinstein and Cicchetti 1990, Journal of Clinical Epidemiology 43)."""
+"""Share of the most frequent answer, 0 to 1, from which alpha and kappa are low even if workers agree. These measures
+correct for chance by the frequencies of answers (Feinstein and Cicchetti 1990, Journal of Clinical Epidemiology 43)."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Measures of agreement, which have to be read together."""
+    """Measures of agreement. Read them together, as each misleads alone."""
 
     raw: Measure
     alpha: Measure
     ac1: Measure
     fleiss: Measure
     ordinal: Measure | None
-    """Alpha that counts near misses on a scale as partial agreement; None for questions without an order."""
+    """Alpha for a scale, where neighbouring answers count as partial agreement; None for questions without an order."""
     prevalence: float | None
     """Share of the most frequent answer in all votes, 0 to 1."""
     frequent: str
     """The most frequent answer."""
     words: str
-    """Joint interpretation of the figures, for readers who do not know them."""
+    """Explanation of all measures together, for readers who do not know them."""
 
     @property
     def pulled_down(self) -> bool:
-        """True if one answer is so frequent that alpha and kappa are low by construction."""
+        """True if one answer is so frequent that alpha and kappa are low whatever the agreement is."""
         if self.prevalence is None or self.alpha.value is None or self.ac1.value is None:
             return False
         return self.prevalence >= HIGH_PREVALENCE and self.ac1.value - self.alpha.value > 0.1
@@ -295,28 +295,28 @@ class Agreement:
 
 @dataclass(frozen=True)
 class PowerPlan:
-    """Expected values of a study plan."""
+    """Numbers to expect from a planned study."""
 
     items: int
     votes: int
-    """Number of votes on items in total: K an item."""
+    """Total number of votes on items, K for each item."""
     survive: float
     """Expected share of items with a consensus, 0 to 1."""
     rate: float
-    """Expected share of those found valid, 0 to 1: not the true share, see `words`."""
+    """Expected share of valid images among those with a consensus, 0 to 1: not the true share, see `words`."""
     low: float
-    """Expected Wilson interval, 0 to 1."""
+    """Lower end of the expected Wilson interval, 0 to 1."""
     high: float
     width: float
-    """high - low."""
+    """Width of the interval (high - low)."""
     annotators: int
-    """Number of annotators to finish within `minutes_each`; at least K, as nobody votes twice on an item."""
+    """Number of annotators needed to finish within `minutes_each`; at least K, as nobody votes twice on an item."""
     minutes_each: float
-    """Minutes of each annotator, including control items, quiz and training."""
+    """Minutes of work for each annotator, including control items, quiz and training."""
     items_each: int
-    """Number of items shown to each, including control items, quiz and training."""
+    """Number of items shown to each annotator, including control items, quiz and training."""
     hours: float
-    """Hours of all annotators together."""
+    """Total working hours of all annotators."""
     words: str
 
 

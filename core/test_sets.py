@@ -1,4 +1,4 @@
-"""Test sets as stored, and the id of a version, a hash of its content. Plain data; no SQL."""
+"""Test sets as stored, and the id of a version, which is a hash of its content. Plain data; no SQL."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from typing import Any, Literal, get_args
 from core.csv_tables import facts
 
 LONGEST_NAME = 200
-"""Maximum characters in the name of a test set, and in a label."""
+"""Maximum number of characters in the name of a test set, and in a label."""
 
 Review = Literal["accepted", "rejected", "open", "none"]
 """Decision of people on an image; "none" for a source, which is not reviewed."""
 
 Split = Literal["train", "validation", "test", ""]
 SPLITS: tuple[Split, ...] = get_args(Split)
-"""Purpose of a part of a test set; "" if it is not split."""
+"""Purposes of a part of a test set; "" if the set is not split."""
 Role = Literal["generated", "source"]
 MANIFEST_FORMAT = 1
 
 
 @dataclass(frozen=True)
 class SetEntry:
-    """One image of a version. A version contains an image once."""
+    """One image of a version. A version contains each image only once."""
 
     image: str
-    """The SHA-256 of its file, 64 hexadecimal digits, as of all images here."""
+    """SHA-256 of the image's file in 64 hexadecimal digits, like all hashes here."""
     source: str
-    """SHA-256 of its source image; of the image itself without a source."""
+    """SHA-256 of the source image; of the image itself if it has no source."""
     label: str = ""
     """Class of a classification, or ""."""
     split: Split = ""
     mask: str | None = None
-    """SHA-256 of the mask: mode L, the size of the image, a class number a pixel. None without a mask."""
+    """SHA-256 of the mask, or None. A mask has mode L, the size of the image and a class number at every pixel."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     """The name of each class number (0 to 255) of the mask."""
     role: Role = "generated"
-    """Role of the image. "source" is the original of generated images, added beside them."""
+    """"generated" for a generated image, "source" for the original of generated images, which is added beside them."""
     test_case: int | None = None
-    """Test case in this workspace; None for a source or an imported image."""
+    """Id of the test case in this workspace; None for a source or an imported image."""
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """Origin of an imported image: JSON-ready. Left empty when all images of a version are listed."""
+    """Origin of an imported image, JSON-ready. Empty where all images of a version are listed."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,18 @@ class SetVersion:
     """A version of a test set: a draft that may change, or a final release."""
 
     number: int
-    """Number of its row, in this workspace only."""
+    """Row number of the version in this workspace. Other workspaces have other numbers."""
     test_set: str
     set_name: str
     place: int
-    """1, 2, ...: position in its set."""
+    """One-based position of the version in its set."""
     id: str
-    """SHA-256 of its manifest; "" for a draft."""
+    """SHA-256 of the version's manifest; "" for a draft."""
     parent: str
-    """Id of the version that it was drafted from, or ""."""
+    """Id of the version from which this version was drafted, or ""."""
     note: str
     thresholds: Mapping[str, float]
-    """Figures, by name, by which its images were chosen and split."""
+    """Figures by which images were chosen and split, by name."""
     created: datetime
     released: datetime | None
     entries: int
@@ -95,28 +95,28 @@ class TestSet:
 
     @property
     def draft(self) -> SetVersion | None:
-        """The version that may change, or None."""
+        """The version that may still change, or None."""
         return next((version for version in self.versions if version.is_draft), None)
 
     @property
     def latest(self) -> SetVersion | None:
-        """The latest release, or None."""
+        """The latest version that is no draft, or None."""
         return next((version for version in reversed(self.versions) if not version.is_draft), None)
 
 
 @dataclass(frozen=True)
 class CaseOfSet:
-    """The part of a test case that a test set takes over."""
+    """Data of a test case that a test set copies."""
 
     id: int
     image: str
     source: str
     label: str
-    """Label by a person's decision, else by its task."""
+    """Label that a person gave the image, otherwise the label of its task."""
     task_label: str
-    """Label of its task, which the source image also has."""
+    """Label of the image's task. The source image has this label too."""
     mask: str | None
-    """SHA-256 of its run's current mask: mode L, the size of the source. None without a mask."""
+    """SHA-256 of the current mask of the test case's run, or None. The mask has mode L and the size of the source."""
     mask_classes: Mapping[int, str]
     image_size: tuple[int, int]
     """Width and height, in pixels."""
@@ -125,7 +125,7 @@ class CaseOfSet:
 
 @dataclass(frozen=True)
 class ImageHashes:
-    """Hashes that find a picture again in any file."""
+    """Hashes of a picture, by which it is found again in any file."""
 
     pixels: str
     """`core.images.image_sha` of the picture."""
@@ -134,13 +134,14 @@ class ImageHashes:
 
 
 def split_to_load(splits: Collection[Split]) -> Split:
-    """Return the split that the example code loads: the test split if present, else another one of `splits`."""
+    """Return the split that example code loads: the test split if there is one, otherwise another one of `splits`."""
     return next((split for split in ("test", "validation", "train", "") if split in splits), "test")
 
 
 def manifest(name: str, parent: str, note: str, thresholds: Mapping[str, float], entries: Iterable[SetEntry]) -> bytes:
-    """Return the text of a version that is hashed: JSON in UTF-8 with sorted keys, entries sorted by image hash. It has
-    no numbers of this workspace, so equal versions have one id everywhere.
+    """Return the content of a version as JSON in UTF-8, for its hash. Keys and entries are sorted.
+
+    Row numbers of the workspace are left out, so equal versions have the same id everywhere.
     """
     lines = [
         facts(entry, "image label mask_classes role source split", mask=entry.mask or "")
@@ -164,7 +165,7 @@ def version_id(name: str, parent: str, note: str, thresholds: Mapping[str, float
 
 @dataclass(frozen=True)
 class ShownEntry:
-    """An image of a version with people's decision."""
+    """An image of a version, and people's decision on it."""
 
     entry: SetEntry
     review: Review

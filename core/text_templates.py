@@ -1,4 +1,4 @@
-"""Jinja templates of plain text: the sentences and Markdown of reports, stored beside the code that uses them."""
+"""Jinja templates of plain text, such as sentences and Markdown of reports. They lie beside the code that uses them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from jinja2.ext import Extension
 from core.words import and_list
 
 _SPACE, _PARAGRAPH = "\x1f", "\x1e"
-"""Placeholders for a template's line breaks while it is rendered, as values may contain line breaks."""
+"""Placeholders for a template's own line breaks while it is rendered. Values may contain line breaks too."""
 
 
 class TextTemplates:
-    """The templates of a folder. `known` are functions and values available in each, functions also as filters."""
+    """The templates of a folder. `known` holds values and functions for all templates. Functions are also filters."""
 
     def __init__(self, folder: Path, **known: object) -> None:
         self._folder, self._known = folder, known
 
     def paragraphs(self, name: str, /, **values: object) -> tuple[str, ...]:
-        """Render a template of sentences: a line break becomes one space, an empty line separates paragraphs.
+        """Render a template of sentences: a line break becomes one space, and an empty line separates paragraphs.
 
-        So a condition may take lines of its own. Empty paragraphs are dropped.
+        So conditions of the template may have their own lines. Empty paragraphs are dropped.
         """
         text = re.sub(f"{_SPACE}+", " ", self._sentences.get_template(name).render(values))
         return tuple(part.strip(" ") for part in text.split(_PARAGRAPH) if part.strip(" "))
@@ -35,7 +35,7 @@ class TextTemplates:
         return " ".join(self.paragraphs(name, **values))
 
     def lines(self, name: str, /, **values: object) -> str:
-        """Render a template of lines, such as Markdown. A line with only a statement is dropped."""
+        """Render a template line by line, such as Markdown. Lines with only a Jinja statement are dropped."""
         return self._lines.get_template(name).render(values)
 
     @cached_property
@@ -47,7 +47,7 @@ class TextTemplates:
         return self._environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
 
     def _environment(self, **options: Any) -> Environment:
-        # The output is no HTML, so nothing is escaped.
+        # The output is plain text, so nothing is escaped.
         loader = FileSystemLoader(self._folder)
         environment = Environment(loader=loader, undefined=StrictUndefined, auto_reload=False, **options)
         environment.globals |= self._known

@@ -1,4 +1,4 @@
-"""Thresholds of a check: below the first it fails, from the second on it passes, between them it cannot tell."""
+"""Thresholds of a check. Below the first it fails, from the second on it passes, between them it cannot tell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Band(BaseModel):
         return self
 
     def judge(self, name: str, value: float, failure: str) -> Check:
-        """Return the check of a figure. `failure` is the sentence for a person if it fails."""
+        """Return the check with this figure, judged by the thresholds. `failure` is the note of a failed check."""
         if value >= self.passed_from:
             return Check(name, True, value, threshold=self.passed_from)
         if value < self.failed_below:

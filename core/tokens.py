@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from datetime import datetime
 
 MARK = "dillema_"
-"""Prefix of every token, so that people and secret scanners recognise one."""
+"""Prefix of every token. People and secret scanners recognise a token by it."""
 LONGEST_NAME = 80
 LONGEST_DAYS = 366
 
 
 @dataclass(frozen=True)
 class Token:
-    """An access token for scripts, without its text."""
+    """An access token for scripts, without its secret text."""
 
     id: int
     name: str
-    """Name of its holder, given by the lead. The log uses it."""
+    """Name that the lead gave to the token's user. The log uses it."""
     reads_only: bool
-    """True if it may read everything and change nothing."""
+    """True if the token may read everything but change nothing."""
     created: datetime
     expires: datetime
     withdrawn: datetime | None = None

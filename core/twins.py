@@ -1,13 +1,13 @@
 """Twins: two pictures, one made from the other by a flip, crop, shift or scaling, or by a mark on it.
 
-A perceptual hash finds a picture that was saved again, but none of these. So a small copy of each picture, its look, is
-compared with the looks most similar to it: both are aligned (by `cv2.findTransformECC`, from "Parametric Image
-Alignment Using Enhanced Correlation Coefficient Maximization", Evangelidis and Psarakis, 2008), also mirrored. They are
-twins if nearly every pixel has a colour that the other picture has at or beside that place.
+A perceptual hash finds a picture that was saved again, but none of these. So the look of each picture (a small copy) is
+compared with the most similar looks. Two looks are aligned by `cv2.findTransformECC` (Evangelidis and Psarakis,
+"Parametric Image Alignment Using Enhanced Correlation Coefficient Maximization", 2008), also with one of them mirrored.
+They are twins if the other look has the colour of nearly every pixel at or beside the same place.
 
 `benchmarks/twins.py` measures how many twins this finds and how many other pictures it takes for twins; `RATES` states
-it in words. Vectors of an embedder are not used, as they cannot tell: those of the embedded CLIP have a median cosine
-of 0.97 both between a picture and its crop by 10 % and between two pictures of the same things.
+the results. Vectors of a CLIP are not used, as they do not show the difference. Those of the demo's CLIP have a median
+cosine of 0.97 both between a picture and its crop by 10 % and between two pictures of the same things.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from PIL import Image
 from core.progress import OnCount
 
 SIDE = 48
-"""Width and height of a look, in pixels."""
+"""Width and height in pixels of a look, the small copy of a picture that is compared."""
 SHAPE = (SIDE, SIDE, 3)
 NEIGHBOURS = 12
-"""Minimum number of pictures, the most similar ones, that each picture is compared with."""
+"""Minimum number of most similar pictures with which each picture is compared."""
 LEAST_ALIKE = 0.94
-"""Minimum cosine similarity of two signatures for their pictures to be compared."""
+"""Minimum cosine similarity of the signatures of two pictures. Less similar pictures are not compared."""
 TOLERANCE, COARSE_TOLERANCE = 10, 8
-"""Tolerated colour difference, in levels of 255: for aligned pictures, and before alignment."""
+"""Largest colour difference, in levels of 255, that counts as the same colour: after alignment, and before."""
 MOST_LACKING = 0.02
-"""Maximum share of the pixels of one aligned twin whose colour the other lacks."""
+"""Maximum share of pixels whose colour the other twin lacks, after alignment."""
 COARSE_LACKING = 0.01, 0.11
-"""Maximum share before alignment: for the better and for the worse direction. A crop lacks what was cut off."""
+"""Maximum shares before alignment. The second holds for the worse direction, as a crop lacks what was cut off."""
 REACH = 13
-"""Pixels within which a colour is searched before alignment: the shift by a crop of a tenth, either way."""
+"""Width in pixels of the square in which a colour is searched before alignment. Enough for a crop of a tenth."""
 HOPELESS = 8 * MOST_LACKING
-"""Share from which the opposite direction is not tried any more."""
+"""Share of lacking pixels from which the pair is not compared in the opposite direction any more."""
 LEAST_OVERLAP, LARGEST_SCALE = 0.6, 1.35
-"""Minimum overlap and maximum scale of one picture over the other. Beyond them too little is left to compare."""
+"""Minimum share of overlap and maximum scale between aligned pictures. Beyond them too little is left to compare."""
 RATES = (
     "Measured on drawn scenes, this finds all flips, crops of 5 % at each edge, JPEGs of quality 30 and halvings, 99 % "
     "of shifts by 3 %, and 94 % of crops of 10 % and of watermarks. It misses crops of 20 %, 36 % of the flips that "
@@ -50,15 +50,15 @@ RATES = (
 _PAIRS, _ROWS = 8192, 1024
 _CELLS = 12
 _ZOOMED = 3
-"""Pixels that the second signature omits at each edge, as a crop does."""
+"""Number of pixels that the second signature leaves out at each edge, as a crop does."""
 Looks = NDArray[np.uint8]
-"""(pictures, SIDE, SIDE, 3), RGB."""
+"""Looks of several pictures: (pictures, SIDE, SIDE, 3), RGB."""
 Pairs = NDArray[np.int64]
-"""(pairs, 2): indices of pictures."""
+"""Pairs of pictures: (pairs, 2), indices of pictures."""
 
 
 def look_of(image: Image.Image) -> NDArray[np.uint8]:
-    """Return the look (the small copy that is compared) of a picture of any mode and size: (SIDE, SIDE, 3), RGB."""
+    """Return the look (small copy) of a picture of any mode and size: (SIDE, SIDE, 3), RGB."""
     return np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR))
 
 
@@ -68,12 +68,12 @@ def twins_among(looks: Looks, on_count: OnCount | None = None) -> Pairs:
 
 
 def twins_between(looks: Looks, others: Looks, on_count: OnCount | None = None) -> Pairs:
-    """Return the twins between `looks` and `others`: an index in each."""
+    """Return the pairs of twins between `looks` and `others`: the index of each picture in its array."""
     return _twins(looks, _resembling(_signatures(looks), _signatures(others), False), others, on_count)
 
 
 def _signatures(looks: Looks) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return a unit vector for each picture, and one for it without its edges. A mirrored picture has the same ones."""
+    """Return two unit vectors for each picture, of the whole and without its edges. Mirroring changes neither."""
     import cv2
 
     signatures = []
@@ -82,7 +82,7 @@ def _signatures(looks: Looks) -> tuple[NDArray[np.float32], NDArray[np.float32]]
         small = [cv2.resize(look[inside, inside], (6, 6), interpolation=cv2.INTER_AREA) for look in looks]
         cells = np.array(small, np.float32).reshape(len(looks), 6, 6, 3)
         both, apart = (cells + cells[:, :, ::-1]) / 2, np.abs(cells - cells[:, :, ::-1]) / 2
-        both -= both.mean((1, 2), keepdims=True) / 2  # halve the mean: what all bright pictures share counts less
+        both -= both.mean((1, 2), keepdims=True) / 2  # halve the mean, so that overall brightness counts less
         vectors = np.concatenate([one[:, :, :3].reshape(len(looks), 54) for one in (both, apart)], axis=1)
         signatures.append(vectors / (np.linalg.norm(vectors, axis=1, keepdims=True) + np.float32(1e-3)))
     return signatures[0], signatures[1]
@@ -93,7 +93,7 @@ def _resembling(
     other: tuple[NDArray[np.float32], NDArray[np.float32]],
     same: bool,
 ) -> Pairs:
-    """Return the pairs of pictures similar enough to compare: with `same` each once, and no picture with itself."""
+    """Return pairs of pictures similar enough to compare. With `same` each comes once, none with itself."""
     found_pairs = [np.zeros((0, 2), np.int64)]
     for first in range(0, len(own[0]), _ROWS):
         rows = slice(first, first + _ROWS)
@@ -125,7 +125,7 @@ def _twins(looks: Looks, pairs: Pairs, others: Looks, on_count: OnCount | None) 
             if not _near(*pair):
                 continue
             lacking = _laid_over(*pair)
-            # Also in the other direction: the colours in a mark are not in the picture beneath it.
+            # Compare in the other direction too: only one of the pictures has the colours of a mark.
             if lacking <= MOST_LACKING or (lacking <= HOPELESS and _laid_over(*pair[::-1]) <= MOST_LACKING):
                 return True
         return False
@@ -140,8 +140,9 @@ def _twins(looks: Looks, pairs: Pairs, others: Looks, on_count: OnCount | None) 
 
 
 def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
-    """Return flags (pairs, 2): whether the two pictures can be twins as they are, and mirrored. Each colour of a twin
-    is in the other one, within the distance that a crop moves it.
+    """Return flags (pairs, 2): True if two pictures can be twins as they are, and True if they can if mirrored.
+
+    Twins have each other's colours within the distance that a crop moves a pixel.
     """
     own = _ranges(looks)
     other = own if others is looks else _ranges(others)
@@ -157,7 +158,7 @@ def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
 
 
 def _ranges(looks: Looks) -> tuple[Looks, Looks, Looks]:
-    """Return the lowest and highest values around each cell of a picture, and the mean of each cell."""
+    """Return the lowest and highest values around each of 12 x 12 cells of a look, and the mean of each cell."""
     import cv2
 
     size = SIDE // _CELLS
@@ -171,7 +172,7 @@ def _ranges(looks: Looks) -> tuple[Looks, Looks, Looks]:
 
 
 def _lacking(ranges: Sequence[Looks], cells: Looks) -> NDArray[np.float64]:
-    """Return for each picture the share of its cells whose colour the other lacks there."""
+    """For each pair, return the share of cells whose colour the other picture lacks at the same place."""
     low, high = ranges[0], ranges[1]
     away = np.maximum(np.maximum(low, cells) - cells, cells - np.minimum(high, cells))
     return (away.max(-1) > COARSE_TOLERANCE).mean((1, 2))
@@ -193,8 +194,9 @@ def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArr
 
 
 def _laid_over(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
-    """Return the share of the pixels of `one`, aligned to `other`, whose colour `other` lacks at and beside that place;
-    1 if it cannot be aligned.
+    """Align `one` to `other`. Return the share of pixels whose colour `other` lacks at or beside that place.
+
+    Return 1 if they cannot be aligned.
     """
     import cv2
 
@@ -203,7 +205,7 @@ def _laid_over(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
     start = np.eye(2, 3, dtype=np.float32)
     try:
         _, placed = cv2.findTransformECC(grey[0], grey[1], start, cv2.MOTION_AFFINE, stop, None, 5)
-    except cv2.error:  # they have nothing in common, or are of one colour
+    except cv2.error:  # nothing in common, or a picture of one colour
         return 1.0
     scales = np.linalg.svd(placed[:, :2], compute_uv=False)
     if not (scales[1] > 1 / LARGEST_SCALE and scales[0] < LARGEST_SCALE):

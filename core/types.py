@@ -19,9 +19,9 @@ from core.validation_messages import reason
 StageName = str
 """The name of a stage of some recipe (see `pipeline.recipes`), or `GENERATION`."""
 Values = Mapping[StageName, Any]
-"""Values of text stages by the names of the stages."""
+"""Values of text stages, by the name of the stage."""
 GENERATION: StageName = "generation"
-"""The stage name of drawing. It comes after the gate, behind the text stages of every recipe."""
+"""Name of the stage that draws the images. It follows the gate and the text stages of every recipe."""
 EditType = Literal["subject", "object", "attribute", "background", "weather", "time of day", "domain"]
 EDIT_TYPES: tuple[EditType, ...] = get_args(EditType)
 TaskKind = Literal["classification", "segmentation"]
@@ -32,22 +32,22 @@ Outcome = Literal["passed", "failed", "cannot tell"]
 
 @dataclass(frozen=True)
 class Task:
-    """The job of the model under test. It decides which parts an edit must not touch."""
+    """The job of the model under test. An edit must not touch its label or protected classes."""
 
     kind: TaskKind
     label: str = ""
-    """The class of the image; classification only."""
+    """The class of the image; "" for segmentation."""
     protected: tuple[str, ...] = ()
-    """The classes of the mask that must stay in place; segmentation only."""
+    """Classes of the mask that must stay in place; empty for classification."""
 
     def describe(self) -> str:
-        """Return the task in words, as every prompt contains it."""
+        """Return a description of the task. Every prompt contains this description."""
         if self.kind == "classification":
             return f"image classification with the label {self.label}"
         return "semantic segmentation of " + ", ".join(self.protected)
 
     def kept(self) -> tuple[str, ...]:
-        """Return the label in a tuple, or the protected classes."""
+        """Return the label as a tuple of one, or the protected classes."""
         return (self.label,) if self.kind == "classification" else self.protected
 
 
@@ -66,7 +66,7 @@ class Keyword:
     edit_type: EditType
     used: bool = True
     forced: bool = False
-    """True if a person keeps this keyword although the task protects it."""
+    """True if a person lets this keyword change although the task protects it."""
 
 
 @dataclass(frozen=True)
@@ -85,22 +85,22 @@ class Alternative:
     similarity: float | None = None
     """Cosine similarity to `like`, from -1 to 1 (see `pipeline.checks.similarity`). None if it was not measured."""
     like: str = ""
-    """The closest text: the keyword, or a label or class that the task protects."""
+    """The text that the alternative is most similar to: its keyword, or a label or class that the task protects."""
 
     def is_close(self, too_close: float) -> bool:
-        """Return True if the alternative's measured similarity reaches `too_close`."""
+        """Return True if the alternative is too similar: its measured similarity reaches `too_close`."""
         return self.similarity is not None and self.similarity >= too_close
 
 
 @dataclass(frozen=True)
 class KeywordAlternatives:
-    """One keyword and its alternatives."""
+    """A keyword with its possible replacements."""
 
     keyword: str
     edit_type: EditType
     options: tuple[Alternative, ...]
     forced: bool = False
-    """True if a person keeps the keyword although the task protects it."""
+    """True if a person lets the keyword change although the task protects it."""
 
 
 @dataclass(frozen=True)
@@ -112,21 +112,21 @@ class Alternatives:
 
 @dataclass(frozen=True)
 class Check:
-    """One automatic finding about a value, such as "label kept". `core.check_words` explains each."""
+    """Result of one automatic check of a value, such as "label kept". `core.check_words` explains each check."""
 
     name: str
     passed: bool | None
-    """Result, or None if the check cannot tell. `note` gives the reason."""
+    """True if passed, False if failed, None if the check cannot tell. `note` gives the reason."""
     value: float | None = None
     """The measured figure, such as a similarity. None without a figure."""
     note: str = ""
-    """One sentence for a person: the reason if it failed or cannot tell, otherwise a remark."""
+    """One sentence for a person. It is the reason if the check failed or cannot tell, otherwise a remark."""
     threshold: float | None = None
-    """Figure to reach, or None if there is no figure."""
+    """Figure that an image must reach to pass, or None if there is no figure."""
 
     @property
     def outcome(self) -> Outcome:
-        """The finding in words: passed, failed, or cannot tell."""
+        """The result in words: passed, failed, or cannot tell."""
         return "cannot tell" if self.passed is None else "passed" if self.passed else "failed"
 
 
@@ -148,9 +148,9 @@ class CounterfactualCaption:
     text: str
     edits: tuple[Edit, ...]
     used: bool = True
-    """True if images are drawn from it."""
+    """True if images are to be drawn from this caption."""
     checks: tuple[Check, ...] = field(default=(), compare=False)
-    """Findings of the stage that wrote its text, for which it asked a model. Lost when a person rewrites the text."""
+    """Checks of the text by a model, made by the stage that wrote the text. Dropped when a person rewrites the text."""
 
 
 @dataclass(frozen=True)
@@ -170,12 +170,12 @@ class ReviewDecision:
 
     verdict: Literal["accepted", "rejected"]
     reason: str = ""
-    """The person's own words, at most `LONGEST_REASON` characters. "" if no reason was asked for."""
+    """The person's reason in their own words, at most `LONGEST_REASON` characters; "" if no reason was given."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The origin of a value. Values that a person typed have author "person" and empty model fields."""
+    """Origin of a value. For a value that a person typed, `author` is "person" and the fields on a model are empty."""
 
     author: Author
     model: str = ""
@@ -183,7 +183,7 @@ class Trace:
     raw_reply: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    """The seed of the attempt that gave the value."""
+    """Seed of the attempt whose reply gave the value."""
     attempts: int = 1
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
@@ -200,42 +200,42 @@ class StageValue(Generic[T]):
     value: T
     trace: Trace
     inputs_key: str = ""
-    """Set by the driver, which runs the stage."""
+    """Key of the inputs. The driver that runs the stage sets it."""
 
 
 @dataclass(frozen=True)
 class PromptSlot:
-    """A prompt that a stage or a method needs: its name, and the variables that are filled."""
+    """A prompt that a stage or a method needs: its name, and the variables that it fills in."""
 
     name: str
-    """The name of a stage or of a further prompt; its file is NAME.toml."""
+    """Name of the stage, or of a further prompt. The prompt's file is NAME.toml."""
     required: tuple[str, ...]
-    """The variables that a template must use."""
+    """Variables that a template must use."""
     optional: tuple[str, ...] = ()
-    """The variables that it may use."""
+    """Variables that a template may use."""
     default: str = ""
-    """The template for prompt sets that have no file of this name, or ""."""
+    """Template for prompt sets without a file of this name, or ""."""
     needed: bool = True
-    """True if a prompt set without a default must have the file. A set that lacks another one cannot ask it."""
+    """True if a prompt set must have the file unless there is a default. Without an optional file it is not asked."""
     title: str = ""
-    """The title of a further prompt, in a few words; "" for the stage's own."""
+    """Title of a further prompt, in a few words; "" for the main prompt of a stage."""
 
 
 @dataclass(frozen=True)
 class StageKind:
-    """The part of a text stage's declaration that every room reads."""
+    """The description of a text stage that all packages can read."""
 
     value: type
     title: str
     doing: str
-    """Words for the running stage, such as "finding keywords"."""
+    """Words for the stage while it runs, such as "finding keywords"."""
 
 
 _stages: dict[StageName, StageKind] = {}
 
 
 def set_stages(stages: Mapping[StageName, StageKind]) -> None:
-    """Set the text stages of all recipes, in their order. Called by `pipeline.recipes`."""
+    """Set the text stages of all recipes, in their order. `pipeline.recipes` calls this function."""
     global _stages
     _stages = dict(stages)
 
@@ -248,12 +248,12 @@ def stage_kinds() -> Mapping[StageName, StageKind]:
 
 
 def stage_title(name: StageName) -> str:
-    """Return the title of a text stage, or of the drawing."""
+    """Return the title of a text stage, or of drawing."""
     return _stages[name].title if name in _stages else "Generate"
 
 
 def stage_doing(name: StageName) -> str:
-    """Return the words for a running text stage, or for the drawing."""
+    """Return the words for a text stage, or for drawing, while it runs."""
     return _stages[name].doing if name in _stages else "generating"
 
 
@@ -264,7 +264,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type, data: Any) -> Any:
-    """Return the dataclass `kind` from plain data. Raises pydantic.ValidationError if the data do not fit."""
+    """Convert plain data to the dataclass `kind`. Raises pydantic.ValidationError if the data do not fit."""
     return _adapter(kind).validate_python(data)
 
 
@@ -272,7 +272,7 @@ def read_json(text: str) -> Any:
     """Parse JSON text. Raises ValueError for invalid JSON and for data that cannot be written as JSON again."""
     try:
         data = json.loads(text)
-        # json.loads accepts half characters and infinity, which UTF-8 and JSON cannot hold and which would break later.
+        # json.loads accepts lone surrogates and infinity, which cannot be written again as UTF-8 and JSON.
         json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
@@ -282,7 +282,7 @@ def read_json(text: str) -> Any:
 def to_text(value: Any) -> str:
     """Return a stage's value as text for a person to edit. `from_text` reads it back.
 
-    A value with one text becomes that text, a value with a list of texts becomes lines, any other becomes JSON.
+    A value with one text becomes that text. A value with a list of texts becomes lines. Any other value becomes JSON.
     """
     match [getattr(value, field.name) for field in fields(value)]:
         case [str(text)]:
@@ -312,7 +312,7 @@ def from_text(kind: type, text: str) -> Any:
 
 @lru_cache(maxsize=64)
 def _adapter(kind: type) -> TypeAdapter[Any]:
-    # Building an adapter takes longer than a page may take to show an edit, and a page reads many values.
+    # Cached, as building an adapter is slow and a page reads many values.
     return TypeAdapter(kind)
 
 

@@ -1,4 +1,4 @@
-"""Pydantic's errors in plain words: the values that a field accepts. The library's own words are for programmers."""
+"""Say pydantic's errors in plain words: which values a field accepts. Pydantic's own messages are for programmers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from core.data_files import DataTable
 
 _HUGE = 10**15
-"""Bounds of at least this size are left out of messages."""
+"""Bounds of at least this size are not mentioned in messages."""
 _NUMBERS = frozenset(
     "greater_than greater_than_equal less_than less_than_equal multiple_of "
     "finite_number int_type int_parsing int_parsing_size int_from_float float_type float_parsing".split()
@@ -23,9 +23,9 @@ _MESSAGES, _KINDS = DataTable(__file__, str, "messages"), DataTable(__file__, st
 
 
 def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """Return the end of a sentence about the first error: "it has to be a whole number from 1 to 8".
+    """Return the end of a sentence about the first error, such as "it has to be a whole number from 1 to 8".
 
-    Bounds need the validated `model`. A ValueError of our own validators keeps its words.
+    Pass the validated `model` to get bounds into the message. A ValueError of our own validators keeps its message.
     """
     first = error.errors()[0]
     kind, context = first["type"], first.get("ctx", {})
@@ -43,12 +43,12 @@ def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
 
 @dataclass(frozen=True)
 class FieldPlace:
-    """The place of a value within a model."""
+    """Position of a value within a model."""
 
     key: str
     """The path as a person writes it, such as "captioner.questions.0.prompt"."""
     holder: type[BaseModel] | None
-    """The model that has the field, or would have it. None if unknown."""
+    """The model that has the field, or would have it if it existed. None if unknown."""
     field: FieldInfo | None
     """The field, or None if there is no such field."""
     kinds: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class FieldPlace:
 
 
 def place_of(model: type[BaseModel], places: Sequence[int | str]) -> FieldPlace:
-    """Resolve pydantic's location of an error through nested models, tables, lists and unions of models."""
+    """Find the field to which pydantic's error location leads, through nested models, tables, lists and unions."""
     holder: type[BaseModel] | None = model
     field: FieldInfo | None = None
     inner: Any = model

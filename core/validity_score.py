@@ -1,4 +1,4 @@
-"""The validity score of images: a fitted regression and its agreement with people, as stored and shown."""
+"""The validity score of images: a fitted regression and its agreement with people's votes, as stored and shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.figures import Figure, Floats
 from core.types import TaskKind
 
 FEWEST = 20
-"""Minimum number of valid images, and of invalid ones, to fit a score."""
+"""Minimum number of valid images to fit a score, and also of invalid images."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +22,15 @@ class ValidityScore:
     names: tuple[str, ...]
     """Names of the checks, in column order."""
     middle: tuple[float, ...]
-    """Median of each check, used where its value is missing."""
+    """Median value of each check, used for images without a value."""
     mean: tuple[float, ...]
     spread: tuple[float, ...]
     weights: tuple[float, ...]
-    """Weights of the checks in units of their spread, then of their missing flags."""
+    """Weights of the checks, first in units of their spread, then for the flags that a value is missing."""
     intercept: float
     task: TaskKind | None = None
-    """Task of the images that it was fitted to and scores. None if an earlier version of the studio fitted it to images
-    of all tasks."""
+    """Task of the images that the score was fitted to and applies to. None if an earlier version of the studio fitted
+    it to images of all tasks."""
 
     def __call__(self, checks: Floats) -> Floats:
         """Return the probability of each image, 0 to 1, from (images, checks) with NaN for a missing value."""
@@ -50,7 +50,7 @@ class Agreement:
     images: int
     valid: int
     auc: Figure
-    """Probability that a valid image scores higher than one that is not (0.5 is chance), with an interval over
+    """Probability that a valid image scores higher than an invalid one (0.5 is chance), with an interval over
     sources."""
     bins: tuple[tuple[float, float, int], ...]
     """Reliability diagram: mean score, share of valid images and number of images of each bin that is not empty."""
@@ -63,15 +63,15 @@ class Agreement:
 
 @dataclass(frozen=True)
 class ScoreRun:
-    """Origin of the scores of the images of one task."""
+    """A computation of the scores of all images of one task."""
 
     id: int
     task: TaskKind | None
     """Task of the images. None for scores of an earlier version, which cover all tasks."""
     studies: Mapping[str, str]
-    """Names of the studies whose votes it was fitted to, by id."""
+    """Names of the studies whose votes the score was fitted to, by study id."""
     checks: tuple[str, ...]
-    """Names of the checks that it uses."""
+    """Names of the checks that the score uses."""
     agreement: Agreement
     images: int
     """Number of scored images."""

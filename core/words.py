@@ -1,6 +1,6 @@
 """Find words in a text, and the words that name a label or a protected class.
 
-A phrase matches whole words, and case does not count. Knows English plurals and the classes of driving data sets.
+A phrase matches whole words in any case. English plurals and words for the classes of driving data sets are known.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from core.data_files import DataTable
 from core.types import Task
 
 _SHOWN = 5
-"""Maximum number of names listed in a sentence. Further ones are only counted."""
+"""Maximum number of names that a sentence lists. Further names are only counted."""
 
 Span = tuple[int, int]
 """Start and end in a text, end not included."""
@@ -27,7 +27,7 @@ _SMALL = frozenset(
     "a an the this that these those its his her their some any no one two three four five six seven eight "
     "nine ten several many few couple pair group of".split()
 )
-"""Words that add only a number or an article to a class, so that "two cars" is as protected as "cars"."""
+"""Words such as articles and numbers that do not change a class, so "two cars" is as protected as "cars"."""
 
 _GRAMMAR = _SMALL | frozenset(
     "is are was were be been being has have had in on at by with and or to from into onto over under it they there "
@@ -41,7 +41,7 @@ def composed(text: str) -> str:
 
 
 def says_something(word: str) -> bool:
-    """Return True for a word with content, False for one that only serves grammar."""
+    """Return True if a word has content, False for a word that only serves grammar, such as "the"."""
     return word.lower() not in _GRAMMAR
 
 
@@ -57,14 +57,16 @@ def token_spans(text: str) -> list[Span]:
 
 @lru_cache(maxsize=4096)
 def _words_of(text: str) -> tuple[tuple[str, ...], tuple[Span, ...]]:
-    """Return the words of a text and their spans. Cached, as showing a run tokenises the same few texts thousands of
-    times, once for each form of a protected class."""
+    """Return the words of a text and their spans.
+
+    Cached, as showing a run asks for the same few texts thousands of times.
+    """
     spans = tuple(match.span() for match in re.finditer(r"\w+(?:-\w+)*", text))
     return tuple(text[start:end].lower() for start, end in spans), spans
 
 
 def find_run(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
-    """Return the indices at which `phrase` begins in `words`, not overlapping. [] for an empty phrase."""
+    """Return the indices at which `phrase` begins in `words`, without overlaps; [] for an empty phrase."""
     if not phrase or phrase[0] not in words:
         return []
     words, phrase = tuple(words), tuple(phrase)
@@ -79,7 +81,7 @@ def find_run(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
 
 
 def find_phrase(text: str, phrase: str) -> list[Span]:
-    """Return the spans of `phrase` in `text`, from left to right, not overlapping. [] for an empty phrase."""
+    """Return the spans of `phrase` in `text`, from left to right, without overlaps; [] for an empty phrase."""
     words, spans = _words_of(text)
     searched, _ = _words_of(phrase)
     return [(spans[at][0], spans[at + len(searched) - 1][1]) for at in find_run(words, searched)]
@@ -99,7 +101,7 @@ def plural(phrase: str) -> str:
 def count_of(number: int, noun: str, verb: str = "") -> str:
     """Return a number with its noun, such as "1 vote" or "2,500 test cases".
 
-    `verb`, given in the singular, follows in the form that fits the number: "1 image is", "2 images are".
+    Give `verb` in the singular. It follows the noun in the form for the number: "1 image is", "2 images are".
     """
     if number == 1:
         return f"1 {noun} {verb}".rstrip()
@@ -130,7 +132,7 @@ def singular(phrase: str) -> str:
 
 @lru_cache(maxsize=1024)
 def forms_of(name: str) -> tuple[str, ...]:
-    """Return the words that name a label or a protected class: singular and plural, the name itself first.
+    """Return the singular and plural of all names of a label or protected class, the name itself first.
 
     A label with commas, as in ImageNet ("goldfinch, Carduelis carduelis"), is several names of one thing.
     """
@@ -150,7 +152,7 @@ def classes_in(text: str, task: Task) -> tuple[str, ...]:
 
 
 def protected_spans(text: str, task: Task) -> list[Span]:
-    """Return the spans that name the label or a protected class, from left to right. Of two overlapping, the longer."""
+    """Return the spans that name the label or a protected class, from left to right, without overlaps."""
     spans = {span for name in task.kept() for form in forms_of(name) for span in find_phrase(text, form)}
     every = sorted(spans, key=lambda span: (span[0], -span[1]))
     disjoint: list[Span] = []
@@ -209,6 +211,6 @@ def few_names(names: Sequence[str]) -> str:
 
 
 def and_list(names: Iterable[str]) -> str:
-    """Return names as a sentence has them, such as "a, b and c"."""
+    """Join names with commas and "and", as in "a, b and c"."""
     known = list(names)
     return " and ".join([*([", ".join(known[:-1])] if known[1:] else []), *known[-1:]])

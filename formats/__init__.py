@@ -1,1 +1,1 @@
-"""Test sets as files: written for the libraries that load them, and read back. No database, no page."""
+"""Test sets as files: write them for the libraries that load them, and read them back. No database, no page."""

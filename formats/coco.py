@@ -1,7 +1,7 @@
-"""COCO: images and a JSON file of regions as run lengths or outlines.
+"""COCO: images, and a JSON file of regions as run lengths or outlines.
 
-Masks here know classes, not objects, so a connected region of a class is written as an object. A class in very many
-pieces in an image becomes one region marked as a crowd, as COCO does with things that it does not count.
+Masks here have classes but no objects, so each connected region of a class is written as an object. If a class has very
+many pieces in an image, they become one region marked as a crowd.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KINDS = re.compile(r"_?(instances|captions|person_keypoints|keypoints|annotatio
 
 
 def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write COCO: SPLIT/NAME.png and annotations/instances_SPLIT.json, masks as run lengths."""
+    """Write COCO: images SPLIT/NAME.png, and annotations/instances_SPLIT.json with masks as run lengths."""
     ids = {name: number for number, name in enumerate(class_names(examples), start=1)}
     splits: dict[Split, dict[str, Any]] = {}
 
@@ -55,7 +55,7 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
                 "width": width,
                 "height": height,
                 "label": example.label,
-                # An addition to COCO: restores the numbers of the mask.
+                # An addition to COCO, so that reading restores the mask's numbers.
                 **({"mask_classes": dict(sorted(example.mask_classes.items()))} if picture.mask is not None else {}),
             }
         )
@@ -111,7 +111,7 @@ def _whole(picture: Picture, ids: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 class CocoSource(Source):
-    """The images of the JSON lists. Keeps only the byte range of each entry, as there may be very many."""
+    """The images that COCO's JSON files list. Keeps only the byte range of each entry, as there may be very many."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
@@ -136,7 +136,7 @@ class CocoSource(Source):
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
-        """Return True if a file is a list of COCO's form."""
+        """Return True if a JSON file has the form of COCO."""
         return any(_is_list(files, name) for name in files.names if name.endswith(".json"))
 
     def splits(self) -> list[str]:
@@ -217,7 +217,7 @@ class CocoSource(Source):
         return table
 
     def _folder_of(self, name: str, images: Sequence[str]) -> str:
-        """Return the folder of the images: named as the split, within `images` or not, or the folder of the list."""
+        """Return the folder of a list's images: named as the split, maybe within `images`, or the list's own folder."""
         split, own_folder = _split_of(name), posixpath.dirname(name)
         above = posixpath.dirname(own_folder)
         kinds = dict.fromkeys((split, split_folder(standard(split), "val"), standard(split)))  # type: ignore[arg-type]
@@ -237,7 +237,7 @@ class CocoSource(Source):
         return self.files.has(path) if self.in_place else by_form(self._known, path) is not None
 
     def _place_of(self, table: _Table, named: str) -> str | None:
-        """Return the file that an entry names: in the folder of the list's images, or the only file of that name."""
+        """Return the image file of an entry: in the folder of the list's images, or the only file with its name."""
         path = joined(table.folder, _path(named))
         if self.in_place:
             return path
@@ -293,7 +293,7 @@ class CocoSource(Source):
         annotations: Sequence[Mapping[str, Any]],
         tally: Tally,
     ) -> Found:
-        """Return the item with its label and the mask of its regions. Raises UserError for an unreadable entry."""
+        """Return the item with its label and the mask of its regions. Raises UserError if its entry cannot be read."""
         named = table.categories
         kinds = [_id(annotation.get("category_id")) for annotation in annotations]
         if not named.keys() >= set(kinds):
@@ -327,7 +327,7 @@ class CocoSource(Source):
         if not numbers and named:
             return found
         shapes = []
-        for annotation in sorted(shaped, key=area_of, reverse=True):  # smaller ones lie on top of larger ones
+        for annotation in sorted(shaped, key=area_of, reverse=True):  # smaller regions go over larger ones
             number = annotation.get("mask_number", numbers.get(named[_id(annotation.get("category_id"))]))
             if not isinstance(number, int) or not 0 <= number < UNLABELLED:
                 raise UserError("It has more than 255 classes, which a mask cannot hold.")
@@ -346,7 +346,7 @@ class _Table:
     name: str
     problem: str = ""
     kind: str = ""
-    """“caption” or “keypoints” if its annotations have these."""
+    """“caption” or “keypoints” if the annotations of the list have these; otherwise ""."""
     stamp: str = ""
     folder: str = ""
     places: array[int] = field(default_factory=lambda: array("Q"))
@@ -365,7 +365,7 @@ class _Table:
     def note(
         self, what: str, entry: Mapping[str, Any], place: int, size: int, names: list[str], ids: list[str]
     ) -> None:
-        """Store the byte range of an entry. Also append to `names` and `ids`."""
+        """Store the byte range of an entry. Also append the image's name and id to `names` and `ids`."""
         if what == "images":
             names.append(_text(entry.get("file_name")))
             ids.append(_id(entry.get("id")))
@@ -395,12 +395,12 @@ class _Table:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Number of each class in masks, which is its position in the list. Empty if a mask cannot hold them."""
+        """Number of each class in masks, which is its position in the list. Empty for too many classes."""
         names = dict.fromkeys(self.categories.values())
         return {name: number for number, name in enumerate(names)} if len(names) <= UNLABELLED else {}
 
     def finish(self, ids: Sequence[str]) -> None:
-        """Index the images by their ids and the annotations by their images."""
+        """Index the images and the annotations by the ids of the images."""
         self.ids, self._by_image = Places(map(digest, ids)), Places(self._ids)
         if len(set(self.categories.values())) > UNLABELLED:
             self.remarks.append("It has more categories than a mask can hold: masks are left out.")
@@ -420,7 +420,7 @@ def _is_list(files: Files, name: str) -> bool:
 
 
 def _split_of(table: str) -> str:
-    """Return the split that the path of a list names, in its file name (instances_train2017.json) or folder."""
+    """Return the split that a list's path names: in the file's name (instances_train2017.json) or in its folder."""
     own_name = _KINDS.sub("", stem_of(table).removesuffix(".coco")).strip("_")
     folders = [part for part in table.split("/")[:-1] if part.lower() in SPLIT_OF]
     named = [
@@ -438,7 +438,7 @@ def _text(value: object) -> str:
 
 
 def _id(value: object) -> str:
-    """Return an id as text, so that 27 and "27" are the same; "" if it cannot be an id, such as a list."""
+    """Return an id as text, so that 27 and "27" are equal; "" if it is no valid id, such as a list."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value) if isinstance(value, int | float | str) else ""
@@ -454,20 +454,20 @@ def _read_at(file: BinaryIO, place: int, size: int) -> dict[str, Any]:
 
 
 class _Text:
-    """A JSON file that is read from front to back, one character for each byte."""
+    """A JSON file that is read once from front to back. Each byte is read as one character."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._text = ""
         self._at = 0
         self._before = 0
-        """Number of bytes of the file before the buffered text."""
+        """Number of bytes of the file that come before the buffered text."""
         self._more()
-        if self._text.startswith("\xef\xbb\xbf"):  # the mark of UTF-8
+        if self._text.startswith("\xef\xbb\xbf"):  # byte order mark of UTF-8
             self._at = 3
 
     def sign(self) -> str:
-        """Return the next character that is not blank, without consuming it. Raises ValueError at the end."""
+        """Return the next character that is not blank, but leave it in place. Raises ValueError at the end."""
         while True:
             match = _BLANK.match(self._text, self._at)
             self._at = match.end() if match else self._at
@@ -477,14 +477,14 @@ class _Text:
                 raise ValueError(_NO_FORM)
 
     def take(self, signs: str) -> str:
-        """Consume one of some characters. Raises ValueError for another one."""
+        """Consume the next character if it is one of `characters`. Raises ValueError for any other character."""
         if (sign := self.sign()) not in signs:
             raise ValueError(_NO_FORM)
         self._at += 1
         return sign
 
     def parts(self, begin: str, end: str) -> Iterator[None]:
-        """Consume the marks of a list or an object. Yield where each part begins, which has to be consumed then."""
+        """Consume the brackets and commas of a list or an object. Yield before each part for the caller to consume."""
         self.take(begin)
         mark = self.take(end) if self.sign() == end else ","
         while mark == ",":
@@ -492,7 +492,7 @@ class _Text:
             mark = self.take(f",{end}")
 
     def value(self) -> tuple[Any, int, int]:
-        """Consume the next value. Return it with its offset and size in bytes. Raises ValueError."""
+        """Consume the next value. Return it with its offset and size in bytes. Raises ValueError if it is invalid."""
         self.sign()
         while True:
             try:
@@ -506,7 +506,7 @@ class _Text:
                 raise ValueError(_NO_FORM) from error
         start, size = self._before + self._at, end - self._at
         piece = self._text[self._at : end]
-        if not piece.isascii():  # one character for each byte: decode its texts as UTF-8
+        if not piece.isascii():  # the file is read as one character for each byte, so decode texts here
             value = json.loads(piece.encode("latin-1"))
         self._at = end
         return value, start, size
@@ -522,7 +522,7 @@ class _Text:
 
 
 def entries(file: BinaryIO) -> Iterator[tuple[str, Any, int, int]]:
-    """Yield each entry of the lists in a JSON object: list name, entry, offset, size in bytes. Raises ValueError."""
+    """Yield each entry of the lists in a JSON object: list name, entry, offset, size. Raises ValueError."""
     text = _Text(file)
     for _ in text.parts("{", "}"):
         name, _, _ = text.value()

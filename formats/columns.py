@@ -1,4 +1,4 @@
-"""Table files: Arrow, which is mapped into memory, and Parquet, read and written one row group at a time."""
+"""Table files: Arrow, which is mapped into memory, and Parquet, which is read and written one row group at a time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     import pyarrow
 
 _ROWS = 64
-"""Number of rows with images in memory at once, also of a row group that is written."""
+"""Maximum number of rows with images in memory at once, for reading and for a row group that is written."""
 _GROUPS = 2
-"""Number of row groups of Parquet files in memory. A group of ImageNet's takes some ten megabytes."""
+"""Maximum number of Parquet row groups in memory. A row group of ImageNet takes some ten megabytes."""
 _LABELS = 4096
-"""Number of labels read at once."""
+"""Number of labels that are read at once."""
 MOST_ROWS = 2_000_000
-"""Maximum rows of a table. Equal rows compress so well that a small file could block an import for hours."""
+"""Maximum number of rows of a table. Equal rows compress so well that a small file could block an import for hours."""
 
 
 def require_few(rows: int) -> None:
-    """Raise UserError for more than `MOST_ROWS`."""
+    """Raise UserError if a table has more than `MOST_ROWS` rows."""
     if rows > MOST_ROWS:
         raise UserError(f"It has more than {MOST_ROWS:,} rows: split it into tables of at most so many.")
 
@@ -41,7 +41,7 @@ class ArrowFile:
         mapped = pyarrow.memory_map(str(file))
         try:
             self._table = pyarrow.ipc.open_stream(mapped).read_all()
-        except pyarrow.ArrowInvalid:  # the other of Arrow's two file formats
+        except pyarrow.ArrowInvalid:  # Arrow's file format, where the other one is a stream
             self._table = pyarrow.ipc.open_file(mapped).read_all()
         self.schema = self._table.schema
         require_few(self.count())
@@ -50,19 +50,19 @@ class ArrowFile:
         return int(self._table.num_rows)
 
     def rows(self, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-        """Yield rows from front to back with some columns, or all; no other column is read."""
+        """Yield rows from front to back. With `columns`, only these columns are read."""
         table = self._table if columns is None else self._table.select(list(columns))
         for batch in table.to_batches(_ROWS if columns is None else _LABELS):
             yield from batch.to_pylist() if batch.num_columns else ({} for _ in range(batch.num_rows))
 
     def row(self, number: int, columns: Sequence[str]) -> dict[str, Any]:
-        """Return some columns of a row, by its zero-based number."""
+        """Return a row by its zero-based number. With `columns`, only these columns are read."""
         row: dict[str, Any] = self._table.select(list(columns)).slice(number, 1).to_pylist()[0]
         return row
 
 
 class ParquetFile:
-    """A Parquet file with the latest row groups in memory."""
+    """A Parquet file. The row groups that were read last stay in memory."""
 
     def __init__(self, file: Path) -> None:
         import pyarrow.parquet
@@ -107,7 +107,7 @@ class ParquetFile:
 
 
 def features_of(schema: pyarrow.Schema) -> dict[str, Any]:
-    """Return the description of the columns written by `datasets`; {} without one."""
+    """Return the description of columns that `datasets` wrote into the file; {} without one."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
         return {name: about for name, about in features.items() if isinstance(about, dict)}
@@ -116,13 +116,13 @@ def features_of(schema: pyarrow.Schema) -> dict[str, Any]:
 
 
 def class_names(schema: pyarrow.Schema) -> dict[str, list[str]]:
-    """Return the columns that `datasets` wrote as class numbers, with the names of the numbers."""
+    """Return the names of class numbers for each column that `datasets` wrote as class numbers."""
     names = {column: about.get("names") for column, about in features_of(schema).items() if column in schema.names}
     return {column: list(map(str, listed)) for column, listed in names.items() if isinstance(listed, list)}
 
 
 def with_class_names(values: dict[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the cells of a row with class names in place of numbers; None for -1, an unknown class."""
+    """Replace class numbers in the cells of a row by class names. -1, an unknown class, becomes None."""
     for column, listed in names.items():
         number = values.get(column)
         if isinstance(number, int) and -1 <= number < len(listed):
@@ -131,7 +131,7 @@ def with_class_names(values: dict[str, Any], names: Mapping[str, Sequence[str]])
 
 
 def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
-    """Return the columns of a table: those of the files ("Image" if `datasets` shows them), then those of a row."""
+    """Return the columns of a table: those of the files (as "Image" if `datasets` shows them), then those of a row."""
     import pyarrow
 
     text, image = pyarrow.string(), pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
@@ -147,7 +147,7 @@ def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
 
 @contextmanager
 def row_table(file: BinaryIO, schema: pyarrow.Schema) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Write a Parquet file. Yields a function that adds a row; the table uses the columns in `schema`."""
+    """Open a Parquet file with the columns of `schema`. Yields a function that adds a row."""
     import pyarrow.parquet
 
     rows: list[Mapping[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Parts shared by several formats: rows, names of splits and classes, and the files that a row names."""
+"""Functions that several formats share, for rows, names of splits and classes, and the files that a row names."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from formats.source import Tally
 from formats.types import Example, Report, Row, Split
 
 SHARD_BYTES, SHARD_EXAMPLES = 500_000_000, 10_000
-"""Limits of a shard: it is closed once it reaches either."""
+"""Limits of a shard in bytes and in examples. A shard is closed when it reaches one of them."""
 
 
 def read_row(values: Mapping[str, Any], where: str, tally: Tally) -> Row:
     """Return the row of an example from the columns of any table.
 
-    A column with one of our names but other content, or content that JSON cannot hold, is reported and does not refuse
-    the row. Raises UserError for an invalid label.
+    If a column has one of our names but unexpected content, or content that JSON cannot hold, this is reported and the
+    row is kept. Raises UserError for an invalid label.
     """
     known: dict[str, Any] = {}
     facts: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def _as_text(value: Any) -> str:
 
 
 def split_in(folder: str) -> Split:
-    """Return the split named in a path or a word, or ""."""
+    """Return the split that a path or a word names; "" for none."""
     for part in folder.split("/"):
         if part.lower() in SPLIT_OF:
             return SPLIT_OF[part.lower()]
@@ -95,14 +95,14 @@ def split_in(folder: str) -> Split:
 
 
 def read_classes(files: Files, report: Report) -> dict[int, str] | None:
-    """Return class names by number from the set's `classes.json`, `classes.txt` or `_classes.csv`; None without one."""
+    """Return class names by number from `classes.json`, `classes.txt` or `_classes.csv`; None without such a file."""
     name = class_list_of(files)
     if not name:
         return None
     text = ""
     try:
         text = files.read(name, 1_000_000).decode("utf-8-sig")
-        if name.endswith(".csv"):  # Roboflow's: Pixel Value, Class
+        if name.endswith(".csv"):  # Roboflow writes the columns Pixel Value and Class
             rows = [line.split(",", 1) for line in text.splitlines()[1:] if "," in line]
             return {int(number): called.strip() for number, called in rows} if rows else None
         if name.endswith(".txt"):
@@ -124,7 +124,7 @@ def read_classes(files: Files, report: Report) -> dict[int, str] | None:
 
 
 def class_list_of(files: Files) -> str:
-    """Return the file of the set that names class numbers, or ""."""
+    """Return the name of the set's file with names of class numbers; "" without one."""
     names = (CLASSES, "classes.txt", "_classes.csv")
     return next((name for name in files.names if posixpath.basename(name) in names), "")
 
@@ -139,12 +139,12 @@ def _first_wrong_line(text: str) -> str:
 
 
 def pair_of_files(example: Example, images: str, masks: str) -> tuple[str, str | None]:
-    """Return the paths of image and mask in their folders."""
+    """Return the paths of an example's image and mask, in the folders for images and masks."""
     return f"{images}/{example.name}.png", None if example.mask is None else f"{masks}/{example.name}.png"
 
 
 def splits_of(examples: Sequence[Example]) -> list[Split]:
-    """Return the splits that occur, in order."""
+    """Return the splits of the examples in the order train, validation, test, no split."""
     return sorted({example.split for example in examples}, key=("train", "validation", "test", "").index)
 
 
@@ -162,8 +162,9 @@ def is_sheet(name: str) -> bool:
 
 
 def in_shards(pictures: Iterator[Picture]) -> Iterator[tuple[str, int, Iterator[Picture]]]:
-    """Yield shards of the pictures, which are sorted by split: folder of the split, number of the shard, and its
-    pictures. A shard must be used up before the next is requested.
+    """Yield shards of the pictures as (folder of the split, number of the shard, pictures).
+
+    The pictures must be sorted by split. Use all pictures of a shard before the next shard is requested.
     """
     for split, of_split in groupby(pictures, lambda picture: split_folder(picture.example.split)):
         yield from ((split, number, shard) for number, shard in enumerate(_shards(of_split)))

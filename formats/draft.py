@@ -1,7 +1,7 @@
-"""The folder of an export while it is written. Its name says unfinished until it is complete; its manifest comes last.
+"""The folder of an export while it is written. Its name contains "unfinished" until it is complete.
 
-The manifest (`manifest.json`) names every file with its sha256. A folder without one is incomplete. The same set gives
-the same bytes, so no time and no machine is written.
+The manifest (`manifest.json`) is written last and lists every file with its sha256. A folder without a manifest is
+incomplete. The same set always gives the same bytes, so no time and no name of a machine is written.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 KIND = "DILLEMA Studio test set"
 EXPORTING, IMPORTING = "export", "import"
-"""Names of the work in progress reports."""
+"""Names of the two kinds of work that progress reports show: export and import."""
 WORKERS = max(2, min(8, os.cpu_count() or 2))
-"""Threads that read and write files. While one waits for the disk or hashes, the others go on."""
+"""Number of threads that read and write files. While one waits for the disk or computes a hash, the others go on."""
 _UNFINISHED = re.compile(r"\.unfinished-(?:\d+-)?[0-9a-f]{8}(?:\.before)?$")
 _BEFORE = ".before"
-"""Suffix of the replaced export's name while the new export takes its place."""
+"""Suffix that an earlier export gets while the new export takes its name."""
 _DETAILED_AT_ONCE = 200
-"""Number of examples whose captions, edits and facts are in memory at once."""
+"""Number of examples whose captions, edits and facts are in memory at the same time."""
 DETAILS = ("labels", "captions", "edits", "classes of masks", "splits")
-"""Kinds of details that a format may store for an example, besides its pictures."""
+"""Kinds of details that a format may store for an example in addition to its pictures."""
 _AHEAD = 4
-"""Number of files in memory at once, for each thread."""
+"""Number of files for each thread that are in memory at the same time."""
 
 T = TypeVar("T")
 U = TypeVar("U")
 Parts = Sequence[bytes | memoryview]
 Named = Callable[[Example], tuple[str, str | None]]
-"""Function that returns the names of an example's image and mask file; None for a mask not written unchanged."""
+"""Function that returns the names of an example's image and mask file; None for a mask that is not copied."""
 Complete = Callable[[Sequence[Example]], Iterable[Example]]
-"""Function that returns some examples in their order, with captions, edits and facts."""
+"""Function that takes some examples and returns them in order, with captions, edits and facts."""
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,20 @@ class Picture:
 
     example: Example
     size: tuple[int, int]
-    """Width and height, from the header."""
+    """Width and height in pixels, from the PNG's header."""
     mask: bytes | None
     """PNG of mode L, the size of the image."""
     data: bytes = b""
-    """PNG of the picture, with its IPTC digital source type if generated. Empty if it is already in a file."""
+    """PNG of the picture, with its IPTC digital source type if generated. Empty if it is written already."""
 
     @cached_property
     def row(self) -> dict[str, Any]:
-        """The example as flat data, by `row_of`."""
+        """The example as flat data (see `row_of`)."""
         return row_of(self.example)
 
 
 class Draft:
-    """An export folder while one thread writes it. The threads of `pictures` belong to it."""
+    """An export folder that one thread writes. It owns the threads that `pictures` starts."""
 
     def __init__(
         self,
@@ -99,19 +99,16 @@ class Draft:
         self._folders = {str(folder)}
         self._loading: list[Generator[Picture]] = []
         self.classes: dict[str, Any] = {}
-        """Content of the class list. A format may add to it."""
+        """Content of the file with the class list. A format may add to it."""
         self.masks = False
-        """True if one of the examples has a mask."""
+        """True if at least one of the examples has a mask."""
         self.left_out: Counter[str] = Counter()
-        """Number of images by kind of detail that only `records.jsonl` holds."""
+        """Number of images by kind of detail, for details that only `records.jsonl` holds."""
         self._records: BinaryIO | None = None
         self._add_typed: Callable[[Mapping[str, Any]], None] | None = None
 
     def put(self, name: str, data: bytes | Parts, sha: str = "") -> None:
-        """Write a whole file from its bytes or their parts in order. Any thread may call it.
-
-        `sha` is the sha256 of the whole file, or "" to compute it.
-        """
+        """Write a whole file from bytes, or from consecutive parts. Any thread may call this."""
         parts: Parts = [data] if isinstance(data, bytes) else data
         if not sha:
             digest = hashlib.sha256()
@@ -122,13 +119,13 @@ class Draft:
             file.writelines(parts)
             file.flush()
             if hasattr(os, "posix_fadvise"):
-                # Tells the system to start writing it to disk now, while other files are read and hashed.
+                # The system starts to write the file to the disk while other files are read and hashed.
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         self._note(name, sum(map(len, parts)), sha)
 
     @contextmanager
     def stream(self, name: str) -> Iterator[BinaryIO]:
-        """Write a long file piece by piece."""
+        """Open a file to write it piece by piece."""
         path = self._path(name)
         with open(path, "xb") as file:
             yield file
@@ -137,7 +134,7 @@ class Draft:
 
     @contextmanager
     def records(self, examples: Sequence[Example]) -> Iterator[None]:
-        """Open the records for a format that writes the examples and calls `record` for each of them."""
+        """Open the records. Within the `with` block, a format calls `record` for each example."""
         self.classes = classes_of(examples)
         self.masks = any(example.mask is not None for example in examples)
         schema = row_schema({"file": None, "mask_file": None})
@@ -154,9 +151,9 @@ class Draft:
     def record(
         self, picture: Picture, file: str, mask_file: str | None = None, details: Collection[str] = DETAILS, **more: Any
     ) -> None:
-        """Write the row of an example into the records, the same in every format.
+        """Write the row of an example into the records. The row is the same in every format.
 
-        `details` are the kinds that the files of the format also hold; the others are counted as left out.
+        `details` are the kinds of details that the format's own files also hold. All others are counted in `left_out`.
         """
         assert self._records is not None and self._add_typed is not None
         self.left_out.update(name for name in _details_of(picture.example) if name not in details)
@@ -169,8 +166,8 @@ class Draft:
     def pictures(self, examples: Sequence[Example], named: Named | None = None) -> Iterator[Picture]:
         """Yield the examples in order with the checked bytes of their files. Report progress.
 
-        With `named` the threads that read the files also write them under these names, a few ahead. Raises UserError if
-        a file is missing or differs from the set's, OSError if one cannot be written.
+        With `named`, the threads that read the files also write them under these names, some files in advance. Raises
+        UserError if a file is missing or was changed, and OSError if a file cannot be written.
         """
         loading = in_threads(lambda example: self._loaded(example, named), self._completed(examples))
         self._loading.append(loading)
@@ -206,7 +203,7 @@ class Draft:
 
     @property
     def files(self) -> tuple[dict[str, Any], ...]:
-        """The files written so far, as the manifest lists them: name, bytes and sha256, sorted by name."""
+        """The files written so far, in the form of the manifest: name, bytes and sha256, sorted by name."""
         return tuple(sorted(self._files, key=lambda file: str(file["name"])))
 
     def _completed(self, examples: Sequence[Example]) -> Iterable[Example]:
@@ -250,7 +247,7 @@ class Draft:
 
 
 def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Generator[U]:
-    """Yield the results in the order of the items, working a few ahead. An error is raised in its item's place."""
+    """Yield the results in the order of the items, computed some in advance. Errors come in their items' place."""
     waiting: deque[Future[U]] = deque()
     pool = ThreadPoolExecutor(WORKERS, "formats")
     try:
@@ -271,7 +268,7 @@ def drafted(
     progress: OnProgress | None = None,
     complete: Complete | None = None,
 ) -> Iterator[Draft]:
-    """Open a draft. It is renamed to `into` on success, and removed otherwise.
+    """Open a draft. It is renamed to `into` if the `with` block succeeds, otherwise removed.
 
     Raises UserError if `into` is a file or a non-empty folder, unless `replace` is set and all files in it belong to an
     earlier export.
@@ -307,7 +304,7 @@ def read_manifest(data: bytes) -> dict[str, Any] | None:
 
 
 def _details_of(example: Example) -> Iterator[str]:
-    """Yield the `DETAILS` that an example has. Its split is one, even if it is in none."""
+    """Yield the kinds of `DETAILS` that an example has. Its split always counts, even if it is ""."""
     captions, edits = example.caption or example.new_caption, example.edits or example.edit_types
     return compress(DETAILS, (example.label, captions, edits, example.mask is not None, True))
 
@@ -318,7 +315,7 @@ def png_size(data: bytes) -> tuple[int, int]:
 
 
 def require_names_of_their_own(examples: Sequence[Example]) -> None:
-    """Raise ValueError if names are unsafe, or two would be one file somewhere."""
+    """Raise ValueError if a name is unsafe, or if some file system would treat two names as the same."""
     unsafe = [example.name for example in examples if name_of_file(example.name) != example.name]
     if unsafe:
         raise ValueError(f"{unsafe[0]!r} is no safe file stem")
@@ -334,7 +331,7 @@ def _read(path: Path, name: str) -> bytes:
 
 
 def _settle(folder: Path) -> None:
-    """Wait until all that was written to a folder's disk is on it, much faster than file after file. Raises OSError."""
+    """Wait until everything in a folder is on the disk. Much faster than waiting for each file. Raises OSError."""
     sync_disk = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if sync_disk is None:  # not Linux
         os.sync()
@@ -357,7 +354,7 @@ def _require_free(into: Path, replace: bool) -> None:
         return
     if not replace:
         raise UserError(
-            f"{into} is not empty: choose another folder, or ask for what is in it to be replaced.", field="into"
+            f"{into} is not empty: choose another folder, or allow its content to be replaced.", field="into"
         )
     manifest = into / MANIFEST
     known = read_manifest(manifest.read_bytes()) if manifest.is_file() else None
@@ -365,14 +362,14 @@ def _require_free(into: Path, replace: bool) -> None:
     others = [name for name in files if name not in ours]
     if others:
         raise UserError(
-            f"{into} holds files that are of no export, such as “{others[0]}”: they would be lost. Choose another "
+            f"{into} holds files that belong to no export, such as “{others[0]}”: they would be lost. Choose another "
             "folder, or move them away.",
             field="into",
         )
 
 
 def _take_place(folder: Path, into: Path, replace: bool) -> None:
-    """Rename the finished folder. An earlier export is removed once the new one has its name."""
+    """Give the finished folder its name. An earlier export is removed only after that."""
     if not into.exists():
         os.rename(folder, into)
         return
@@ -390,7 +387,7 @@ def _take_place(folder: Path, into: Path, replace: bool) -> None:
 
 @contextmanager
 def _unfinished(into: Path) -> Iterator[Path]:
-    """Make a new folder beside `into` and lock it while it is written. Remove it in the end if it was not renamed."""
+    """Make a new folder beside `into`, locked while it is written. Remove it at the end unless it was renamed."""
     while True:
         folder = into.parent / f"{into.name}.unfinished-{secrets.token_hex(4)}"
         folder.mkdir()
@@ -401,15 +398,15 @@ def _unfinished(into: Path) -> Iterator[Path]:
                     return
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        # Otherwise another export removed it before it was locked, taking it for remains of a dead one.
+        # Another export took the folder for remains and removed it before it was locked, so try again.
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool | None]:
-    """Lock a folder, so that no other export takes it for remains of a dead one. Yield False if another export has the
-    lock, None on a disk without locks, where nothing is swept.
+    """Lock a folder, so that no other export takes it for remains of a killed export. Yield True if it is locked.
 
-    The kernel releases the lock however a process ends, while a process id may be reused.
+    Yield False if another export has the lock, and None on a disk without locks, where no remains are removed. The
+    kernel releases the lock however a process ends, while a process id may be reused.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -424,11 +421,11 @@ def _locked(folder: Path) -> Iterator[bool | None]:
 
 
 def _sweep(into: Path) -> None:
-    """Remove the remains of dead exports to the same place. Rename back an export that one of them was replacing."""
+    """Remove remains of killed exports to the same path. If one was replacing an earlier export, rename this back."""
     remains = into.parent.glob(f"{glob.escape(into.name)}.unfinished-*")
     ours = [path for path in remains if _UNFINISHED.search(path.name) and path.is_dir()]
     for path in sorted(ours, key=lambda path: not path.name.endswith(_BEFORE)):
-        with suppress(FileNotFoundError), _locked(path) as locked:  # another one may sweep at the same time
+        with suppress(FileNotFoundError), _locked(path) as locked:  # another export may remove it at the same time
             if locked and path.name.endswith(_BEFORE) and not into.exists():
                 os.rename(path, into)
             elif locked:

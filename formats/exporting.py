@@ -1,4 +1,4 @@
-"""Write a test set as files in any format."""
+"""Write a test set as files in a chosen format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from formats.pages import CARD, CROISSANT, card, croissant
 from formats.types import SPLITS, Example, TestSet
 
 _COLUMNS = DataTable(__file__, str)
-"""Meaning of each column of the records, by its name."""
+"""Description of each column of the records, by the column's name."""
 
 
 def export(
@@ -29,14 +29,12 @@ def export(
 ) -> Path:
     """Write the set into the new folder `into` and return its path. The same set gives the same bytes.
 
-    With `complete`, `examples` may lack captions, edits and facts, which take most of the memory: `complete` returns
-    them while they are written, some hundred at a time.
-
-    Until it is complete the folder has a name that says unfinished; its manifest is written last. A failed or stopped
-    export leaves nothing. Raises UserError for an unknown or read-only format, an empty set, a missing or damaged file,
-    a set that the format cannot hold, a full disk, and a non-empty folder (with `replace`: unless it holds only an
-    earlier export). Raises ValueError for unsafe or repeated names, and errors raised by `progress`, which stop the
-    export.
+    `examples` may lack captions, edits and facts, which take most of the memory. Then `complete` is called with some
+    hundred examples at a time and returns them with these. Until the folder is complete, its name contains
+    "unfinished". A failed or stopped export leaves no files. Raises UserError for an unknown or read-only format, an
+    empty set, a missing or damaged file, a set that the format cannot hold, a full disk, or a folder with files (with
+    `replace`: with files that are of no earlier export). Raises ValueError for unsafe or repeated names. Errors of
+    `progress` stop the export.
     """
     ordered = sorted(examples, key=lambda example: (SPLITS.index(example.split), example.name))
     known = LAYOUTS.get(layout)

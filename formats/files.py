@@ -1,7 +1,8 @@
-"""Files of a data set by name: a folder, a zip or a tar, read in place.
+"""Files of a data set by name, in a folder, a zip or a tar that is read in place.
 
-Names are never used as paths to write to. Names that lead out of the archive and zip bombs are left out, each with a
-row of the report; the rest is read. Links are followed only in a folder that a user of this machine named.
+Names from an archive are never used as paths to write to. Names that lead out of the archive and zip bombs are left
+out, each with a row in the report. All other files are read. Links are followed only in a folder that a user of this
+machine named.
 """
 
 from __future__ import annotations
@@ -32,54 +33,59 @@ T = TypeVar("T")
 
 MOST_FILES = 2_000_000
 MOST_TABLE = 2_000_000_000
-"""Maximum bytes of a list of examples that has to be read at once."""
+"""Maximum size in bytes of a list of examples that is read as a whole."""
 MOST_LINE = 50_000_000
-"""Maximum bytes of a line of a list."""
+"""Maximum length in bytes of a line in a list."""
 _BLOCK = 1 << 20
 MOST_PACKED = 250
-"""Maximum ratio of unpacked to packed size for files over `SMALL` bytes."""
+"""Maximum ratio of unpacked to packed size, for files of more than `SMALL` bytes."""
 SMALL = 10_000_000
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 BROKEN_ARCHIVE = (
     *(zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError, UnicodeDecodeError),
     *(zlib.error, lzma.LZMAError),
 )
-"""Errors that a damaged archive raises. OSError comes from bzip2."""
+"""Errors that reading a damaged archive raises. OSError comes from bzip2."""
 _FROM_WITHIN = re.compile(r"^(\./)+")
-"""Start of the names in an archive that was packed from inside its folder."""
+"""Prefix of the names in an archive that was packed from inside its folder."""
 GONE = "The file is not there any more: put it back, or list the data set again."
 _LINK = "It is a link, and links are not followed: put the file itself in its place."
 
 
 class Files(Protocol):
-    """Named files; any thread may read them. Names have "/" between folders."""
+    """The files of a data set by name, with "/" between folders. Any thread may read them."""
 
     name: str
-    """Name of the folder or the archive, for sentences."""
+    """Name of the folder or archive, for messages."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, sorted. A folder is walked at first access."""
+        """All names, sorted. A folder is searched for them at the first access."""
 
     def folders(self, inside: str = "") -> list[str]:
         """Return the names of the folders directly in a folder, sorted."""
 
     def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
-        """Yield the paths of the files below a folder, or directly in it; sorted within each folder. None is opened."""
+        """Yield the paths of the files in a folder, and if `deep` below it, sorted within each folder.
+
+        None is opened.
+        """
 
     def has(self, path: str) -> bool:
-        """Return True if there is a file or a folder."""
+        """Return True if a file or folder has this path."""
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
-        """Return the bytes of a file. Raises UserError if it is missing, damaged or has more than `most`."""
+        """Return the bytes of a file. Raises UserError if it is missing, damaged or larger than `most` bytes."""
 
     def path(self, name: str) -> Path:
-        """Return the path of a file to read piece by piece; for an archive, of a copy made at first use.
-        Raises UserError if it is damaged or may not be copied, OSError if the disk is full.
+        """Return the path on the disk of a file, to read it piece by piece.
+
+        A file in an archive is copied at its first use. Raises UserError if it is damaged or may not be copied, OSError
+        if the disk is full.
         """
 
     def stamp(self, name: str) -> str:
-        """Return size and modification time of a file, or of the archive that holds it. Raises UserError if missing."""
+        """Return size and time of change of a file, or of its archive, as text. Raises UserError if it is missing."""
 
 
 class Line(NamedTuple):
@@ -88,12 +94,12 @@ class Line(NamedTuple):
     number: int
     """One-based number."""
     place: int
-    """Offset in bytes."""
+    """Offset in bytes from the start of the file."""
     text: bytes
 
 
 def why_unsafe(name: str) -> str:
-    """Return why a name in an archive is refused; "" for a good one."""
+    """Return the reason why a name in an archive is refused; "" for a good name."""
     if name.startswith("/") or (len(name) > 1 and name[1] == ":"):
         return "Its name is an absolute path, which a good archive does not hold: pack it again."
     if ".." in name.split("/"):
@@ -104,8 +110,8 @@ def why_unsafe(name: str) -> str:
 
 
 def hidden(name: str) -> bool:
-    """Return True for files that an operating system adds to a person's files."""
-    parts = [part for part in name.split("/") if part != "."]  # "." is the folder itself
+    """Return True for files that an operating system adds, such as .DS_Store."""
+    parts = [part for part in name.split("/") if part != "."]  # "." stands for the folder itself
     return any(part.startswith((".", "__MACOSX")) or part == "Thumbs.db" for part in parts)
 
 
@@ -117,8 +123,8 @@ def is_image(name: str) -> bool:
 def open_files(source: Path, report: Report, scratch: Path | None = None, follow_links: bool = False) -> Files:
     """Open a folder, a zip or a tar.
 
-    A tar that is compressed as a whole is unpacked into `scratch`; without `scratch` it is refused, and so is the path
-    of a file in an archive. Raises UserError if nothing can be read at all.
+    A tar that is compressed as a whole is unpacked into the folder `scratch`. Without `scratch` it is refused, and
+    `Files.path` works only for folders. Raises UserError if nothing can be read at all.
     """
     if source.is_dir():
         return Folder(source, report, follow_links)
@@ -150,7 +156,7 @@ def unreadable(error: OSError) -> UserError:
 
 
 def stamp_of(file: Path) -> str:
-    """Return size and modification time of a file. Raises UserError if it is missing."""
+    """Return size and time of change of a file as text. Raises UserError if it is missing."""
     try:
         status = os.stat(file)
     except OSError as error:
@@ -159,23 +165,23 @@ def stamp_of(file: Path) -> str:
 
 
 def joined(*parts: str) -> str:
-    """Join the parts of a path. Empty ones are left out."""
+    """Join the parts of a path with "/". Empty parts are left out."""
     return "/".join(part for part in parts if part)
 
 
 def images_in(files: Files, folder: str = "") -> Iterator[str]:
-    """Yield the paths of the images below a folder, by their endings."""
+    """Yield the paths of the images below a folder. Files are recognised by their endings."""
     return filter(is_image, files.files(folder))
 
 
 def require_few(names: Sequence[str], what: str) -> None:
-    """Raise UserError for more files than `MOST_FILES`."""
+    """Raise UserError if there are more than `MOST_FILES` names."""
     if len(names) > MOST_FILES:
         raise UserError(f"{what} holds {len(names):,} files; at most {MOST_FILES:,} are taken at once.")
 
 
 class Folder:
-    """A folder on the disk, walked lazily. Links are followed or reported; so is what cannot be listed."""
+    """A folder on the disk, listed when needed. Links are followed or reported. Unreadable folders are reported."""
 
     def __init__(self, folder: Path, report: Report, follow_links: bool = False) -> None:
         self.name = folder.name or str(folder)
@@ -314,7 +320,7 @@ class _Archive:
             yield self.names[at][len(before) :]
 
     def _good(self, name: str) -> bool:
-        """Return True if a file can be read; otherwise count or report it."""
+        """Return True if a file can be read. Otherwise count it as hidden or report it."""
         reason = why_unsafe(name)
         if reason:
             self._report.refuse(name, reason)
@@ -332,13 +338,13 @@ class _Archive:
 
 
 def report_hidden(what: str, count: int, report: Report) -> None:
-    """Report the number of hidden files that were left out."""
+    """Add a row to the report with the number of hidden files that were left out."""
     if count:
         report.refuse(what, f"{count:,} hidden file{' was' if count == 1 else 's were'} left out.")
 
 
 class Inner:
-    """The files in one folder of `files`, with names relative to it."""
+    """The files in one folder of `files`. Their names are relative to this folder."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files, self._folder = files, folder
@@ -428,14 +434,14 @@ def tar_places(
     good: Callable[[str], bool] = lambda name: not hidden(name),
     start: int = 0,
 ) -> dict[str, tuple[int, int]]:
-    """Return the files of a plain tar in their order: offset and size in bytes, by name. Reads headers only.
+    """Return (offset, size) in bytes of each file in a plain tar, by name, in order. Only headers are read.
 
-    `what` is the name of the tar in the report, `good` selects the names, and `start` is the offset of the tar in
-    `file`. Offsets count from the start of `file`. Raises tarfile.TarError if it is no tar.
+    `what` is the name of the tar in the report, `good` selects names, and `start` is the offset of the tar in `file`.
+    Returned offsets count from the start of `file`. Raises tarfile.TarError if it is no tar.
     """
     places: dict[str, tuple[int, int]] = {}
     file.seek(start)
-    if start:  # at an offset, tarfile takes a damaged first header for the end of the tar
+    if start:  # at an offset, tarfile would take a damaged first header for the end
         tarfile.TarInfo.frombuf(file.read(tarfile.BLOCKSIZE), tarfile.ENCODING, "surrogateescape")
         file.seek(start)
     with tarfile.open(fileobj=file, mode="r:") as archive:
@@ -457,7 +463,7 @@ def tar_places(
 
 
 def tar_members(data: Path, report: Report) -> Files:
-    """Open a plain tar among others, such as a shard. Raises UserError for another file."""
+    """Open a plain tar that lies among other files, such as a shard. Raises UserError if it is no tar."""
     try:
         return _Tar(data, None, report)
     except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
@@ -465,7 +471,7 @@ def tar_members(data: Path, report: Report) -> Files:
 
 
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
-    """Yield the lines of a file from an offset that are not empty. One longer than `MOST_LINE` is cut there."""
+    """Yield the lines of a file that are not empty, from an offset on. Lines are cut at `MOST_LINE` bytes."""
     file.seek(start)
     number, place = 0, start
     while text := file.readline(MOST_LINE):
@@ -479,19 +485,19 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
 
 
 def names_by_form(names: Iterable[str]) -> dict[str, str]:
-    """Return names by themselves and by their composed Unicode form, for lists written on another system."""
+    """Return a table of names that also finds them in composed Unicode form, for lists from another system."""
     names = tuple(names)
     return {composed(name): name for name in names} | {name: name for name in names}
 
 
 def by_form(known: Mapping[str, T], name: str) -> T | None:
-    """Return the value of a name in `known`: as written, or else in its composed Unicode form."""
+    """Return the value in `known` for a name as it is written, or else for its composed Unicode form."""
     value = known.get(name)
     return known.get(composed(name)) if value is None else value
 
 
 def _members(archive: tarfile.TarFile, what: str, report: Report) -> Iterable[tarfile.TarInfo]:
-    """Yield the members of an archive. If it is damaged, those before the damage, which is reported."""
+    """Yield the members of an archive. If it is damaged, yield those before the damage and report it."""
     try:
         for member in archive:
             yield member
@@ -515,12 +521,12 @@ def _plain_tar(file: Path, scratch: Path) -> Path:
                 )
             target.write(block)
     if shutil.disk_usage(scratch).free < SMALL:
-        raise UserError(f"There is no room left to unpack {file.name}: make some.", field="source")
+        raise UserError(f"The disk is too full to unpack {file.name}: free some space.", field="source")
     return plain
 
 
 def _unpacker(file: Path) -> Callable[..., Any] | None:
-    """Return the function that opens a file compressed as a whole, recognised by its first bytes; None for others."""
+    """Return the function that opens a file compressed as a whole; None for other files. Its first bytes decide."""
     with file.open("rb") as opened:
         start = opened.read(2)
     packed: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
@@ -528,7 +534,7 @@ def _unpacker(file: Path) -> Callable[..., Any] | None:
 
 
 def zip_name(entry: zipfile.ZipInfo) -> str:
-    """Return the name of a file in a zip. macOS tools pack names in UTF-8 without the flag for it."""
+    """Return the name of a file in a zip. macOS tools write UTF-8 names without the flag for UTF-8."""
     if entry.flag_bits & 0x800:
         return entry.filename
     try:

@@ -1,6 +1,6 @@
 """Hugging Face's formats: ImageFolder with a metadata file, Parquet with the images inside, and `save_to_disk` (Arrow).
 
-Arrow files are mapped into memory and not loaded; of Parquet files only the current row group is in memory.
+Arrow files are mapped into memory instead of loaded. Of Parquet files, only some row groups are in memory.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _IMAGE_NAMES = ("image", "img", "picture", "jpg", "png")
 def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Description:
     """Write Hugging Face ImageFolder: SPLIT/metadata.parquet beside SPLIT/images/ and SPLIT/masks/.
 
-    From metadata.jsonl `datasets` would read labels such as 2024-01-01 as dates, and infer the types of columns from
-    its first ten megabytes.
+    The metadata are Parquet because of `datasets`. In metadata.jsonl it would take labels such as 2024-01-01 for dates,
+    and guess the types of columns from the first ten megabytes.
     """
 
     def named(example: Example) -> tuple[str, str | None]:
         split = split_folder(example.split)
         return pair_of_files(example, f"{split}/images", f"{split}/masks")
 
-    # The image comes first; otherwise `datasets` has its column last.
+    # The image comes first, or `datasets` would show its column last.
     schema = row_schema({"file_name": None, **({"mask_file_name": None} if draft.masks else {})})
     for split, pictures in groupby(draft.pictures(examples, named), lambda picture: picture.example.split):
         with draft.stream(f"{split_folder(split)}/{METADATA}") as file, row_table(file, schema) as add:
@@ -59,7 +59,7 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write Parquet: data/SPLIT-NUMBER.parquet, images and masks inside, as `datasets` shows them."""
+    """Write Parquet: data/SPLIT-NUMBER.parquet with images and masks inside, in a form that `datasets` shows."""
     schema = row_schema({"image": "Image", **({"mask": "Image"} if draft.masks else {})})
     splits: dict[str, None] = {}
     for split, number, group in in_shards(draft.pictures(examples)):
@@ -76,14 +76,14 @@ def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 def image_folder(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """Open images with a metadata file (`METADATA_FILES`), or a folder of classes."""
+    """Open a folder of images with a metadata file (`METADATA_FILES`), or else with a folder for each class."""
     near = [name for folder in ("", *files.folders()) for name in files.files(folder, deep=False)]
     listed = any(posixpath.basename(name) in METADATA_FILES for name in (near if in_place else files.names))
     return (MetadataSource if listed else class_folders)(files, report, options, in_place)
 
 
 class RowSource(Source):
-    """The rows of Parquet files or of a `save_to_disk` folder, an image each."""
+    """The rows of Parquet files or of a `save_to_disk` folder. Each row is an image."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
@@ -130,7 +130,7 @@ class RowSource(Source):
         configs = sorted({posixpath.dirname(path) for path in tables})
         if len(configs) > 1:
             raise UserError(
-                f"{self.files.name} has Parquet files in several folders: say which one with config, such as "
+                f"{self.files.name} has Parquet files in several folders: name one by the option config, such as "
                 f"{configs[0]}. There is {', '.join(configs[:8])}.",
                 field="config",
             )
@@ -153,7 +153,7 @@ class RowSource(Source):
         return cls(files, Report(), {}).count() if tables else 0
 
     def count(self) -> int:
-        """Number of rows of the tables that have a column of images."""
+        """Number of rows in the tables that have a column of images."""
         total = 0
         for name in chain.from_iterable(self._by_split.values()):
             with suppress(UserError, OSError):
@@ -272,7 +272,7 @@ class _Columns:
         split = next((name for name in schema.names if name.casefold() == "split"), "")
         classes = "mask_classes" if "mask_classes" in schema.names and self.mask else ""
         self.said = [name for name in (self.label, split, classes) if name]
-        """Columns that a batch needs before it reads a row's image."""
+        """Columns that a batch reads before it reads the image of a row."""
 
     @staticmethod
     def _image_of(schema: pyarrow.Schema, features: Mapping[str, Any]) -> str:
@@ -281,7 +281,7 @@ class _Columns:
         if len(images) == 1 or candidates:
             return images[0] if len(images) == 1 else candidates[0]
         raise UserError(
-            f"Say which column holds the images with image: there is {', '.join(schema.names)}.", field="image"
+            f"Name the column of the images by the option image: there is {', '.join(schema.names)}.", field="image"
         )
 
     def _label_of(self, schema: pyarrow.Schema, in_place: bool) -> str:
@@ -291,7 +291,7 @@ class _Columns:
 
 
 def _given(option: str, options: Mapping[str, str], schema: pyarrow.Schema) -> str:
-    """Return the column that an option names. Raises UserError if it does not exist."""
+    """Return the column that an option names, or "". Raises UserError if there is no such column."""
     column = options.get(option, "")
     if column and column not in schema.names:
         raise UserError(
@@ -301,7 +301,7 @@ def _given(option: str, options: Mapping[str, str], schema: pyarrow.Schema) -> s
 
 
 def _split_of(path: str) -> str:
-    """Return the split of a Parquet file, by its name (train-00000-of-00294.parquet) or folder."""
+    """Return the split of a Parquet file, from its name (train-00000-of-00294.parquet) or its folder."""
     name = posixpath.basename(path).removesuffix(".parquet").partition("-")[0]
     folders = [part for part in path.split("/")[:-1] if part.lower() in SPLIT_OF]
     split = name if name.lower() in SPLIT_OF else folders[-1] if folders else ""

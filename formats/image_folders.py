@@ -1,7 +1,7 @@
 """Folders of images: a folder for each class, as torchvision's ImageFolder reads them, and plain ones with masks and
 captions.
 
-A folder named like a split, a mask or a system folder is a class if its siblings are classes.
+A folder named like a split, a mask or a system folder counts as a class if the folders beside it are classes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from formats.source import UNKNOWN, Source, Survey, Tally, mask_opener, opener, 
 from formats.types import Example, Found, Report, Row
 
 MASK_FOLDERS = ("masks", "mask", "segmentations", "segmentationclass", "labels", "annotations", "gtfine")
-"""Folders of masks, in lower case."""
+"""Names of folders that hold masks, in lower case."""
 MASK_ENDINGS = ("_mask", ".mask", "-mask", "_gtFine_labelIds")
 PICTURE_FOLDERS = ("images", "image", "img", "imgs", "leftimg8bit", "data", "jpegimages")
-"""Folders whose names are no labels."""
+"""Names of folders that hold images and are no labels, in lower case."""
 _OURS = (
     CARD,
     CLASSES,
@@ -49,16 +49,16 @@ _OURS = (
 _CAPTIONS = (".txt", ".caption")
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".parquet", ".arrow", ".npy", ".npz", ".tar")
 _NUMBERS = re.compile(r"\s*(-?\d+(\.\d+)?([,\s]+|$)){5,}")
-"""A line of numbers, as in files of boxes."""
+"""Pattern of a line of numbers, as in files with boxes."""
 _NO_IMAGE = "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF are taken."
 
 
 def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write torchvision ImageFolder: SPLIT/LABEL/NAME.png; masks in another tree. Raises UserError without labels."""
+    """Write torchvision ImageFolder: SPLIT/LABEL/NAME.png, masks in a second tree. Raises UserError without labels."""
     require_each(
         examples, [example for example in examples if not example.label], "label", "ImageFolder of torchvision"
     )
-    names = Names()  # takes the labels in a fixed order, so that the same ones get the same folders
+    names = Names()  # a fixed order gives the same labels the same folders
     folders = {label: names.take(label) for label in sorted({example.label for example in examples})}
     details = ("labels", "splits", *(["classes of masks"] if draft.classes["masks"] is not None else []))
 
@@ -74,10 +74,10 @@ def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 class ClassFolders(Source):
-    """Images as CLASS/image or SPLIT/CLASS/image, or deeper. Large sets are fine: no list of all names is kept.
+    """Images as CLASS/image or SPLIT/CLASS/image, or deeper. Fit for large sets, as no list of all names is kept.
 
-    `names` maps folders to labels that differ from their names, `attribute` is then the attribute with the folder's
-    name, and `class_of` returns the class folder of an image that is in none.
+    `names` maps folders to their labels, if these differ. `attribute` is then the name of an attribute that holds the
+    folder's name. `class_of` returns the class folder of an image that lies in none.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class ClassFolders(Source):
                 field="root",
             )
         self._splits = deep or (splits if splits == folders and folders else [])
-        # The class list covers the whole set: a split may lack images of a class.
+        # The class list covers the whole set, as a split may lack images of a class.
         every = {name for split in self._splits for name in files.folders(joined(self._base, split))}
         self._classes = tuple(classes) or tuple(
             sorted(self._label(each) for each in (every if self._splits else folders))
@@ -160,20 +160,20 @@ class ClassFolders(Source):
 
 
 def wrapper_of(files: Files) -> str:
-    """Return the single folder around everything that many archives have, or ""."""
+    """Return the single folder that contains everything, as in many archives; "" if there is none."""
     folders = files.folders()
     is_only = len(folders) == 1 and next(files.files(deep=False), None) is None
     return folders[0] if is_only and folders[0].lower() not in SPLIT_OF and files.folders(folders[0]) else ""
 
 
 def class_folders(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """Open a folder of classes. An export may have masks beside it."""
+    """Open a set with a folder for each class. If it is an export, masks may be beside it."""
     lazily = in_place and not files.has(CLASSES)
     return (ClassFolders if lazily else PlainFolder)(files, report, options, in_place)
 
 
 class PlainFolder(Source):
-    """Images with labels and splits from folder names, masks beside them or in another tree, captions beside them."""
+    """Images with labels and splits from folder names, masks and captions beside them, or masks in another tree."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
@@ -185,7 +185,7 @@ class PlainFolder(Source):
         masks = {name for name in pictures if self._roles.in_mask_folder(name)}
         ended = {name for name in pictures if name not in masks and stem_of(name).endswith(MASK_ENDINGS)}
         plain_keys = {_key(name) for name in pictures if name not in masks and name not in ended}
-        # A picture is no mask only because its name ends like one.
+        # A picture whose name ends like a mask's is not always a mask.
         masks |= {name for name in ended if any(_key(other) in plain_keys for other in ended)}
         self._images = [name for name in pictures if name not in masks]
         self._masks = {_key(name): name for name in sorted(masks)}
@@ -283,9 +283,9 @@ class PlainFolder(Source):
 class Roles:
     """The roles of folders of images: class, split or masks.
 
-    Folders of one level are judged together. Those named like a split, a mask or a system folder are classes if a plain
-    name is beside them, unless masks have the names of the images beside them. A second split directly below a split is
-    a class. The class list of an export decides without doubt.
+    Folders of one level are judged together. A folder named like a split, a mask or a system folder is a class if a
+    folder beside it has any other name. It stays a folder of masks if its files have the names of the images beside it.
+    A second split directly below a split is a class. If there is the class list of an export, it decides.
     """
 
     def __init__(self, images: Sequence[str], labels: Mapping[str, str]) -> None:
@@ -313,8 +313,9 @@ class Roles:
 
     @staticmethod
     def _level(name: str) -> tuple[str, str, str] | None:
-        """Return the level of the folder that holds a file, that folder's name in lower case, and its parent; None
-        without a folder. The folders below the splits of a set are one level.
+        """Return the level of the folder that holds a file, the folder's name in lower case, and its parent.
+
+        Return None for a file in no folder, and for masks. The folders below all splits of a set are one level.
         """
         folders = name.split("/")[:-1]
         if not folders or any(part.lower() in MASK_FOLDERS for part in folders[:-1]):
@@ -332,7 +333,7 @@ class Roles:
         return any(part.lower() in MASK_FOLDERS and not self._is_class(folders, at) for at, part in enumerate(folders))
 
     def of(self, name: str, one_folder: bool) -> tuple[str, str]:
-        """Return label and split of an image. With `one_folder` all images are in one folder, the set itself."""
+        """Return label and split of an image. With `one_folder`, the set is one folder that holds all images."""
         folders = name.split("/")[:-1]
         label = split = ""
         for at, part in enumerate(folders):
@@ -353,7 +354,7 @@ def _level_of(folders: Sequence[str], at: int) -> str:
 
 
 def _key(name: str) -> tuple[str, str]:
-    """Return the key that an image and its mask share: folders except those of masks and images, and the stem."""
+    """Return the key that an image and its mask share: its folders (except for masks and images) and its stem."""
     stem = stem_of(name)
     for ending in MASK_ENDINGS:
         stem = stem.removesuffix(ending)

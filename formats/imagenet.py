@@ -1,9 +1,9 @@
-"""ImageNet-1K in each of its published forms: the two tars, folders of WordNet ids, Kaggle's archive, Parquet. So are
-its relatives: ImageNet-R, -A and -Sketch have folders of WordNet ids, and ImageNet-V2 has folders of class numbers.
+"""ImageNet-1K in each of its published forms: the two tars, folders of WordNet ids, Kaggle's archive, Parquet.
 
-A label is the class with all its names ("goldfinch, Carduelis carduelis"), from the devkit or Kaggle's list of synsets,
-else from the studio's table of classes; an id that it lacks is its own label. Two classes of the same name ("crane")
-get their id as an additional name.
+Related sets are read too: ImageNet-R, -A and -Sketch with folders of WordNet ids, and ImageNet-V2 with folders of class
+numbers. A label holds all names of the class ("goldfinch, Carduelis carduelis"). The names come from the devkit, from
+Kaggle's list of synsets, or else from the studio's table of classes. An id without names is its own label. If two
+classes have the same names ("crane"), the id is added.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from formats.naming import standard
 from formats.source import UNKNOWN, Latest, Source, Survey
 from formats.types import Found, Report
 
-# The file names are those that the challenge published and torchvision.datasets.ImageNet requires.
+# File names of the challenge, which torchvision.datasets.ImageNet requires.
 TRAIN_TAR, VAL_TAR = "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"
 DEVKIT = "ILSVRC2012_devkit_t12"
 _META, _TRUTH = f"{DEVKIT}/data/meta.mat", f"{DEVKIT}/data/ILSVRC2012_validation_ground_truth.txt"
@@ -38,9 +38,9 @@ _SYNSETS, _SOLUTION = "LOC_synset_mapping.txt", "LOC_val_solution.csv"
 _WNID = re.compile(r"n\d{8}")
 _VAL_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.JPEG", re.IGNORECASE)
 _V2 = "imagenetv2"
-"""Start of the names of ImageNet-V2's folders."""
+"""Prefix of the names of ImageNet-V2's folders."""
 _OPEN_TARS = 8
-"""Number of lists of class tars in memory: some thousand names each."""
+"""Number of class tars whose lists of files are in memory. A list has some thousand names."""
 
 
 class _Names:
@@ -48,21 +48,21 @@ class _Names:
         shared = Counter(synsets.values())
         self.labels = {wnid: words if shared[words] == 1 else f"{words}, {wnid}" for wnid, words in synsets.items()}
         self.truth = truth
-        """WordNet ids of the validation images, in the order of their numbers."""
+        """WordNet ids of the validation images, in the order of the images' numbers."""
 
     def true_class(self, name: str) -> str:
-        """Return the WordNet id of a validation image by the number in its name, or ""."""
+        """Return the WordNet id of a validation image, given by the number in its file name; "" if unknown."""
         match = _VAL_NAME.search(name)
         number = int(match[1]) if match else 0
         return self.truth[number - 1] if 1 <= number <= len(self.truth) else ""
 
     def classes(self, wnids: Iterable[str]) -> tuple[str, ...]:
-        """Return the labels in the order of their WordNet ids, which is that of torchvision."""
+        """Return the labels in the order of their WordNet ids. torchvision numbers the classes in this order."""
         return tuple(self.labels[wnid] for wnid in sorted(self.labels or {})) or tuple(sorted(set(wnids)))
 
 
 class ImagenetSource(Source):
-    """ImageNet as the first of these that exists: folders of WordNet ids, tars, Parquet. Each split has a reader."""
+    """ImageNet in the first form found: folders of WordNet ids, tars or Parquet. Each split has its own reader."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
@@ -106,7 +106,7 @@ class ImagenetSource(Source):
             yield from ((split, rows) for split in rows.splits())
 
     def _classes(self, files: Files, base: str, split: str) -> Source:
-        """Return the reader of a split: a folder for each class, or one for all, with the classes from a list."""
+        """Return the reader of a split: with a folder for each class, or with one folder and classes from a list."""
         folders, names = files.folders(base), self._names
         if not names.labels:
             names = _Names({wnid: imagenet_labels().get(wnid, wnid) for wnid in folders})
@@ -163,7 +163,7 @@ class ImagenetSource(Source):
 
 
 class _ClassTars:
-    """The tar of the class tars, as folders. Only their headers are read until an image is needed."""
+    """The tar that contains a tar for each class, read like folders. Only headers are read until an image is needed."""
 
     name = TRAIN_TAR
 
@@ -189,7 +189,7 @@ class _ClassTars:
 
     def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
         for wnid in [inside] if inside else self._starts if deep else ():
-            # Not from `_lists`: unreadable files have to be reported in each run.
+            # Not from the cache `_lists`, as unreadable files have to be reported each time.
             yield from (f"{wnid}/{name}" for name in self._list(wnid, self._report))
 
     def has(self, path: str) -> bool:
@@ -224,18 +224,18 @@ class _ClassTars:
 
 
 def _numbered(folders: Sequence[str]) -> bool:
-    """Return True if all folders are numbers of ImageNet's classes."""
+    """Return True if all folders are named by numbers of ImageNet's classes."""
     return bool(folders) and all(name.isdecimal() and int(name) < len(imagenet_labels()) for name in folders)
 
 
 def _names(files: Files) -> _Names:
-    """Return the class names from the devkit (a folder or the archive) or Kaggle's lists; empty without both."""
+    """Return the class names from the devkit (a folder or an archive) or Kaggle's lists; empty if both are missing."""
     packed = f"{DEVKIT}.tar.gz"
     if files.has(_META):
         return _of_devkit(files.read(_META), files.read(_TRUTH))
     if files.has(packed):
         try:
-            # Two megabytes, compressed as a whole: unpacked in memory, not on the disk.
+            # Two megabytes, compressed as a whole, so unpack them in memory.
             with tarfile.open(fileobj=io.BytesIO(files.read(packed)), mode="r:gz") as archive:
                 lists = [archive.extractfile(name) for name in (_META, _TRUTH)]
                 contents = [file.read() for file in lists if file is not None]
@@ -254,11 +254,11 @@ def _of_devkit(meta: bytes, truth: bytes) -> _Names:
 
     try:
         rows: list[Any] = list(loadmat(io.BytesIO(meta), squeeze_me=True)["synsets"])
-        # A synset with children is not a class of the challenge.
+        # Synsets with children are no classes of the challenge.
         leaves = [row for row in rows if int(row["num_children"]) == 0]
         wnids = {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in leaves}
         synsets = {str(row["WNID"]): str(row["words"]) for row in leaves}
-        # A number without a class becomes a label outside the class list, reported when its image is read.
+        # A number without a class becomes a label outside the class list. It is reported when its image is read.
         numbers = [int(line) for line in truth.split()]
         return _Names(synsets, tuple(wnids.get(number, f"class {number}") for number in numbers))
     except (ValueError, TypeError, KeyError, IndexError, OSError, NotImplementedError) as error:

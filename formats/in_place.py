@@ -1,4 +1,4 @@
-"""A whole data set that a batch reads in place: nothing is copied or unpacked."""
+"""Read a whole data set in place for a batch. Nothing is copied or unpacked."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from formats.types import Found, Report
 
 CHANGED = "The file was changed since the data set was listed: list the data set again."
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
-"""File endings that alone can be the list of a data set."""
+"""Endings of files that can be a data set's list on their own."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """The checked files of an item: the image can be decoded, and the mask fits it."""
+    """The files of an item after they were checked: the image can be decoded, and the mask fits it."""
 
     image: bytes
-    """Content of the image file in the set."""
+    """Bytes of the image file in the data set."""
     picture: Picture
     """The decoded picture, upright and in RGB."""
     mask: Image.Image | None = None
-    """Mode L: a number of the set's `mask_classes` at every pixel, 255 for no class. None without a mask."""
+    """Mask of mode L: a number of `mask_classes` at every pixel, 255 for no class. None without a mask."""
 
 
 class DataSet:
-    """A split of a data set. Any thread may read it; another process opens it again."""
+    """One split of a data set. Any thread may read it. Other processes have to open it again."""
 
     def __init__(self, source: Source, split: str, survey: Survey, classes: Mapping[int, str]) -> None:
         self.split = standard(split)
-        """The opened split in the words of its items; "" if the set is not split."""
+        """Name of the opened split, as the items have it; "" if the set is not split."""
         self.classes = survey.classes
-        """All labels; empty if the set has none, or accepts any."""
+        """All labels of the set; empty if it has none or accepts any."""
         self.mask_classes = survey.mask_classes
-        """Class names by number in the masks; empty without masks."""
+        """Class names by number in the masks; empty if there are no masks."""
         self._source, self._chosen, self._named = source, split, classes
         self._known = frozenset(survey.classes)
         self._numbers = {name: number for number, name in self.mask_classes.items()}
@@ -53,7 +53,7 @@ class DataSet:
 
     @property
     def left_out(self) -> Sequence[ImportRow]:
-        """Report rows on files and rows that are no items, from opening the set and from the latest run of `items`."""
+        """Rows on files and entries that are no items, from opening the set and the latest call of `items`."""
         return tuple(self._source.report.rows)
 
     def items(self) -> Iterator[Item]:
@@ -62,15 +62,15 @@ class DataSet:
         try:
             for found in self._source.find(self._chosen):
                 yield Item(found.key, found.label, found.split, found.attributes, self._seen(found))
-        except OSError as error:  # such as a deleted list
+        except OSError as error:  # such as a list that was deleted
             raise UserError(f"The data set cannot be listed: {error.filename}: {error.strerror or error}.") from error
 
     def read(self, key: str, stamp: str = "") -> Content:
-        """Read the files of an item.
+        """Read and check the files of an item. Raises UserError, whose sentence does not name the item.
 
-        Raises UserError, in a sentence that does not name the item, for a file that is missing, broken or (with the
-        item's `stamp`) changed since, an image that the studio cannot use, a mask of another size or with unnamed class
-        numbers, a missing mask if the split has masks, and a label outside `classes`.
+        This happens if a file is missing, damaged or changed (compared with the item's `stamp`), if the studio cannot
+        use the image, if the mask has another size, has class numbers without a name, or is missing although the split
+        has masks, and if the label is not in `classes`.
         """
         try:
             if stamp and (now := self._source.stamp(key)) and now != stamp:
@@ -78,13 +78,13 @@ class DataSet:
             found = self._source.at(key)
             self._require_same(found, stamp)
             content = self._read(found)
-            self._require_same(found, stamp)  # it may change while it is read
+            self._require_same(found, stamp)  # checked again, as the file may change while it is read
         except OSError as error:
             raise UserError(f"The data set cannot be read: {error.filename}: {error.strerror or error}.") from error
         return content
 
     def _seen(self, found: Found) -> str:
-        """Return the stamp of a listed file; "" if it is missing, which `read` reports."""
+        """Return the stamp of a listed file; "" if the file is missing, which `read` reports later."""
         try:
             return self._source.stamp(found.key, found.file)
         except UserError:
@@ -117,10 +117,10 @@ class DataSet:
 
 
 def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> DataSet:
-    """Open the data set at a path, with options of its layout. Nothing is copied or unpacked, no image is opened.
+    """Open the data set at a path, with options of its layout. No file is copied or unpacked, and no image opened.
 
-    Raises UserError for an unknown layout or option, for a path without a set of that layout, naming the expected
-    files, and for a set with several splits if none is named.
+    Raises UserError for an unknown layout or option, for a path without a set of this layout (the message names the
+    expected files), and for a set with several splits if none is chosen.
     """
     if layout not in LAYOUTS:
         raise UserError(f"“{layout}” is no layout of a data set: choose one of {', '.join(LAYOUTS)}.", field="layout")

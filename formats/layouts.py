@@ -1,4 +1,4 @@
-"""The table of formats, with the reader and writer of each."""
+"""The table of formats, with the reader and the writer of each format."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ OpenSource = Callable[[Files, Report, Mapping[str, str], bool], Source]
 
 @dataclass(frozen=True)
 class Layout:
-    """A format in which data sets are published."""
+    """A format of data sets or test sets, with its reader and writer."""
 
     name: str
     source: OpenSource
     write: Callable[[Draft, Sequence[Example]], Description] | None = None
-    """Writer, or None for a format that is only read."""
+    """Function that writes the format, or None if it can only be read."""
     options: tuple[str, ...] = ()
-    """Names of the options that a plan may set."""
+    """Names of the options that a plan of a batch may set."""
     guessed: type[Source] | None = None
-    """Reader that counts the images that this format explains. None for a format that is never guessed."""
+    """Reader that counts the images that fit this format, to guess the format of files. None if it is never guessed."""
 
     @property
     def title(self) -> str:
-        """Title for people."""
+        """Title of the format for people."""
         return TITLES[self.name]
 
     @property
     def expected(self) -> str:
-        """Files that it requires, in words."""
+        """Files that the format requires, in words."""
         return _EXPECTED[self.name]
 
 
 def _studio(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """Raise UserError: only the manifest of an export makes it one of the studio, and that names the format to read."""
+    """Raise UserError. An export of the studio is recognised only by its manifest, which names the format to read."""
     expected = LAYOUTS["studio"].expected
     message = f"{files.name} holds no test set that the studio exported: it needs {expected}."
     raise UserError(message, field="root")
@@ -78,20 +78,20 @@ _KNOWN = (
     Layout("folder", image_folders.PlainFolder, None, ("mask_classes",), image_folders.PlainFolder),
 )
 LAYOUTS: Mapping[str, Layout] = {layout.name: layout for layout in _KNOWN}
-"""Formats by their names in commands and plans. The stricter a format, the earlier it comes."""
+"""Formats by their names in commands and plans. Strict formats come before formats that fit more files."""
 
 
 class Opened(NamedTuple):
-    """A data set before any of its pictures is read."""
+    """A data set that was opened. None of its pictures is read yet."""
 
     source: Source
     layout: str
     manifest: dict[str, Any] | None
-    """Manifest of a set that the studio exported, or None."""
+    """Content of the manifest if the studio exported the set, or None."""
 
 
 def source_of(files: Files, layout: str, report: Report, options: Mapping[str, str], in_place: bool = False) -> Opened:
-    """Open files as a format of `LAYOUTS`, or "" to guess it. Raises UserError if it is unknown or not theirs."""
+    """Open files in a format of `LAYOUTS`, or guess the format. Raises UserError if it is unknown or does not fit."""
     manifest = None
     if not in_place or layout in ("studio", "folder"):
         files = _unwrapped(files, layout, options)
@@ -108,7 +108,7 @@ def source_of(files: Files, layout: str, report: Report, options: Mapping[str, s
 
 
 def _unwrapped(files: Files, layout: str, options: Mapping[str, str]) -> Files:
-    """Remove a single folder around everything if more images are explained without it: else it may be a label."""
+    """Skip a single folder around everything, if more images fit a format without it. (It may also be a label.)"""
     folders = files.folders()
     if len(folders) != 1 or folders[0].lower() in SPLIT_OF or next(files.files(deep=False), None) is not None:
         return files
@@ -144,7 +144,7 @@ def _manifest(files: Files, report: Report) -> dict[str, Any] | None:
 
 
 def _guess(files: Files, report: Report) -> str:
-    """Return the format that explains the images. A stricter one needs half as many as another, which is reported."""
+    """Return the format that most images fit. A stricter one wins with half as many. The others are reported."""
     explained = {name: layout.guessed.explained(files) for name, layout in LAYOUTS.items() if layout.guessed}
     most = max(explained.values())
     if not most:
@@ -162,7 +162,7 @@ def _guess(files: Files, report: Report) -> str:
 
 
 def _claimed(files: Files) -> str:
-    """Return the likely format of files that no format explains, so that its reader reports why."""
+    """Return the likely format of files that fit no format, so that its reader can report the reason."""
     names = [posixpath.basename(name) for name in files.names]
     if set(names) & set(tables.METADATA_FILES):
         return "imagefolder"

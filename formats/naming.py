@@ -1,4 +1,4 @@
-"""File names: safe and unique names from any text, and the words that folders use for splits."""
+"""File names: make safe and unique names from any text, and recognise the names that folders of splits have."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from core.errors import UserError
 from formats.types import Split
 
 UNSPLIT = "unsplit"
-"""Folder of images without a split. Not “all”, which `datasets` takes for all splits together."""
+"""Folder for images without a split. It is not called “all”, which `datasets` takes for all splits together."""
 SPLIT_OF: Mapping[str, Split] = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
     **dict.fromkeys(("test", "testing", "eval"), "test"),
     UNSPLIT: "",
 }  # type: ignore[assignment]
-"""Splits by the names that people use for their folders, in lower case."""
+"""Split by the names of folders that people use for it, in lower case."""
 LONGEST = 120
 
 
 def name_of_file(words: str) -> str:
-    """Return a name that every system accepts, without ending."""
+    """Return a file name without ending that every operating system accepts."""
     return re.sub(r"[^\w.-]+", "-", words).strip("-.")[:LONGEST] or "image"
 
 
 def folded(name: str) -> str:
-    """Return the form that two names share if some file systems treat them as the same."""
+    """Return a normalised name. Names that some file system treats as the same have the same normalised form."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def split_folder(split: Split, validation: str = "validation") -> str:
-    """Return the folder of a split. `validation` is the format's name for that split."""
+    """Return the name of a split's folder. `validation` is the name that the format uses for the split "validation"."""
     return UNSPLIT if not split else validation if split == "validation" else split
 
 
 class Names:
-    """Gives each text a unique safe name: a repeated one gets a number."""
+    """Gives each text a unique safe name. A number is added to a repeated name."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
-        """Next number to try, by name without number; otherwise many equal names would take very long."""
+        """Next number to try for each name. Without it, many equal names would take very long."""
 
     def take(self, words: str) -> str:
         """Return a unique name for one more text."""
@@ -57,15 +57,15 @@ class Names:
 
 
 def standard(split: str) -> str:
-    """Return a split in the studio's words: "train", "validation", "test"; any other unchanged."""
+    """Return the studio's name of a split: "train", "validation" or "test". Other names are returned unchanged."""
     low = split.lower()
-    return SPLIT_OF.get(low, SPLIT_OF.get(re.sub(r"(19|20)\d\d$", "", low), split))  # such as train2017
+    return SPLIT_OF.get(low, SPLIT_OF.get(re.sub(r"(19|20)\d\d$", "", low), split))  # a name such as train2017
 
 
 def choose_split(split: str, there: Iterable[str], what: str) -> str:
-    """Return the requested split among those `there`. “unsplit” selects the items without one, which are `there` as "".
+    """Return the requested split, one of `there`. “unsplit” selects the items without a split, which is "" in `there`.
 
-    The only split is the default; of several none is guessed. Raises UserError for a missing split, or if none is
+    A single split is the default. Raises UserError if the split does not exist, or if there are several and none is
     requested.
     """
     names = sorted({name or UNSPLIT for name in there})
@@ -81,10 +81,10 @@ def choose_split(split: str, there: Iterable[str], what: str) -> str:
 
 
 def choose_option(option: str, value: str, there: Sequence[str]) -> str:
-    """Return the value of an option among `there`, or the only one if it is empty. Raises UserError."""
+    """Return `value` if it is in `there`. For "", return the only element of `there`. Raises UserError otherwise."""
     if value in there:
         return value
     if not value and len(there) == 1:
         return there[0]
-    problem = f"There is no {option} “{value}”" if value else f"Say which {option} is meant with {option}"
+    problem = f"There is no {option} “{value}”" if value else f"Choose a {option} by the option {option}"
     raise UserError(f"{problem}: there is {', '.join(there) or 'none'}.", field=option)

@@ -1,4 +1,4 @@
-"""The files beside the images of every export: card (README.md), sheet of pictures, Croissant, class list."""
+"""The files that every export has beside its images: card (README.md), sheet of pictures, Croissant, class list."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from formats.types import Example, TestSet, compact
 
 CARD, SHEET, CROISSANT, CLASSES, RECORDS = "README.md", "sheet.jpg", "croissant.json", "classes.json", "records.jsonl"
 TYPED = "records.parquet"
-"""Records for Croissant. Its readers would parse labels such as 007 in JSON lines as numbers."""
+"""File with the records for Croissant. In JSON lines, its readers would parse labels such as 007 as numbers."""
 _PICTURES, _SIDE, _COLUMNS, _GAP = 12, 192, 6, 6
-"""Pictures on the sheet: maximum number, longer side in pixels, number a line, and gap in pixels."""
+"""Layout of the sheet: maximum number of pictures, longer side in pixels, pictures in a row, and gap in pixels."""
 _MOST_LISTED = 40
-"""Maximum rows of a table in the card. The others are counted."""
+"""Maximum number of rows of a table in the card. Further rows are only counted."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """Description of a format's files, for card and Croissant."""
+    """Description of a format's files, for the card and for Croissant."""
 
     loads: str
-    """Lines of Python that load the set from the folder SET."""
+    """Lines of Python code that load the set from the folder SET."""
     holds: tuple[tuple[str, str], ...]
-    """Files and their content, described for the card."""
+    """Files of the format with a description of their content, for the card."""
     images: str = ""
-    """A glob of the image files; "" if they are inside others."""
+    """Glob pattern of the image files; "" if the images are inside other files."""
     masks: str = ""
     shards: str = ""
-    """A glob of the files that contain images."""
+    """Glob pattern of the files that contain images inside."""
     configs: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Splits and their files, for `datasets`; empty if `datasets` has no reader."""
+    """Splits and their files, for `datasets`; empty if `datasets` cannot read the format."""
     notes: tuple[str, ...] = ()
-    """Sentences for users of the format."""
+    """Notes for users of the format, one sentence each."""
 
 
 _DESCRIPTIONS = DataTable(__file__, Description)
@@ -53,7 +53,7 @@ _DESCRIPTIONS = DataTable(__file__, Description)
 def description_of(
     layout: str, first: str = "", masks: bool = True, configs: tuple[tuple[str, tuple[str, ...]], ...] = ()
 ) -> Description:
-    """Return the description of a written format. `first` is the split that is loaded, as the format names it."""
+    """Return the description of a written format. `first` is the format's name of the split that its code loads."""
     known = _DESCRIPTIONS[layout]
     if not masks:
         known = replace(known, masks="", holds=tuple(held for held in known.holds if "masks/" not in held[0]))
@@ -61,7 +61,7 @@ def description_of(
 
 
 def classes_of(examples: Sequence[Example]) -> dict[str, Any]:
-    """Return the sorted labels, and the numbers of masks if they mean the same in all examples."""
+    """Return the sorted labels, and the class names by number if the numbers mean the same in all masks."""
     named: dict[int, str] = {}
     one_list = all(
         named.setdefault(number, name) == name
@@ -83,10 +83,7 @@ def card(
     description: Description,
     left_out: Mapping[str, int],
 ) -> str:
-    """Return the README of an export. Its head tells the hub and `datasets` what the files are.
-
-    `left_out` is the number of images by kind of detail that only `records.jsonl` holds.
-    """
+    """Return the README of an export. Its head (YAML) tells the hub and `datasets` what the files are."""
     tables = {
         "Splits": Counter(split_folder(example.split) for example in examples),
         "Labels": Counter(example.label for example in examples if example.label),
@@ -119,7 +116,7 @@ def _kind(example: Example) -> str:
 def croissant(
     test_set: TestSet, description: Description, files: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
 ) -> bytes:
-    """Return the set as Croissant 1.1. `files` are those so far (name, sha256); `columns` describe the records."""
+    """Return the set as Croissant 1.1. `files` are the files so far (name, sha256), `columns` describe the records."""
     hashes = {str(file["name"]): str(file["sha256"]) for file in files}
     shard_kind = "application/x-parquet" if description.shards.endswith("parquet") else "application/x-tar"
     sets = [
@@ -178,12 +175,12 @@ def croissant(
 
 
 def pictures_of_sheet(files: Sequence[Path]) -> list[Path]:
-    """Return some of the files of a set's pictures, evenly spread."""
+    """Return some image files of a set, evenly spread over it, for the sheet."""
     return [files[number] for number in sorted({number * len(files) // _PICTURES for number in range(_PICTURES)})]
 
 
 def picture_of_sheet(file: Path) -> Image.Image:
-    """Read a picture at the size of the sheet."""
+    """Read a picture and scale it for the sheet."""
     with Image.open(file) as opened:
         image = opened.convert("RGB")
     image.thumbnail((_SIDE, _SIDE))
@@ -191,7 +188,7 @@ def picture_of_sheet(file: Path) -> Image.Image:
 
 
 def sheet_of(pictures: Sequence[Image.Image]) -> bytes:
-    """Return the sheet, a JPEG file of the pictures side by side."""
+    """Return the sheet as a JPEG file, with the pictures side by side."""
     columns = min(_COLUMNS, len(pictures))
     lines = -(-len(pictures) // columns)
     step = _SIDE + _GAP

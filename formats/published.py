@@ -18,13 +18,13 @@ from formats.tables import TableSource
 from formats.types import Found, Report
 
 BIRD: Mapping[int, str] = {0: "background", 1: "bird"}
-"""Classes of the masks of CUB-200-2011."""
+"""Class names of the masks of CUB-200-2011."""
 _AGREED = 128
-"""Minimum grey value of a bird's pixel: that of three of five annotators."""
+"""Minimum grey value of a pixel to belong to the bird. Three of five annotators have marked it then."""
 
 
 class ClassPaths(Source):
-    """Images with their class, after its number, in their paths."""
+    """Images whose class stands in their paths, after the number of the class."""
 
     images: re.Pattern[str]
     """Pattern of an image's path. Its groups are `folder`, `class`, `name` and maybe `split` and `variant`."""
@@ -63,7 +63,7 @@ class ClassPaths(Source):
 
 
 class Imagenet9Source(ClassPaths):
-    """ImageNet-9 (backgrounds challenge): all variants, or one. A variant is an attribute, such as mixed_rand."""
+    """ImageNet-9 (backgrounds challenge): all variants, or one. The variant, such as mixed_rand, is an attribute."""
 
     images = re.compile(
         r"(?:.+/)??(?:(?P<variant>original|(?:mixed|only|no)_\w+)/)?(?P<split>train|val)/"
@@ -72,7 +72,7 @@ class Imagenet9Source(ClassPaths):
 
 
 class CubSource(ClassPaths):
-    """CUB-200-2011 with its splits, and its masks where segmentations/ is in the folder or beside it."""
+    """CUB-200-2011 with its splits. Masks are read if segmentations/ is in the folder or beside it."""
 
     images = re.compile(
         r"(?P<top>(?:.+/)?)images/(?P<folder>\d{3}\.(?P<class>[^/]+))/(?P<name>[^/]+)\.\w+", re.IGNORECASE
@@ -95,7 +95,7 @@ class CubSource(ClassPaths):
         return listed and super().may_be(files)
 
     def _list(self, name: str) -> dict[str, str]:
-        """Return a list of CUB, a number and a value on each line; empty without the file."""
+        """Return the values in a list of CUB by number; each line has number and value. Empty without the file."""
         if not self.files.has(name):
             return {}
         lines = self.files.read(name).decode("utf-8", "replace").splitlines()
@@ -111,7 +111,7 @@ class CubSource(ClassPaths):
 
 
 class IwildcamSource(TableSource):
-    """The iWildCam of WILDS: metadata.csv with the images of all splits in train/, and the names in categories.csv."""
+    """The iWildCam of WILDS: metadata.csv lists the images in train/ and their splits, categories.csv the names."""
 
     unnamed = "No row of metadata.csv names it: add one, or take the file away."
 
@@ -135,12 +135,12 @@ def _words(name: str) -> str:
 
 
 def _agreed(mask: Callable[[tuple[int, int]], bytes]) -> Callable[[tuple[int, int]], bytes]:
-    """Return the opener of a mask of `BIRD` by the opener of one whose grey values count annotators."""
+    """Return a function that reads a mask of `BIRD`, from one that reads a mask whose grey values count annotators."""
     return lambda size: png_of(opened(mask(size)).convert("L").point([value >= _AGREED for value in range(256)]))
 
 
 def _categories(files: Files) -> tuple[str, ...]:
-    """Return the class names in the order of their numbers y, up to the first gap: categories behind have no images."""
+    """Return the class names by their numbers y, up to the first gap. Later categories have no images."""
     if not files.has("categories.csv"):
         return ()
     rows = csv.DictReader(files.read("categories.csv").decode("utf-8-sig", "replace").splitlines())

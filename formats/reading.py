@@ -1,7 +1,7 @@
-"""Reads a test set from files of any known format: examples with normalised pictures, and a row for every refusal.
+"""Read a test set from files of any known format: examples with normalised pictures, and a row for each refused file.
 
-Pictures and masks are written into a folder, named by the sha256 of their bytes: PNG of the pixels alone, as the
-workspace stores it. So importing twice gives the same files, and an interrupted import can be resumed.
+Pictures and masks are written into a folder as PNG of the pixels alone, like a workspace stores them. Their names are
+the sha256 of their bytes. So importing twice gives the same files, and an interrupted import can be resumed.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from formats.types import SPLITS, Example, Found, Imported, Report, Row, TestSet
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A found example with its pictures stored, or the reason why it was refused."""
+    """An item with its pictures stored, or the reason why it was refused."""
 
     found: Found
     refused: str = ""
     notes: tuple[str, ...] = ()
     sha: str = ""
     recorded: bool = True
-    """True if the picture equals the one that its record describes."""
+    """True if the picture equals the picture that the item's record describes."""
     mask_sha: str = ""
     classes: Mapping[int, str] = field(default_factory=dict)
 
 
 class _Seen(NamedTuple):
-    """The part of an accepted example that is kept in memory, as there may be a million."""
+    """The facts about an accepted example that stay in memory. They are few, as there may be a million examples."""
 
     file: str
     label: str
@@ -70,10 +70,10 @@ def read(
     """Read the examples of a folder, a zip or a tar, and write their pictures into the folder `into`.
 
     `layout` is the name of a format, or "" to guess it. `classes` names the numbers of masks if the files do not;
-    `labels` are the known ones, None for any. Everything refused has a row in the report; the rest is accepted.
-    `report` shows the rows as they come. `each` gets every example in the order of the files once its files are in
-    place, and may move these; the result then has no examples. It returns True if it keeps the example: of two files of
-    equal content the second is offered if the first was not kept.
+    `labels` are the allowed labels, None for any. Each refused file has a row in the report; all others are accepted.
+    Pass a `report` to see rows as they come. `each` is called with every example in the order of the files, after its
+    files are written, and may move them. The result has no examples then. `each` returns True if it keeps the example.
+    Of two files with equal content, the second is passed only if the first was not kept.
 
     Raises UserError if the source cannot be read at all, the format is unknown, or the disk is full. An exception from
     `progress`, such as Cancelled, stops the import.
@@ -106,12 +106,12 @@ def read(
 
 
 def _count(source: Source) -> int:
-    """Return the number of items to read; 0 if it is not known in advance."""
-    len(source.files.names)  # walks a folder and reports hidden files
+    """Return the number of items to read; 0 if it is unknown before they are read."""
+    len(source.files.names)  # goes through the folder and reports hidden files
     try:
         with source.report.muted():
             return source.count()
-    except (UserError, OSError):  # the reader reports it
+    except (UserError, OSError):  # the reader reports the error
         return 0
 
 
@@ -138,8 +138,9 @@ def _examples(
     progress: OnProgress | None,
     each: Callable[[Example], bool],
 ) -> int:
-    """Pass the accepted examples to `each` and report the rest, in the order of the files. Return the number kept.
-    `total` is an estimate of the number found.
+    """Pass the accepted examples to `each` in the order of the files, and report all others. Return how many are kept.
+
+    `total` is an estimate of the number of items, for the progress.
     """
     names, pace = Names(), Pace(total)
     seen: dict[str, _Seen] = {}
@@ -213,9 +214,9 @@ def _loaded(found: Found, *, into: Path, classes: Mapping[int, str] | None, labe
 
 
 def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> tuple[bytes, bool]:
-    """Return the PNG of the picture, and True if it is the `recorded` one, by the hash of the file or of the PNG.
+    """Return the PNG of the picture, and True if it has the `recorded` hash (of the file, or of the PNG).
 
-    An image that a studio exported is stored byte by byte, so that it keeps its hash.
+    An image exported by a studio is stored unchanged, so it keeps its hash.
     """
     plain = bare(data) if recorded else None
     if plain is not None and hashlib.sha256(plain).hexdigest() == recorded:
@@ -232,7 +233,7 @@ def _write(into: Path, data: bytes) -> str:
     path = into / f"{sha}.png"
     try:
         is_stored = path.stat().st_size == len(data)
-    except FileNotFoundError:  # or it was removed, which may happen at any time
+    except FileNotFoundError:  # the file may be removed at any time
         is_stored = False
     if not is_stored:
         part = into / f".{secrets.token_hex(8)}.part"

@@ -1,6 +1,7 @@
-"""The details of an export's examples in `records.jsonl`, which their format cannot hold.
+"""Read `records.jsonl` of an export: details of its examples that the format itself cannot hold.
 
-A line is read when its example comes; until then only its offset is kept, as there may be a million.
+A line is read when its example is read. Before that only the line's offset is in memory, as there may be a million
+lines.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ class _Record(Row):
 
 
 class RecordedSource(Source):
-    """An export with the details of its items from `records.jsonl`. If a file and its record differ, the file counts: a
-    person changed it after the export.
+    """An export with the details of its items from `records.jsonl`.
+
+    If a file and its record differ, the file counts, as a person changed it after the export.
     """
 
     def __init__(self, inner: Source) -> None:
@@ -40,7 +42,7 @@ class RecordedSource(Source):
         self._inner = inner
         self._there = frozenset(self.files.names)
         self._places: dict[str, Line] = {}
-        """Line by the file that it describes: number and offset."""
+        """(Number, offset) of the line that describes each file, by file name."""
         try:
             with self.files.path(RECORDS).open("rb") as records:
                 for line in lines_of(records):
@@ -79,7 +81,7 @@ class RecordedSource(Source):
         record = self._record(line, report)
         if record is None:
             return one
-        # If the format cannot hold a label or an unsplit set, the record has it.
+        # The record has the label or the missing split if the format cannot hold it.
         label = one.label or record.label
         if label != record.label:
             report.changed(one.file, f"Its label was changed from “{record.label}” to “{one.label}” since the export.")
@@ -101,7 +103,7 @@ class RecordedSource(Source):
         )
 
     def _record(self, line: Line, report: Report) -> _Record | None:
-        """Return the record in a line; None if it cannot be read, which is reported."""
+        """Return the record in a line; None if it cannot be read, which the report says."""
         with self.files.path(RECORDS).open("rb") as records:
             records.seek(line.place)
             text = records.readline(MOST_LINE)

@@ -1,4 +1,4 @@
-"""Regions of masks: drawing them into a mask, and finding them in one."""
+"""Regions of masks: draw regions into a mask, and find the regions in a mask."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from formats.draft import Picture
 from formats.types import Example
 
 MOST_REGIONS = 100
-"""Maximum regions of a class in an image that get an annotation each."""
+"""Maximum number of regions of a class in an image that each get an annotation."""
 Numbers = NDArray[np.uint8]
 
 
 def class_names(examples: Sequence[Example]) -> list[str]:
-    """Return all names of classes and labels, sorted."""
+    """Return the names of all classes and labels, sorted."""
     masked = {name for e in examples if e.mask is not None for n, name in e.mask_classes.items() if n != UNLABELLED}
     return sorted(masked | {example.label for example in examples if example.label})
 
 
 def mask_numbers(picture: Picture) -> Numbers:
-    """Return the class numbers of a mask. Raises UserError if one has no name."""
+    """Return the class numbers in a mask. Raises UserError if a number has no name."""
     with Image.open(io.BytesIO(picture.mask or b"")) as mask:
         grey = mask.convert("L")
     try:
@@ -40,8 +40,9 @@ def mask_numbers(picture: Picture) -> Numbers:
 
 
 def pieces(numbers: Numbers, number: int) -> list[tuple[int, int, NDArray[np.bool_], bool]]:
-    """Return the connected regions of a class as left, top, the region in its box, and False. More than `MOST_REGIONS`
-    become one region, with True.
+    """Return each connected region of a class as (left, top, the region in its box, False).
+
+    If there are more than `MOST_REGIONS`, return one region with all of them, and True.
     """
     import cv2
 
@@ -62,7 +63,7 @@ def pieces(numbers: Numbers, number: int) -> list[tuple[int, int, NDArray[np.boo
 
 
 def area_of(annotation: Mapping[str, Any]) -> float:
-    """Return the area of a region; 0 if the file gives no number."""
+    """Return the area that the file gives for a region; 0 if it gives no number."""
     area = annotation.get("area")
     return float(area) if isinstance(area, int | float) and -1e18 < area < 1e18 else 0.0
 
@@ -70,8 +71,10 @@ def area_of(annotation: Mapping[str, Any]) -> float:
 def painted(
     shapes: Sequence[tuple[int, Any]], size: tuple[int, int] | None = None
 ) -> Callable[[tuple[int, int]], bytes]:
-    """Return a function that draws the mask of regions in an image of `size`, later ones on top. Without a size it
-    draws in the requested size, and points are shares of that.
+    """Return a function that draws regions into a mask. Later regions cover earlier ones.
+
+    The mask has the given `size`. Without it, the mask has the size that the function is called with, and points are
+    shares of this size.
     """
 
     def draw(requested: tuple[int, int]) -> bytes:
@@ -97,11 +100,11 @@ def painted(
 
 
 def fill_outline(numbers: Numbers, points: NDArray[np.float64], number: int) -> None:
-    """Paint an outline, given in pixels from the corner of the image."""
+    """Fill an outline, whose points are in pixels from the corner of the image."""
     import cv2
 
     if not np.isfinite(points).all() or len(points) < 3 or np.abs(points).max() > 1e6:
         raise ValueError("this is no outline")
-    # Pixels are squares: the centre of the first is at half a pixel. OpenCV takes four fractional bits.
+    # The centre of the first pixel is at 0.5. OpenCV takes coordinates with four fractional bits.
     fixed = np.rint((points - 0.5) * 16).astype(np.int32)
     cv2.fillPoly(numbers, [fixed.reshape(-1, 1, 2)], int(number), shift=4)

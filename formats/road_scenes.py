@@ -25,7 +25,7 @@ from formats.source import UNKNOWN, Source, Survey, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report
 
 _LABEL_IDS = 34
-"""Number of label ids in the files of Cityscapes, from 0; those that are not evaluated have no class here."""
+"""Number of label ids in Cityscapes' files, counted from 0. Ids that are not evaluated become "no class" here."""
 _ARCHIVES = (".zip", ".tar")
 _SHIFT_PARTS = ("discrete", "continuous")
 _SHIFT_RATES = ("images", "videos")
@@ -39,7 +39,7 @@ _ACDC_CONDITIONS: Mapping[str, Mapping[str, str]] = {
 
 
 def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write Cityscapes' folders, with one list of class numbers for all masks. Raises UserError without masks."""
+    """Write the folders of Cityscapes, with the same class numbers in all masks. Raises UserError without masks."""
     require_each(examples, [example for example in examples if example.mask is None], "mask", "Cityscapes")
     common, number_of = _common_numbers(examples)
 
@@ -47,7 +47,7 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
         return f"leftImg8bit/{city(example)}/{example.name}_leftImg8bit.png", None
 
     def city(example: Example) -> str:
-        # Its readers know only three splits; records.jsonl marks the examples without a split.
+        # Readers of Cityscapes know only three splits. records.jsonl marks the examples without a split.
         return f"{split_folder(example.split or 'test', 'val')}/studio"
 
     for picture in draft.pictures(examples, named):
@@ -66,7 +66,7 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
 def _common_numbers(
     examples: Sequence[Example],
 ) -> tuple[dict[int, str], Callable[[Example], dict[int, int]]]:
-    """Return one list of class numbers for all masks. A class keeps its own if free, else it gets the next free one."""
+    """Return the same class numbers for all masks. A class keeps its number if free, else gets the next free one."""
     placed: dict[tuple[str, int], int] = {}
 
     def keys(example: Example) -> list[tuple[int, tuple[str, int]]]:
@@ -96,16 +96,16 @@ def _mapped(picture: Picture, numbers: Mapping[int, int]) -> bytes:
 
 
 class SceneSource(Source):
-    """Images in a folder for each split, with masks in a parallel tree."""
+    """Images in a folder for each split, with masks in a second tree of the same form."""
 
     around: tuple[str, ...] = ("",)
-    """Folders that may contain the data set."""
+    """Folders in which the data set may lie."""
     images = ""
-    """Folder of the images."""
+    """Folder that contains all images."""
     path: re.Pattern[str]
-    """Path of an image below that folder, with groups for its split, its name, and its attributes."""
+    """Pattern of an image's path below the folder `images`. Its groups are split, name and attributes."""
     mask = ""
-    """Path of the mask of an image, with these groups."""
+    """Path of an image's mask, with the groups of `path` in braces."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
@@ -114,7 +114,7 @@ class SceneSource(Source):
         self.classes: Mapping[int, str] | None = class_tables.class_table(class_tables.CITYSCAPES).names
         self.numbers: Mapping[int, int] | None = None
         self._there: dict[str, bool] = {}
-        """True for each existing folder of masks."""
+        """True for each folder of masks that exists, False for others that were looked for."""
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
@@ -145,7 +145,7 @@ class SceneSource(Source):
         return self._found(key, groups)
 
     def attributes_of(self, groups: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the attributes that the path of an image states."""
+        """Return the attributes that the groups of an image's path state."""
         return {}
 
     def _all(self) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -173,7 +173,7 @@ class SceneSource(Source):
 
 
 class CityscapesSource(SceneSource):
-    """Cityscapes with its fine masks, reduced to the 19 classes of the benchmark; or an export of its form."""
+    """Cityscapes with its fine masks, reduced to the benchmark's 19 classes; or a studio's export in this form."""
 
     around = ("", "cityscapes")
     images = "leftImg8bit"
@@ -194,7 +194,7 @@ class CityscapesSource(SceneSource):
 
 
 class AcdcSource(SceneSource):
-    """ACDC: images in four conditions."""
+    """ACDC: images in fog, rain, snow and at night."""
 
     around = ("", "rgb_anon_trainvaltest")
     images = "rgb_anon"
@@ -213,7 +213,7 @@ class AcdcSource(SceneSource):
 
 
 class Bdd100kSource(SceneSource):
-    """The ten thousand images of BDD100K with masks."""
+    """BDD100K: its ten thousand images that have masks."""
 
     around = ("", "bdd100k")
     images = "images/10k"
@@ -304,7 +304,7 @@ class ShiftSource(Source):
                 )
             if next(images_in(images), None) is None and any(name.endswith(".mp4") for name in images.files()):
                 raise UserError(
-                    f"{place} holds videos: bring them to images with SHIFT's own tool "
+                    f"{place} holds videos: convert them to images with SHIFT's own tool "
                     "(shift_dev.io.decompress_videos).",
                     field="root",
                 )
@@ -324,7 +324,7 @@ class ShiftSource(Source):
 
 
 def _first_channel(mask: bytes) -> bytes:
-    """Return the class numbers of a coloured mask, which are its red channel."""
+    """Return the class numbers of a mask in colours, which are its red channel."""
     try:
         image = opened(mask)
         return mask if len(image.getbands()) == 1 else png_of(image.getchannel(0))
@@ -337,16 +337,16 @@ def _first_channel(mask: bytes) -> bytes:
 def _sequences(files: Files, folders: Sequence[str], report: Report) -> Mapping[str, Mapping[str, str]]:
     top = next((folder for folder in folders if files.has(joined(folder, "seq.csv"))), None)
     if top is None:
-        report.changed("seq.csv", "It is not there: nothing says the weather and the time of day.")
+        report.changed("seq.csv", "It is missing, so weather and time of day are unknown.")
         return {}
     rows = csv.DictReader(files.read(joined(top, "seq.csv")).decode("utf-8-sig", "replace").splitlines())
     columns = [name.strip() for name in rows.fieldnames or ()]
     rows.fieldnames = columns
     name = next((column for column in ("video", "seq", "sequence", "name") if column in columns), "")
     if not name:
-        report.changed(joined(top, "seq.csv"), "It has no column “video” with the sequences: nothing says the weather.")
+        report.changed(joined(top, "seq.csv"), "It has no column “video” with the sequences, so weather is unknown.")
         return {}
-    # The coarse columns are the classes of SHIFT's own split by weather; the fine ones are added.
+    # The coarse columns are the classes by which SHIFT splits weather. The fine columns add detail.
     weather, time = _column(columns, "weather"), _column(columns, "timeofday")
     attributes_by_sequence: dict[str, Mapping[str, str]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""A data set in one format: the iterator that imports and batches call, and the parts that its readers share."""
+"""A data set in one format: the class that imports and batches use, and functions that its readers share."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ UNKNOWN = "The data set has no such item: list the data set again."
 
 @dataclass
 class Survey:
-    """The facts about a split that a batch needs before it reads items."""
+    """Facts about a split that a batch needs before it reads the items."""
 
     classes: tuple[str, ...] = ()
-    """Labels; empty if there are none, or any is accepted."""
+    """All labels; empty if the items have none or may have any."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
-    """Class names by number in the masks."""
+    """Class names by number in the masks, for all masks of the split."""
 
     def __post_init__(self) -> None:
         self.classes = tuple(dict.fromkeys(map(composed, self.classes)))
@@ -43,10 +43,10 @@ class Survey:
 
 
 class Source:
-    """The items of a data set. Each format has a subclass that finds them.
+    """The items of a data set. Each format has a subclass that finds the items.
 
-    `in_place`: each item is read when it is needed, in any order and maybe in another process. Otherwise it is read
-    right after it was found. Raises UserError if the files do not have the format.
+    With `in_place`, an item is read when it is needed, in any order and maybe in another process. Otherwise an item is
+    read right after it was found. Raises UserError if the files do not have the format.
     """
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
@@ -55,23 +55,23 @@ class Source:
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
-        """Return False if the files have another format, with any content."""
+        """Return False if the files surely have another format, whatever they contain."""
         return True
 
     @classmethod
     def explained(cls, files: Files) -> int:
-        """Return the number of images that this reading explains, by file names and the lists among them."""
+        """Return the number of images that this format would find, judged by file names and lists."""
         try:
             return sum(not found.problem for found in cls(files, Report(), {}).find()) if cls.may_be(files) else 0
         except (UserError, OSError):
             return 0
 
     def find(self, split: str | None = None) -> Iterator[Found]:
-        """Yield the items in a fixed order, of all splits or of one, named as in `survey`. No image is opened."""
+        """Yield the items in a fixed order, of all splits or of one, named as in `splits`. No image is opened."""
         raise NotImplementedError
 
     def at(self, key: str) -> Found:
-        """Return the item of a key. Raises UserError for an unknown key."""
+        """Return the item with this key. Raises UserError if there is none."""
         if self._by_key is None:
             with self.report.muted():
                 self._by_key = {found.key: found for found in self.find()}
@@ -80,23 +80,23 @@ class Source:
         return self._by_key[key]
 
     def stamp(self, key: str, file: str = "") -> str:
-        """Return a text that changes with the item of a key, or its whole file; "" if unknown. Raises UserError."""
+        """Return a text that changes with the item's files; "" if unknown. Raises UserError for a missing file."""
         return self.files.stamp(file or key)
 
     def holds(self, key: str) -> bool:
-        """Return True if a key may be that of an item. No file is opened."""
+        """Return True if an item may have this key. No file is opened."""
         return True
 
     def splits(self) -> list[str]:
-        """Return the splits as the set names them; "" for items without one."""
+        """Return the names of the splits as the set has them; "" stands for items without a split."""
         return list(dict.fromkeys(found.split for found in self.find()))
 
     def chosen(self, split: str | None) -> list[str]:
-        """Return one split if the set has it, or for None all splits."""
+        """Return all splits for None; otherwise the given split, if the set has it."""
         return [name for name in self.splits() if split in (None, name)]
 
     def survey(self, split: str) -> Survey:
-        """Return labels of the set and classes of masks. Raises UserError for more classes than a mask can hold."""
+        """Return the labels and mask classes of a split. Raises UserError for more classes than a mask can hold."""
         labels: dict[str, None] = {}
         numbers: dict[str, int] = {}
         for found in self.find():
@@ -113,7 +113,7 @@ class Source:
 
 
 class Tally:
-    """Counts ignored content, to report each reason once and not for every item."""
+    """Counts content that is ignored, so that each reason is reported once instead of for each item."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -121,12 +121,12 @@ class Tally:
         self._count: Counter[str] = Counter()
 
     def note(self, file: str, reason: str) -> None:
-        """Count one more file with this reason."""
+        """Count a file that is ignored for this reason."""
         self._first.setdefault(reason, file)
         self._count[reason] += 1
 
     def tell(self) -> None:
-        """Add a row for each reason to the report."""
+        """Add one row for each reason to the report, with the number of files."""
         for reason, count in self._count.items():
             more = f" So it is for {count:,} in all." if count > 1 else ""
             self._report.changed(self._first[reason], f"{reason}{more}")
@@ -134,7 +134,7 @@ class Tally:
 
 
 def number_of(name: str, own: int, common: dict[str, int]) -> int:
-    """Return the number of a class in all masks of a set: its own if free, else the next free one."""
+    """Return the number of a class in all masks of a set: its own number if free, else the next free number."""
     if name not in common:
         taken = set(common.values())
         free = own if own not in taken else next((n for n in range(UNLABELLED) if n not in taken), None)
@@ -147,14 +147,14 @@ def number_of(name: str, own: int, common: dict[str, int]) -> int:
 
 
 def upright_mask(mask: bytes, data: bytes) -> bytes:
-    """Return the mask turned as the picture of `data` is. Raises UserError if it is unclear whether it has to be."""
+    """Turn a mask upright like the picture in `data`. Raises UserError if it is unclear whether the mask is turned."""
     image = opened(data)
     orientation = orientation_of(image)
     if not 2 <= orientation <= 8:
         return mask
     turned = opened(mask)
     mask_size = turned.size
-    # Pillow gives the size of a TIFF as shown, and of other formats as stored.
+    # Pillow gives a TIFF's size after turning, and other formats' size before.
     lying = image.size[::-1] if image.format == "TIFF" and orientation >= 5 else image.size
     upright = lying[::-1] if orientation >= 5 else lying
     if mask_size == upright and mask_size != lying:
@@ -163,8 +163,8 @@ def upright_mask(mask: bytes, data: bytes) -> bytes:
         turned.getexif()[ExifTags.Base.Orientation] = orientation
         return png_of(ImageOps.exif_transpose(turned))
     raise UserError(
-        "The camera noted that the picture has to be turned, and nothing tells whether its mask has to be, too: "
-        "save the picture upright."
+        "The picture is stored turned, as its camera noted, and it is unclear if its mask is turned too: save the "
+        "picture upright."
     )
 
 
@@ -173,8 +173,8 @@ def mask_of(
 ) -> Mask | None:
     """Return the mask of an item whose image file is `data` and whose upright image has `size`; None without a mask.
 
-    `classes` names the numbers if the files do not. With `exact` a mask of another size is refused. Raises UserError if
-    a mask cannot be read, or has a class number without a name.
+    `classes` gives the class names if the files do not. With `exact`, a mask of another size is refused. Raises
+    UserError if the mask cannot be read or has a class number without a name.
     """
     if found.mask is None:
         return None
@@ -201,12 +201,12 @@ def stem_of(path: str) -> str:
 
 
 def opener(files: Files, name: str) -> Callable[[], bytes]:
-    """Return a function that reads a file of the set when it is needed."""
+    """Return a function that reads a file of the set. It is called when the file is needed."""
     return lambda: files.read(name)
 
 
 def mask_opener(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
-    """Return a function that reads a mask file when it is needed. It raises UserError without a mask."""
+    """Return a function that reads a mask file, called when needed. It raises UserError if there is no mask."""
 
     def read(_size: tuple[int, int]) -> bytes:
         if not files.has(name):
@@ -217,7 +217,7 @@ def mask_opener(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
 
 
 def numbered(label: str, classes: Collection[str]) -> str:
-    """Return the label. A number becomes the name at that index of a list of classes."""
+    """Return the label. If it is a number, return the name at this index of `classes`."""
     if classes and label.isdecimal() and label not in classes and int(label) < len(classes):
         return tuple(classes)[int(label)]
     return label
@@ -229,7 +229,7 @@ def digest(text: str) -> int:
 
 
 class Places:
-    """Index of the texts in a list by their digests, at twelve bytes for each of maybe a million. Texts may repeat."""
+    """Index of the places of up to a million texts, which may repeat. It takes twelve bytes for each text."""
 
     def __init__(self, digests: Iterable[int] = ()) -> None:
         digests = np.array(array("Q", digests), np.uint64)
@@ -239,17 +239,17 @@ class Places:
         self._again = frozenset(int(place) for place in self._order[1:][again])
 
     def all(self, text: str) -> list[int]:
-        """Return the zero-based places of a text, ascending."""
+        """Return all zero-based places of a text, ascending."""
         hashed = np.uint64(digest(text))
         first, last = np.searchsorted(self._sorted, hashed, "left"), np.searchsorted(self._sorted, hashed, "right")
         return [int(place) for place in self._order[first:last]]
 
     def key(self, text: str, place: int) -> str:
-        """Return a unique key for the text at a place: the text, with its number if it repeats."""
+        """Return a unique key for the text at a place. It is the text, followed by its number if the text repeats."""
         return f"{text}#{place + 1}" if place in self._again else text
 
     def find(self, key: str) -> int | None:
-        """Return the place of a `key`, or None if it is unknown."""
+        """Return the place that belongs to a `key`, or None if it is unknown."""
         if found := self.all(key):
             return found[0]
         text, _, number = key.rpartition("#")
@@ -257,7 +257,7 @@ class Places:
 
 
 class Latest(Generic[T]):
-    """Cache of the latest values, each made once; other threads wait while one is made."""
+    """Cache of the values used last. A value is made once, while other threads that need a value wait."""
 
     def __init__(self, make: Callable[[str], T], most: int) -> None:
         self._make, self._kept, self._lock = make, latest.Latest[T](most), threading.Lock()

@@ -1,6 +1,6 @@
-"""Tables that name image files, a row for each image: CSV, lines of JSON, and Hugging Face's `metadata` files.
+"""Tables with a row for each image file: CSV, lines of JSON, and Hugging Face's `metadata` files.
 
-Only the place of each row in its table is kept, as there may be a million.
+Only the offset of each row in its table is in memory, as there may be a million rows.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ MASK_COLUMNS = ("mask_file_name", "mask", "mask_path", "mask_file")
 METADATA_FILES = ("metadata.jsonl", "metadata.csv", METADATA)
 _CSV, _LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 _SAMPLE = 100
-"""Number of rows that are inspected to detect a table with a column for each class."""
+"""Number of rows that are inspected to detect a table with one column for each class."""
 _OUTSIDE = "Its image lies outside the folder of the table, where nothing is read."
 
 
 def write_csv(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write CSV: examples.csv with a row for each image, images/SPLIT/NAME.png and masks/SPLIT/NAME.png."""
+    """Write CSV: examples.csv with a row for each image, images in images/SPLIT/, and masks in masks/SPLIT/."""
     columns: list[str] = []
 
     def named(example: Example) -> tuple[str, str | None]:
@@ -71,7 +71,7 @@ def write_csv(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 class TableSource(Source):
-    """The images named in tables."""
+    """The images that the tables of a data set name."""
 
     unnamed = "No row names it: add one, or take the file away."
 
@@ -186,11 +186,11 @@ class TableSource(Source):
         )
 
     def _file(self, named: str, folder: str) -> str | None:
-        """Return the file that a row names, relative to its table; None if it is missing or outside."""
+        """Return the file that a row names, relative to its table; None if it is missing or outside of the set."""
         if not named:
             return None
         path = posixpath.normpath(posixpath.join(folder, named.replace("\\", "/")))
-        if self.in_place:  # a missing one is reported when it is read
+        if self.in_place:  # a missing file is reported when it is read
             return None if path.startswith(("/", "../")) or path == ".." else path
         if file := by_form(self._names, path):
             self._used.add(file)
@@ -208,7 +208,7 @@ class TableSource(Source):
 
 
 class MetadataSource(TableSource):
-    """Hugging Face ImageFolder: a metadata file (`METADATA_FILES`) beside the images of each split."""
+    """Hugging Face ImageFolder: a metadata file (`METADATA_FILES`) lies beside the images of each split."""
 
     unnamed = "No line of {table} names it: add one, or take the file away."
 
@@ -227,7 +227,7 @@ class _Index:
     def __init__(self) -> None:
         self.keys = Places()
         self.tables, self.places = array("I"), array("Q")
-        """Index of each row's table, and the row's offset in it."""
+        """For each row the index of its table, and its offset in the table."""
         self.splits: dict[str, None] = {}
         self.labels: dict[str, None] = {}
         self.mask_classes: dict[int, str] = {}
@@ -249,7 +249,7 @@ class _Row:
     image: str
     mask: str
     more: Mapping[str, str]
-    """Further images that the row names, by column."""
+    """Further image files that the row names, by column."""
     row: Row
     has_masks: bool
     problem: str
@@ -295,7 +295,7 @@ class _Rows:
             return next(iter(self._csv(file, place) if self._is_csv else self._lines(file, place)), None)
 
     def _columns(self) -> Iterator[_Row]:
-        """Yield the rows of a Parquet file. The place of a row is its number."""
+        """Yield the rows of a Parquet file. A row's number serves as its offset."""
         import pyarrow
 
         try:
@@ -309,7 +309,7 @@ class _Rows:
             raise UserError("It is damaged or no Parquet file: export it again.") from error
 
     def _open(self) -> BinaryIO:
-        """Open the table. Lines that end in a carriage return alone get a line feed in its place."""
+        """Open the table. If its lines end in a carriage return alone, line feeds replace these."""
         file = self._files.path(self._table).open("rb")
         start = file.read(1 << 16)
         file.seek(0)
@@ -333,7 +333,7 @@ class _Rows:
     def _csv(self, file: BinaryIO, start: int = 0) -> Iterator[_Row]:
         text = _text_lines(file)
         first = next(text, "")
-        if first.lower().startswith("sep=") and len(first.strip()) == 5:  # as Excel writes it
+        if first.lower().startswith("sep=") and len(first.strip()) == 5:  # Excel writes files in this way
             separator, first = first[4], next(text, "")
         else:
             separator = max(",;\t", key=first.count)
@@ -387,7 +387,7 @@ class _Rows:
             )
 
     def _one_hot(self, columns: Sequence[str], separator: str) -> list[str]:
-        """Return the class columns if every column but that of the image marks a class by 1; [] for another table."""
+        """Return the columns of classes, if all columns except the image's hold 0 or 1; [] for another table."""
         classes = [column for column in columns if column.casefold() not in IMAGE_COLUMNS]
         if len(classes) < 2 or len(set(columns)) < len(columns):
             return []
@@ -424,8 +424,8 @@ def _text_lines(file: BinaryIO) -> Iterator[str]:
 
 
 def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
-    """Return the cells of the next row, also long ones; None at the end. Raises csv.Error."""
-    before = csv.field_size_limit(MOST_LINE)  # a limit of the whole interpreter, so it is restored at once
+    """Return the cells of the next row, however long it is; None at the end. Raises csv.Error."""
+    before = csv.field_size_limit(MOST_LINE)  # the limit holds for the whole interpreter, so restore it at once
     try:
         return next(lines, None)
     finally:
@@ -433,7 +433,7 @@ def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
 
 
 def class_list(files: Files, file: str) -> tuple[str, ...]:
-    """Read labels from a JSON list, JSON with `labels` as in our exports, or lines. Raises UserError for others."""
+    """Read labels from a JSON list, JSON with `labels`, or lines of text. Raises UserError for other files."""
     try:
         text = files.read(file, 100_000_000).decode("utf-8-sig")
         if not file.endswith(".json"):

@@ -1,7 +1,7 @@
-"""Data between a test set and its files: an example, the set's header, and the report of a reader.
+"""Types for test sets in files: an example, the header of a set, and the report of a reader.
 
-`row_of` turns an example into flat JSON-ready data, and `with_row` puts such data into an example. Every format carries
-this one row.
+`row_of` turns an example into a row, which is flat JSON-ready data, and `with_row` puts a row into an example. Every
+format stores the same row.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from core.types import Edit, to_plain
 from core.words import composed
 
 Split = Literal["train", "validation", "test", ""]
-"""Part of a set that an example belongs to; "" if the set is not split."""
+"""Split that an example belongs to; "" if the set is not split."""
 SPLITS: tuple[Split, ...] = get_args(Split)
 Role = Literal["generated", "source"]
 
 
 @dataclass(frozen=True)
 class Example:
-    """One image of a test set with everything known about it."""
+    """One image of a test set, with everything known about it."""
 
     name: str
-    """Safe file stem, unique in the set even without case and Unicode form."""
+    """File stem that is safe on every system. It is unique in the set, even if case and Unicode form are ignored."""
     image: Path
-    """PNG file of 8 bits, L or RGB."""
+    """Path of a PNG file with 8 bits a channel, mode L or RGB."""
     sha: str
-    """sha256 of the bytes of that file."""
+    """SHA-256 of the bytes of the image file."""
     label: str = ""
     split: Split = ""
     mask: Path | None = None
-    """PNG file of mode L: a class number at every pixel, 255 for none."""
+    """Path of a PNG file of mode L with a class number at every pixel, 255 for no class; None without a mask."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     """Class names by number, 0 to 254."""
     mask_sha: str = ""
-    """sha256 of the bytes of the mask file, or "" if unknown."""
+    """SHA-256 of the bytes of the mask file, or "" if unknown."""
     source_sha: str = ""
-    """sha256 of the image that this one was made from."""
+    """SHA-256 of the image that this image was made from, or ""."""
     role: Role = "generated"
     caption: str = ""
     """Caption of the source image."""
     new_caption: str = ""
-    """Caption that this image was made from."""
+    """Caption from which this image was made."""
     edits: tuple[Edit, ...] = ()
     edit_types: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """JSON-ready: lineage, checks, review, votes, predictions; and additional columns of a foreign file."""
+    """Lineage, checks, review, votes and predictions, JSON-ready, and further columns of files that are not ours."""
     xmp: str = ""
-    """XMP packet that marks the exported image as machine-made, or ""."""
+    """XMP packet that says that a machine made the exported image, or ""."""
 
 
 @dataclass(frozen=True)
@@ -66,29 +66,29 @@ class TestSet:
 
     name: str
     version: str = ""
-    """Id of the version."""
+    """Id of the released version, or ""."""
     note: str = ""
     created: str = ""
-    """Release time of the version, ISO 8601. The time of an export is never written: exports are repeatable."""
+    """Release time of the version, ISO 8601. The time of an export is not written, so exports can be repeated."""
     licences: Mapping[str, str] = field(default_factory=dict)
-    """Licences of the models that made the images, by the model's title; "" if unknown."""
+    """Licence of each model that made images, by the model's title; "" if unknown."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """The result of a reader."""
+    """The result of reading a set."""
 
     examples: tuple[Example, ...]
-    """Examples sorted by name. Their files are in the folder given to the reader, named by sha256."""
+    """Examples sorted by name. Their files, named by SHA-256, are in the folder that was passed to the reader."""
     rows: tuple[ImportRow, ...]
     layout: str
-    """Format that was read."""
+    """Format in which the set was read."""
     header: TestSet | None = None
     """Header of a set that the studio exported, or None."""
 
 
 class Row(BaseModel):
-    """The row of an example, as files hold it. Anybody may have written it; unknown columns are kept."""
+    """The row of an example in a file. Anybody may have written it, so unknown columns are kept."""
 
     model_config = ConfigDict(frozen=True, extra="allow", coerce_numbers_to_str=True)
 
@@ -114,7 +114,7 @@ class Row(BaseModel):
     @field_validator("edits", "facts", "edit_types", "mask_classes", mode="before")
     @classmethod
     def _from_text(cls, value: Any, info: Any) -> Any:
-        """Parse JSON text, which tables without nested cells use for these."""
+        """Parse values that are JSON text. Tables without nested cells store them in this way."""
         if isinstance(value, str):
             known = cls.model_fields[info.field_name]
             return json.loads(value) if value.strip() else known.get_default(call_default_factory=True)
@@ -129,7 +129,7 @@ class Row(BaseModel):
 
 
 def shown(name: str) -> str:
-    """Return a printable and short form of a name."""
+    """Return a short form of a name in which every character can be printed."""
     text = name.encode("utf-8", "replace").decode("utf-8")
     text = "".join(mark if mark.isprintable() else "�" for mark in text)
     return text if len(text) <= 160 else f"…{text[-159:]}"
@@ -137,21 +137,21 @@ def shown(name: str) -> str:
 
 @dataclass
 class Report:
-    """The report rows of a reader."""
+    """The report of a reader: rows on files that were refused or changed."""
 
     rows: list[ImportRow] = field(default_factory=list)
 
     def refuse(self, file: str, reason: str) -> None:
-        """Add a row for a file that is left out."""
+        """Add a row for a file that was refused."""
         self.rows.append(ImportRow(shown(file), reason, "refused"))
 
     def changed(self, file: str, reason: str) -> None:
-        """Add a row for a file that is accepted, with a change or a remark."""
+        """Add a row for a file that was accepted with a change or a remark."""
         self.rows.append(ImportRow(shown(file), reason, "changed"))
 
     @contextmanager
     def muted(self) -> Iterator[None]:
-        """Discard all rows that are added within this context."""
+        """Discard all rows that are added within the `with` block."""
         before = len(self.rows)
         try:
             yield
@@ -161,33 +161,33 @@ class Report:
 
 @dataclass(frozen=True)
 class Found:
-    """An item of a data set as its format describes it. Its files are not read yet."""
+    """An item of a data set as its format describes it. Its files have not been read yet."""
 
     file: str
-    """Image file, as named in the report and `records.jsonl`."""
+    """Name of the image file in the set, as the report and `records.jsonl` have it."""
     name: str
     image: Callable[[], bytes]
     label: str = ""
     split: str = ""
     """"train", "validation", "test" or another name that the set uses; "" if the set is not split."""
     mask: Callable[[tuple[int, int]], bytes] | None = None
-    """Return the bytes of its mask file for an image of this size (width, height)."""
+    """Function that returns the bytes of the mask file, given the image's size (width, height); None without a mask."""
     classes: Mapping[int, str] | None = None
-    """Class names by number in its mask; None if the format does not state them."""
+    """Class names by number in the mask; None if the format has none."""
     row: Row | None = None
-    """Details of the example in the format itself."""
+    """Details of the example that the format itself holds."""
     numbers: Mapping[int, int] | None = None
-    """Number in `classes` of each number in the mask file; None if they are equal."""
+    """Maps each number in the mask file to a number in `classes`; None if the numbers are the same."""
     key: str = ""
-    """Name in the data set, the same at every reading; defaults to its file."""
+    """Name of the item in the data set, the same each time it is read. The default is the file's name."""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """Attributes that the set states of the image, such as {"weather": "rainy"}."""
+    """Attributes of the image as the data set states them, such as {"weather": "rainy"}."""
     problem: str = ""
-    """Reason why it cannot be read, in a sentence; "" without a known problem."""
+    """Reason why the item cannot be read, in a sentence; "" if no problem is known."""
     where: str = ""
-    """Place that describes it, such as a line of a list, to report its problem."""
+    """Place in the set that describes the item, such as a line of a list. Reports of a problem name it."""
     classes_file: str = ""
-    """File of the set that names the numbers of masks, or should; "" if the format states them itself."""
+    """Name of the file that has, or should have, the names of class numbers; "" if the format itself has them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.key or self.file)
@@ -197,7 +197,7 @@ class Found:
 
 
 def row_of(example: Example) -> dict[str, Any]:
-    """Return the example as flat data with one type for each column, without the places of its files."""
+    """Return the example as a row: flat data with one type for each column, without paths of files."""
     return {
         "name": example.name,
         "label": example.label,
@@ -215,7 +215,7 @@ def row_of(example: Example) -> dict[str, Any]:
 
 
 def with_row(example: Example, row: Row) -> Example:
-    """Return the example with all values of a row except name, split and files."""
+    """Return the example with the values of a row. Its name, split and files stay."""
     extra = {name: value for name, value in (row.model_extra or {}).items() if value not in (None, "")}
     return replace(
         example,
@@ -231,10 +231,10 @@ def with_row(example: Example, row: Row) -> Example:
 
 
 def compact(value: Any) -> str:
-    """Return JSON text of plain data: equal data give equal text."""
+    """Return plain data as JSON text. Equal data give equal text."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def json_lines(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return lines of JSON, an object each."""
+    """Return lines of JSON with one object on each line."""
     return "".join(f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n" for row in rows).encode()

@@ -1,4 +1,4 @@
-"""Pascal VOC: JPEGImages, the masks of SegmentationClass, and the splits of ImageSets."""
+"""Pascal VOC: images in JPEGImages, masks in SegmentationClass, and splits in ImageSets."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CLASSES = (
     *("background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
     *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
 )
-"""Class names by number in the masks. http://host.robots.ox.ac.uk/pascal/VOC/voc2012/"""
+"""Class names by number in the masks. Source: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/"""
 IMAGES, MASKS = "JPEGImages", "SegmentationClass"
 _SPLITS = ("train", "val", "test")
 _AROUND = ("", "VOC2012", "VOC2007", "VOCdevkit/VOC2012", "VOCdevkit/VOC2007")
 
 
 class VocSource(Source):
-    """The images of JPEGImages. Most have no mask and are returned without one."""
+    """The images of JPEGImages. Most of them have no mask."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)

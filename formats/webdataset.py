@@ -1,4 +1,4 @@
-"""WebDataset: tars of samples, the files of one key each: KEY.jpg, KEY.cls, KEY.json, KEY.txt, KEY.mask.png."""
+"""WebDataset: tars of samples. The files of a sample share a key: KEY.jpg, KEY.cls, KEY.json, KEY.txt, KEY.mask.png."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from formats.types import Example, Found, Report, Row
 _MASK_PARTS = ("mask.", "seg.")
 _READ = ("json", "cls", "txt", "caption")
 _SHARDS = 2
-"""Number of lists of shards in memory: a kilobyte for each of their samples."""
+"""Maximum number of shards whose lists are in memory. A list takes a kilobyte for each sample."""
 PACKED = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
 
 
@@ -55,7 +55,7 @@ def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 class ShardSource(Source):
-    """The samples of every tar; for a single tar, the samples inside it."""
+    """The samples of all tars of a data set, or of a single tar."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
@@ -80,10 +80,10 @@ class ShardSource(Source):
         )
 
     def count(self) -> int:
-        """Return the number of images, by the names of the files in the shards."""
+        """Return the number of images, counted by the file names in the shards."""
         names = list(self.files.names) if not self._shards else []
         for shard in self._shards:
-            with suppress(UserError, OSError):  # the reader reports it
+            with suppress(UserError, OSError):  # the reader reports the error
                 names += tar_members(self.files.path(shard), Report()).names
         return sum(is_image(name) and ".mask." not in name for name in names)
 
@@ -137,7 +137,7 @@ class ShardSource(Source):
         images = [ending for ending in parts if is_image(f"x.{ending}") and ending not in masks]
         where = f"{shard}/{key}" if shard else key
         if len(images) != 1:
-            if parts.keys() - {"json", "md"} or shard:  # else they are lists beside the shards
+            if parts.keys() - {"json", "md"} or shard:  # other files are lists beside the shards
                 report.refuse(where, f"The sample has {len(images) or 'no'} images: it needs one.")
             return None
         image = parts[images[0]]
@@ -178,7 +178,7 @@ class ShardSource(Source):
 
 
 def _grouped(names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each sample's key and files by ending. A key ends at the first dot unless the sample's names share more."""
+    """Yield (key, files by ending) of each sample. A key ends at the first dot, or at the last if all share it."""
     samples: dict[str, dict[str, str]] = {}
     for name in names:
         folder, _, base = name.rpartition("/")
@@ -198,13 +198,13 @@ def _grouped(names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _split_of(shard: str) -> str:
-    """Return the split of a shard: imagenet-train-000012.tar, or train/000012.tar."""
+    """Return the split that a shard's path names: imagenet-train-000012.tar, or train/000012.tar."""
     words = re.split(r"[-_/.]", shard.removesuffix(".tar"))
     return next((word for word in words if SPLIT_OF.get(word.lower())), "")
 
 
 def _put(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    """Add a file without time and owner, so that the same set gives the same bytes."""
+    """Add a file to a tar without time and owner, so that the same set gives the same bytes."""
     member = tarfile.TarInfo(name)
     member.size, member.mode = len(data), 0o644
     archive.addfile(member, io.BytesIO(data))

@@ -1,4 +1,4 @@
-"""YOLO: a text file an image with boxes or outlines, and a list of the classes.
+"""YOLO: a text file for each image, with boxes or outlines, and a list of the classes.
 
 The text files are in `labels/` if the images are in `images/`, else beside the images.
 """
@@ -24,9 +24,9 @@ from formats.types import Example, Found, Report
 
 DATA = "data.yaml"
 _SMALL_LISTS = 1_000_000
-"""Maximum bytes of a list of classes. A file of outlines may have ten times as many."""
+"""Maximum size in bytes of a list of classes. Files with outlines may have ten times as many."""
 _LISTS = ("classes.txt", "obj.names", "classes.names", "_darknet.labels")
-"""Names of files that list one class per line, as LabelImg, CVAT and Darknet write them."""
+"""Names of files that list one class on each line, as LabelImg, CVAT and Darknet write them."""
 _SAMPLE = 20
 """Number of text files that are inspected to detect YOLO."""
 
@@ -50,7 +50,7 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
             lines = [f"{ids[example.label]} 0.5 0.5 1 1"] if example.label else []
         text = "".join(f"{line}\n" for line in lines)
         draft.put(f"labels/{split_folder(example.split, 'val')}/{example.name}.txt", text.encode())
-        # An outline has a class and the image has none; data.yaml knows three splits.
+        # Outlines have classes but the image has none, and data.yaml knows only three splits.
         details = [
             "classes of masks",
             *(["labels"] if picture.mask is None else []),
@@ -58,10 +58,10 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
         ]
         draft.record(picture, *named(example), details)
     split_folders = [split_folder(split, "val") for split in splits_of(examples)]
-    # Its readers require both: an existing split replaces a missing one.
+    # Readers of YOLO need both train and val, so an existing split replaces a missing one.
     places = {name: f"images/{name if name in split_folders else split_folders[0]}" for name in ("train", "val")}
     places |= {"test": "images/test"} if "test" in split_folders else {}
-    # Quoted, since readers differ in what they parse as a number, a date or a truth value.
+    # Quoted, as readers differ in which texts they take for a number, a date or a truth value.
     quoted = (yaml.safe_dump(name, allow_unicode=True, default_style='"', width=10_000) for name in names)
     lines = ["names:", *(f"  {number}: {name.rstrip()}" for number, name in enumerate(quoted))]
     draft.put(DATA, "\n".join([*(f"{name}: {place}" for name, place in places.items()), *lines, ""]).encode())
@@ -80,7 +80,7 @@ def _outlines(picture: Picture, ids: Mapping[str, int]) -> Iterator[str]:
         outlines, _ = cv2.findContours(in_class, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
         for outline in outlines:
             points = outline.reshape(-1, 2).astype(np.float64) + 0.5
-            if len(points) < 3:  # a dot or a line: use the pixels' corners
+            if len(points) < 3:  # the outline is a dot or a line, so use the pixels' corners
                 (left, top), (right, bottom) = points.min(axis=0) - 0.5, points.max(axis=0) + 0.5
                 points = np.array([[left, top], [right, top], [right, bottom], [left, bottom]])
             shares = points / (width, height)
@@ -88,7 +88,7 @@ def _outlines(picture: Picture, ids: Mapping[str, int]) -> Iterator[str]:
 
 
 class YoloSource(Source):
-    """Images with the outlines and boxes of their text files, or with the exact masks of masks/ if they exist."""
+    """Images with outlines and boxes from their text files, or with exact masks if there is a folder masks/."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
@@ -118,19 +118,19 @@ class YoloSource(Source):
         tally.tell()
 
     def images(self) -> Iterator[str]:
-        """Yield the images; only those in a folder `images` if there is one with labels."""
+        """Yield the image files. If there is a folder `images` with labels, yield only the files in it."""
         images = [name for name in self.files.names if is_image(name) and not is_sheet(name)]
         inside = [name for name in images if "images" in name.lower().split("/")[:-1]]
         labelled = any("labels" in name.lower().split("/")[:-1] for name in self.files.names if name.endswith(".txt"))
         return iter(inside if inside and labelled else images)
 
     def text_of(self, name: str) -> str | None:
-        """Return the text file of an image, or None."""
+        """Return the path of an image's text file, or None if it has none."""
         candidates = (self._sibling(name, "labels", ".txt"), posixpath.splitext(name)[0] + ".txt")
         return next((self._lower[each.lower()] for each in candidates if each and each.lower() in self._lower), None)
 
     def reads(self, text: str) -> bool:
-        """Return True if a text file has boxes or outlines of the classes."""
+        """Return True if a text file contains boxes or outlines with numbers of known classes."""
         try:
             label, shapes = self._lines(text, Tally(Report()))
         except UserError:
@@ -159,7 +159,7 @@ class YoloSource(Source):
         return replace(found, label=label, mask=painted(shapes) if shapes else None)
 
     def _lines(self, text: str, tally: Tally) -> tuple[str, list[tuple[int, list[list[float]]]]]:
-        """Return the label of an image, if one box covers it, and its outlines. Raises UserError for a bad line."""
+        """Return the label of an image, if one box covers it, and the outlines. Raises UserError for a bad line."""
         shapes: list[tuple[int, list[list[float]]]] = []
         boxes: list[tuple[int, list[float]]] = []
         for place, line in enumerate(
@@ -189,13 +189,13 @@ class YoloSource(Source):
 
 
 def claims(files: Files) -> bool:
-    """Return True if there are a list of classes and text files of the images, even unreadable ones."""
+    """Return True if there is a list of classes and images have text files, even if these cannot be read."""
     source = YoloSource(files, Report(), {})
     return bool(source.names) and any(source.text_of(name) for name in source.images())
 
 
 def _class_names_of(files: Files, report: Report) -> dict[int, str]:
-    """Return the classes by number, from data.yaml or a list with one class per line. YAML's types are ignored."""
+    """Return the class names by number, from data.yaml (all read as text) or a list with one class a line."""
     import yaml
 
     tables = sorted(
@@ -203,7 +203,7 @@ def _class_names_of(files: Files, report: Report) -> dict[int, str]:
     )
     for table in tables:
         try:
-            names = yaml.load(files.read(table, _SMALL_LISTS), yaml.BaseLoader)["names"]  # texts only
+            names = yaml.load(files.read(table, _SMALL_LISTS), yaml.BaseLoader)["names"]  # reads all values as text
             numbered = names if isinstance(names, dict) else dict(enumerate(names)) if isinstance(names, list) else {}
             if numbered and all(isinstance(name, str) for name in numbered.values()):
                 return {int(number): name for number, name in numbered.items()}

@@ -1,8 +1,8 @@
-"""Back up a workspace into one zip file, and restore it. A finished backup and a restored folder have been checked. An
-image with a lost or damaged file does not stop a backup: it is left out and named.
+"""Back up a workspace into one zip file, and restore it. A finished backup and a restored folder have been checked.
 
-`studio.db` is copied through SQLite's backup API, so the workspace may be in use. The manifest is written last, and the
-file gets its name after that: a file with the name is complete. Nothing is ever overwritten.
+An image whose file is lost or damaged does not stop a backup. It is left out and listed. `studio.db` is copied through
+SQLite's backup API, so the workspace may be in use. The manifest is written last, and only then the file gets its final
+name. So a file with this name is complete. No existing file is overwritten.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from storage.workspace import DATABASE, IMAGES
 MANIFEST = "manifest.json"
 FORMAT = 1
 _CHUNK = 1 << 20
-_BROKEN = (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError)  # RuntimeError: an entry with a password
+_BROKEN = (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError)  # RuntimeError for an entry with a password
 
 
 @dataclass(frozen=True)
 class BackupContents:
-    """The content of a backup, stored in its last entry."""
+    """The content of a backup, written as the last entry of the zip file."""
 
     format: int
     created: str
@@ -45,16 +45,16 @@ class BackupContents:
     test_cases: int
     database_sha: str
     images: tuple[str, ...]
-    """SHA-256 hashes, which are the file names."""
+    """SHA-256 of each image, which is also the name of its file."""
     left_out: tuple[str, ...] = ()
-    """Images whose files were missing or damaged."""
+    """Images that are not in the backup, as their files were missing or damaged."""
 
 
 def backup(workspace: Path, target: Path) -> BackupContents:
     """Write the database and all intact images of a workspace into the zip file `target`.
 
-    Raises UserError if `workspace` holds none, its database is damaged, `target` exists, or its folder cannot be
-    written. `target` then does not exist.
+    Raises UserError if `workspace` holds no workspace, its database is damaged, `target` exists, or the folder of
+    `target` cannot be written. In these cases no file `target` is made.
     """
     source = workspace / DATABASE
     if not source.is_file():
@@ -73,7 +73,7 @@ def backup(workspace: Path, target: Path) -> BackupContents:
             archive.close()
             file.flush()
             os.fsync(file.fileno())
-        _refuse_existing(target)  # again, as the work took a while
+        _refuse_existing(target)  # checked again, as the work took a while
         os.rename(draft, target)
         sync_folder(target.absolute().parent)
     return contents
@@ -82,8 +82,8 @@ def backup(workspace: Path, target: Path) -> BackupContents:
 def restore(source: Path, folder: Path) -> BackupContents:
     """Restore the workspace `folder` from the zip file `source`. Everything is checked before the folder gets its name.
 
-    Raises UserError if `source` is not a complete backup or from a newer version, or if `folder` exists and is not
-    empty. `folder` is then unchanged.
+    Raises UserError if `source` is no complete backup, if a newer version wrote it, or if `folder` exists and is not
+    empty. `folder` stays unchanged then.
     """
     folder = folder.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -97,7 +97,7 @@ def restore(source: Path, folder: Path) -> BackupContents:
             _extract(archive, f"{IMAGES}/{file_name(sha)}", draft / IMAGES / file_name(sha), sha, source)
         restored = _inspect(draft / DATABASE, source)
         if set(restored.images) != {*contents.images, *contents.left_out}:
-            raise UserError(f"{source} is not whole: its images are not those of its database; take another backup.")
+            raise UserError(f"{source} is incomplete: its images are not those of its database; use another backup.")
         sync_folder(draft / IMAGES)
         sync_folder(draft)
         os.rename(draft, folder)  # succeeds only if there is nothing or an empty folder
@@ -125,7 +125,7 @@ def _copy_database(source: Path, target: Path) -> None:
 
 
 def _inspect(database: Path, source: Path) -> BackupContents:
-    """Return the content by the database. Raises UserError about `source` if it is damaged, foreign or newer."""
+    """Return the backup's content as its database states it. Raises UserError if it is damaged, foreign or newer."""
     try:
         # immutable: reading must not leave files beside the database
         with closing(sqlite3.connect(f"{database.as_uri()}?immutable=1", uri=True)) as connection:
@@ -167,7 +167,7 @@ def _read_contents(archive: zipfile.ZipFile, source: Path) -> BackupContents:
 
 
 def _extract(archive: zipfile.ZipFile, name: str, target: Path, sha: str, source: Path) -> None:
-    """Copy one entry to `target` (our name, never one from the zip) and check its hash."""
+    """Copy one entry of the zip to `target` and check its hash. Names in the zip are never used as paths."""
     digest = hashlib.sha256()
     try:
         with archive.open(name) as entry, open(target, "xb") as file:
@@ -196,7 +196,7 @@ def _opened(source: Path) -> Iterator[zipfile.ZipFile]:
 
 @contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
-    """Yield a folder on the disk of the result, removed at the end in any case. Disk errors become UserErrors."""
+    """Yield a temporary folder on the disk of the result and remove it at the end. Disk errors become UserErrors."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
         with held_folder(parent, ".storage-") as scratch:

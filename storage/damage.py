@@ -1,4 +1,4 @@
-"""Search a workspace for damage: every page of its database, every row of its catalogue and every image is read."""
+"""Search a workspace for damage. Every page of its database, every row of its catalogue and every image is read."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from storage.schema import migrations
 from storage.workspace import DATABASE, IMAGES
 
 MOST_TOLD = 20
-"""Maximum number of reported faults of a kind; more would not help."""
+"""Maximum number of faults of a kind that are reported. More would not help."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A derived part of the catalogue and its source."""
+    """A table that is derived from other tables, and a query that derives the same rows again."""
 
     keys: int
     columns: str
@@ -41,10 +41,7 @@ _COMPARISONS = DataTable(__file__, Comparison, "comparisons")
 
 
 def damage(workspace: Path) -> tuple[str, ...]:
-    """Return the damage found, a sentence each; () without any. The workspace may be in use.
-
-    Raises UserError if the folder holds no workspace of this version.
-    """
+    """Return the damage found, one sentence each; () if there is none. The workspace may be in use meanwhile."""
     path = workspace / DATABASE
     images = ImageFiles(workspace / IMAGES)
     try:
@@ -60,7 +57,7 @@ def damage(workspace: Path) -> tuple[str, ...]:
     except sqlite3.DatabaseError as error:
         if "no such table" not in str(error):
             return (f"The database is damaged: {error}",)
-        shas = []  # `catalogue_faults` reports which database it is
+        shas = []  # `catalogue_faults` reports that this is another database
     findings += catalogue_faults(path)
     lost = []
     for sha in shas:
@@ -74,11 +71,10 @@ def damage(workspace: Path) -> tuple[str, ...]:
 
 
 def catalogue_faults(path: Path) -> tuple[str, ...]:
-    """Return where the catalogue of the database at `path` disagrees with the tables that it is derived from, a
-    sentence each, at most `MOST_TOLD`; () if all agrees.
+    """Compare the catalogue of the database at `path` with the tables that it is derived from.
 
-    Reads the whole catalogue in one snapshot and changes nothing. Raises UserError if the file is not a database of
-    this version.
+    Return up to `MOST_TOLD` differences, one sentence each; () if all agrees. Reads the whole catalogue in one snapshot
+    and changes nothing. Raises UserError if the file is not a database of this version.
     """
     with _opened_to_read(path) as connection:
         db = Db(connection)
@@ -144,7 +140,7 @@ def _compare_sets(db: Db) -> Iterator[str]:
 
 
 def _compare_words(db: Db) -> Iterator[str]:
-    """Compare with a full text rebuilt in memory: each word must find the same."""
+    """Compare the full-text index with one rebuilt in memory. Each word must find the same entries."""
     (sql,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'catalogue_words'").fetchone()
     db.execute(sql.replace("catalogue_words", "temp.words_anew", 1))
     db.execute("""

@@ -1,7 +1,7 @@
 """The example of a workspace: the record of its contents, and its removal.
 
-The record is a named value of the workspace (table `secrets`), so it is saved in the same transaction as the thing that
-it records, and a backup holds it.
+The record is a named value of the workspace (table `secrets`). So it is saved in the same transaction as what it
+records, and backups include it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AUTHOR = "example (no person)"
 
 @dataclass(frozen=True)
 class ExampleRecord:
-    """Numbers and ids of everything that the example made."""
+    """Ids of everything that the example made."""
 
     seed: int
     batches: tuple[int, ...] = ()
@@ -44,14 +44,14 @@ class ExampleRecord:
 
 @dataclass(frozen=True)
 class Kept:
-    """Parts of the example that a removal left, because a person's own work uses them."""
+    """Parts of the example that its removal left, because a person's own work uses them."""
 
     test_sets: tuple[str, ...] = ()
     """Names of the test sets that a person worked on."""
     study: str = ""
-    """The name of the study, if a person worked on it; else ""."""
+    """Name of the study, if a person worked on it, else ""."""
     runs: Mapping[str, int] = field(default_factory=dict)
-    """Number of remaining runs by reason."""
+    """Number of runs that were left, by reason."""
 
 
 def _record(db: Db) -> ExampleRecord | None:
@@ -73,13 +73,16 @@ class Example(Repository):
 
     @write
     def add_batch(self, db: Db, number: int) -> None:
-        """Record a batch. A second call changes nothing."""
+        """Record a batch as part of the example. A second call changes nothing."""
         record = _require(db)
         _keep(db, replace(record, batches=tuple(dict.fromkeys((*record.batches, number)))))
 
     @write
     def create_test_set(self, db: Db, name: str) -> str:
-        """Create and record a test set with an empty draft; return its id. A taken name gets a number."""
+        """Create a test set with an empty draft and record it. Return its id.
+
+        If the name is taken, a number is added.
+        """
         record = _require(db)
         taken = {other.casefold() for (other,) in db.execute("SELECT name FROM test_sets")}
         names = chain([name], (f"{name} {number}" for number in count(2)))
@@ -89,21 +92,23 @@ class Example(Repository):
 
     @write
     def create_study(self, db: Db, name: str, rules: Rules) -> str:
-        """Create and record the draft of the study. Return its id."""
+        """Create the draft of the example's study and record it. Return its id."""
         record, study = _require(db), create_study(db, name, rules)
         _keep(db, replace(record, study=study))
         return study
 
     @write
     def finish(self, db: Db) -> None:
-        """Record that all steps were done."""
+        """Record that all steps of making the example are done."""
         _keep(db, replace(_require(db), finished=True))
 
     @write
     def remove(self, db: Db, batches: Sequence[int], trained_on: Sequence[str]) -> Kept:
-        """Remove the example: delete its runs as a person would, and drop its batches, test sets and study permanently.
-        All or nothing. Everything that a person's own work uses stays: see `Kept`. `trained_on` are test sets that
-        models were trained with. The batches are those of the record and `batches`.
+        """Remove the example, all or nothing. Return what was left.
+
+        Its runs are deleted as by a person. Its batches (those of the record and `batches`), test sets and study are
+        dropped permanently. Everything that a person's own work uses stays: see `Kept`. `trained_on` are test sets that
+        models were trained with.
         """
         record = _record(db)
         if record is None:
@@ -142,7 +147,7 @@ class Example(Repository):
 
 _QUERIES = DataTable(__file__, str, "queries")
 _STUDY, _TEST_SET, _BATCH = (DataTable(__file__, str, table) for table in ("study", "test_set", "batch"))
-"""Tables with rows of each, in deletion order, and conditions that select these rows."""
+"""Tables in the order of deletion, each with the condition that selects the rows to delete."""
 
 
 def _drop(db: Db, tables: Mapping[str, str], meant: dict[str, Any]) -> None:
@@ -152,9 +157,9 @@ def _drop(db: Db, tables: Mapping[str, str], meant: dict[str, Any]) -> None:
 
 @contextmanager
 def _without_guards(db: Db) -> Iterator[None]:
-    """Suspend the triggers that forbid deleting rows, in the caller's transaction."""
+    """Suspend the triggers that forbid to delete rows, within the caller's transaction."""
     guards = db.execute(_QUERIES["guards"], [pack([*_STUDY, *_TEST_SET, *_BATCH])]).fetchall()
-    db.execute("PRAGMA defer_foreign_keys = ON")  # votes and assignments refer to each other; checked at the commit
+    db.execute("PRAGMA defer_foreign_keys = ON")  # votes and assignments refer to each other, so check at the commit
     for name, _ in guards:
         db.execute(f"DROP TRIGGER {name}")
     yield

@@ -1,7 +1,7 @@
-"""The image files of a workspace: `images/SHA.png`, named by the SHA-256 of the file's bytes; and a row for each.
+"""The image files of a workspace: `images/SHA.png`, named by the SHA-256 of the file; and a row for each.
 
-A file gets its name only when it is complete on the disk. Until then it is a temporary file whose name contains the
-number of the writing process; files of dead processes are removed at opening.
+A file gets its name only when it is complete on the disk. Until then it is a temporary file, and its name has the
+number of the writing process. Temporary files of dead processes are removed when the workspace is opened.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ _TEMPORARY = re.compile(r"\.(-?\d+)-[0-9a-f]{16}\.tmp")
 
 
 class ImageFiles:
-    """The folder of image files. Knows no database. Thread-safe."""
+    """The folder of image files. It uses no database. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.process = 0
-        """Number of the process that writes files here; 0 while nothing may be written. A process with a negative
-        number has not opened the workspace: its creator removes its temporary files (`remove_files_of`)."""
+        """Number of the process that writes files here; 0 while nothing may be written. It is negative in a process
+        that has not opened the workspace. Then the process that started it removes its temporary files
+        (`remove_files_of`)."""
 
     def save(self, image: Image.Image, settled: bool = True) -> StoredImage:
-        """Write the pixels as PNG, without text chunks or profiles; return after they are on the disk.
+        """Write the pixels as PNG without text or profile, and return when the file is on the disk.
 
-        The same pixels give the same file. Of many images each may be saved with `settled=False`: then call `settle`
-        before any of them gets a row. Raises ValueError for a mode not in `MODES`, UserError if the disk fails.
+        The same pixels give the same file. To save many images faster, pass `settled=False` and call `settle` before
+        any of them gets a row. Raises ValueError for a mode not in `MODES`, UserError if the disk fails.
         """
         if not self.process:
             raise RuntimeError("the workspace is closed")
         if image.mode not in MODES:
             raise ValueError(f"an image of mode {image.mode} cannot be stored; convert it to one of {', '.join(MODES)}")
-        data = png_of(image)  # a profile, a text chunk or a gamma would leave the studio with the file
+        data = png_of(image)  # else a profile, a text or a gamma would be written into the file
         sha = hashlib.sha256(data).hexdigest()
         temporary = self.folder / f".{self.process}-{secrets.token_hex(8)}.tmp"
         try:
@@ -63,10 +64,10 @@ class ImageFiles:
         return StoredImage(sha, image.width, image.height, image.mode, len(data))
 
     def take(self, path: Path, sha: str) -> StoredImage:
-        """Move a PNG with this SHA-256, written by `save`, into the folder of images. Its pixels are not decoded. If
-        the image is stored already, `path` may be missing. Call `settle` before a row refers to it.
+        """Move a PNG with this SHA-256, written by `save`, into the folder of images. Its pixels are not decoded.
 
-        Raises UserError for another hash or mode, and if the disk fails.
+        If the image is stored already, `path` may be missing. Call `settle` before a row refers to the image. Raises
+        UserError if hash or mode do not fit, and if the disk fails.
         """
         if not self.process:
             raise RuntimeError("the workspace is closed")
@@ -77,28 +78,28 @@ class ImageFiles:
                 os.fsync(file.fileno())
             header = Image.open(BytesIO(data), formats=("PNG",))
             if hashlib.sha256(data).hexdigest() != sha or header.mode not in MODES:
-                raise UserError(f"The image {sha} is not what it should be: it was changed meanwhile.")
+                raise UserError(f"The file of image {sha} was changed meanwhile: its content does not fit its name.")
             if path.exists():
                 os.replace(path, place)
         except UnidentifiedImageError as error:
-            raise UserError(f"The image {sha} is not what it should be: it was changed meanwhile.") from error
+            raise UserError(f"The file of image {sha} was changed meanwhile: it does not fit its name.") from error
         except OSError as error:
             raise DiskTrouble(f"The image was not saved in {self.folder}. {disk_reason(error)}.") from error
         return StoredImage(sha, header.width, header.height, header.mode, len(data))
 
     def settle(self) -> None:
-        """Wait until the names of all saved images are on the disk."""
+        """Wait until the file names of all saved images are on the disk."""
         sync_folder(self.folder)
 
     def path(self, sha: str) -> Path:
-        """Return the path of an image. Raises UserError if `sha` is no image name or the file is missing."""
+        """Return the path of an image file. Raises UserError if `sha` is no SHA-256 or the file is missing."""
         path = self.folder / file_name(sha)
         if not path.is_file():
             raise UserError(f"The image {sha} is missing from {self.folder}; restore it from a backup.")
         return path
 
     def read(self, sha: str) -> bytes:
-        """Return the file of an image, checked against its name. Raises UserError if it is missing or damaged."""
+        """Read the file of an image and check its hash. Raises UserError if the file is missing or damaged."""
         path = self.path(sha)
         try:
             data = path.read_bytes()
@@ -109,7 +110,7 @@ class ImageFiles:
         return data
 
     def load(self, sha: str) -> Image.Image:
-        """Return the image, checked as by `read`."""
+        """Return the image of a hash. Raises the errors of `read`."""
         image = Image.open(BytesIO(self.read(sha)))
         image.load()
         return image
@@ -123,19 +124,19 @@ class Images(ImageFiles):
         self._database = database
 
     def add(self, image: Image.Image) -> str:
-        """Save an image outside runs (L, RGB or RGBA); return its hash. Raises UserError if the disk fails."""
+        """Save an image outside runs (mode L, RGB or RGBA). Return its hash. Raises UserError if the disk fails."""
         stored = self.save(image)
         self._database.write(lambda db: keep_image(db, stored))
         return stored.sha
 
     def orphans(self) -> tuple[str, ...]:
-        """Return files without a row: half saved, or added by hand. Nothing uses them and no backup includes them."""
+        """Return image files without a row: half saved, or added by hand. Nothing uses them, and backups omit them."""
         known = self._database.read(lambda db: {f"{sha}.png" for (sha,) in db.execute("SELECT sha FROM images")})
         names = (path.name for path in self.folder.iterdir() if not _TEMPORARY.fullmatch(path.name))
         return tuple(sorted(name for name in names if name not in known))
 
     def sizes(self, shas: Iterable[str | None]) -> dict[str, tuple[int, int]]:
-        """Return width and height of the stored ones among these images, by hash. No file is opened."""
+        """Return (width, height) of each of these images that is stored, by hash. No file is opened."""
         query = "SELECT sha, width, height FROM images WHERE sha IN (SELECT value FROM json_each(?))"
         parameters = [json.dumps(list(shas))]
         return self._database.read(
@@ -144,20 +145,22 @@ class Images(ImageFiles):
 
 
 def keep_image(db: Db, image: StoredImage) -> None:
-    """Insert the row of an image whose file is complete. An existing row stays unchanged."""
+    """Insert the row of an image whose file is complete. If there is a row, it stays unchanged."""
     db.table("images").insert({**cells(image, "sha width height mode bytes"), "created": now()}, ignore=True)
 
 
 def file_name(sha: str) -> str:
-    """Return the file name of an image. Raises UserError unless `sha` is 64 hexadecimal digits: no path passes."""
+    """Return the file name of an image. Raises UserError unless `sha` is 64 hexadecimal digits, so no path gets in."""
     if not _SHA.fullmatch(sha):
         raise UserError(f"{sha[:80]!r} is not the name of an image; it has 64 hexadecimal digits.")
     return f"{sha}.png"
 
 
 def write_renewable(path: Path, data: bytes, folder: Path, process: int) -> None:
-    """Replace a file that can be made again, without waiting for the disk. It is complete when it gets its name; until
-    then it is a temporary file in `folder`, where `remove_temporary` finds it. Raises OSError.
+    """Write or replace a file that can be made again, without waiting for the disk. Raises OSError.
+
+    The file gets its name when it is complete. Until then it is a temporary file in `folder`, where `remove_temporary`
+    finds it.
     """
     if not process:
         raise OSError("the workspace is closed")
@@ -173,7 +176,7 @@ def write_renewable(path: Path, data: bytes, folder: Path, process: int) -> None
 
 
 def remove_temporary(folder: Path, alive: Callable[[int], bool]) -> None:
-    """Remove the temporary files of dead processes in `folder`, which may be missing."""
+    """Remove the temporary files of dead processes in `folder`. The folder may be missing."""
     for path in folder.iterdir() if folder.is_dir() else ():
         match = _TEMPORARY.fullmatch(path.name)
         if match and int(match[1]) >= 0 and not alive(int(match[1])):
@@ -181,7 +184,7 @@ def remove_temporary(folder: Path, alive: Callable[[int], bool]) -> None:
 
 
 def remove_files_of(folder: Path, process: int) -> int:
-    """Remove the temporary files in `folder` of dead processes with this number; return their number."""
+    """Remove the temporary files in `folder` that the dead process with this number left. Return their number."""
     files = list(folder.glob(f".{process}-*.tmp"))
     for path in files:
         path.unlink(missing_ok=True)
@@ -189,7 +192,7 @@ def remove_files_of(folder: Path, process: int) -> int:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a new file and wait until it is on the disk. Raises OSError, also if `path` exists."""
+    """Write a new file and wait until it is on the disk. Raises OSError if the disk fails or `path` exists."""
     with open(path, "xb") as file:
         file.write(data)
         file.flush()
@@ -197,7 +200,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in `folder` are on the disk."""
+    """Wait until the file names in `folder` are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,9 @@
-"""The inversions of a workspace: `inversions/KEY.inversion`, so that further captions of a source need no inversion.
+"""The inversions of a workspace: `inversions/KEY.inversion`.
 
-The key contains everything that an inversion depends on (`WindowedPipeline.inversion_key`). An inversion can be
-computed again. So no write waits for the disk (no fsync), a failed write is no error, and backups omit them. A damaged
-file is detected by the hash at its start. The least recently used are dropped if there are too many.
+With a saved inversion, further captions of its source need none. The key contains everything that an inversion depends
+on (`WindowedPipeline.inversion_key`). An inversion can be computed again. So no write waits for the disk (no fsync), a
+failed write is no error, and backups omit them. A damaged file is detected by the hash at its start. If there are too
+many files, the least recently used are dropped.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from pathlib import Path
 from storage.images import ImageFiles, file_name, write_renewable
 
 MOST_BYTES = 4_000_000_000
-"""Maximum size of all inversions. One of 512 by 512 pixels takes 1.7 MB at 50 steps and 0.4 MB at 10."""
+"""Maximum size in bytes of all inversions. One of 512 by 512 pixels takes 1.7 MB at 50 steps and 0.4 MB at 10."""
 SUFFIX = ".inversion"
 
 log = logging.getLogger(__name__)
 
 
 class Inversions:
-    """The folder of inversions. Knows no database. Safe for many threads and processes."""
+    """The folder of inversions. It uses no database. Safe for many threads and processes."""
 
     def __init__(self, folder: Path, images: ImageFiles, most_bytes: int = MOST_BYTES) -> None:
         self.folder = folder
@@ -41,12 +42,12 @@ class Inversions:
         return content if hashlib.sha256(content).digest() == data[:32] else None
 
     def save(self, key: str, data: bytes) -> None:
-        """Save an inversion under its key, and drop the least recently used beyond the limit."""
+        """Save an inversion under its key. If there are too many, drop the least recently used ones."""
         path = self._path(key)
         try:
             write_renewable(path, hashlib.sha256(data).digest() + data, self.folder, self._images.process)
             self._drop_oldest(path)
-        except OSError as error:  # it is computed again when needed
+        except OSError as error:  # the inversion is computed again when needed
             log.warning("the inversion %s was not written (%s)", key, error)
 
     def _drop_oldest(self, newest: Path) -> None:

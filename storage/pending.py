@@ -1,7 +1,7 @@
-"""Work that SQL cannot do: bit sets, labels compared by meaning, outcomes of votes.
+"""Pending work that SQL cannot do: bit sets, labels compared by meaning, outcomes of votes.
 
-Triggers record it in the tables `pending_...`, and it is done here before each commit, and at opening: so another
-program may insert rows with plain SQLite, and the studio processes them.
+Triggers record pending work in the tables `pending_...`. This module does it before each commit, and when the workspace
+is opened. So another program may insert rows with plain SQLite, and the studio completes them later.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ QUERIES = DataTable(__file__, str)
 
 
 def give_functions(connection: sqlite3.Connection) -> None:
-    """Register the SQL functions that the queries of this module call; no trigger calls one."""
+    """Register the SQL functions that the queries of this module call. No trigger calls them."""
     connection.create_function("names_label", 2, _names_label, deterministic=True)
     connection.create_function("study_outcome", 5, _study_outcome, deterministic=True)
 
 
 def take_up(db: Db) -> None:
-    """Do the pending work in the caller's transaction. The connection needs `give_functions`."""
+    """Do the pending work within the caller's transaction. Call `give_functions` for the connection before."""
     if _waits(db, "pending_outcomes"):
         db.execute("DELETE FROM catalogue_outcomes WHERE (entry, model) IN (SELECT entry, model FROM pending_outcomes)")
         db.execute(QUERIES["take_up_outcomes"].format_map(QUERIES))
@@ -50,7 +50,7 @@ def _names_label(guess: str | None, label: str | None) -> bool | None:
 
 
 def _study_outcome(rules: str, state: str, content: str, votes: str, adjudications: str) -> str:
-    """Return `study_items.outcome` of an item from pairs of worker and answers, and of question and answer."""
+    """Return `study_items.outcome` of an item from (worker, answers) pairs and (question, answer) pairs in JSON."""
     if state == "draft":
         return ""
     item = item_of({"id": 0, "public": "", "kind": "item", "image": "", "source": None, "content": content})

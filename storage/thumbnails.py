@@ -1,8 +1,8 @@
 """Thumbnails for galleries: `thumbs/ab/cd/SHA.webp`, 256 pixels on the longer side, named by the hash of the image.
-Beside them, for images whose twins were searched, `SHA.look`: the bytes of `core.twins.look_of`.
 
-A thumbnail can always be made again from its image. So no write waits for the disk (no fsync), a failed write is no
-error, backups omit them, and a file truncated by a power failure is detected at reading, by the length in it, and made
+If twins of an image were searched, `SHA.look` lies beside its thumbnail, with the bytes of `core.twins.look_of`. A
+thumbnail can always be made again from its image. So no write waits for the disk (no fsync), a failed write is no
+error, and backups omit thumbnails. A file that a power failure cut short is detected by the length in it, and made
 again. A file gets its name only when it is complete.
 """
 
@@ -26,11 +26,11 @@ from storage.engine.database import Database, Repository, read
 from storage.images import ImageFiles, Images, file_name, write_renewable
 
 SIDE = 256
-"""Pixels of a thumbnail's longer side. Smaller images keep their size."""
+"""Length in pixels of a thumbnail's longer side. Smaller images keep their size."""
 QUALITY, METHOD = 80, 0
-"""WebP quality and method. Method 4 takes twice the time for a sixth less."""
+"""Quality and method of WebP. Method 4 would take twice the time for files a sixth smaller."""
 AT_ONCE = 2
-"""Number of thumbnails made at a time: the largest image takes 150 MB, and requests come in dozens."""
+"""Maximum number of thumbnails made at the same time. The largest image takes 150 MB, and requests come in dozens."""
 _SEEN = "seen.json"
 
 log = logging.getLogger(__name__)
@@ -38,15 +38,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Seen:
-    """Catalogue entries whose thumbnails were checked: all up to `latest` except those in `gaps`."""
+    """Catalogue numbers whose thumbnails were checked: all up to `latest` except those in `gaps`."""
 
     latest: int = 0
     gaps: tuple[tuple[int, int], ...] = ()
-    """First and last number of each gap, ascending."""
+    """First and last number of each gap, in ascending order."""
 
 
 class ThumbnailFiles:
-    """The folder of thumbnails. Knows no database. Safe for many threads and processes."""
+    """The folder of thumbnails. It uses no database. Safe for many threads and processes."""
 
     def __init__(self, folder: Path, images: ImageFiles) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class ThumbnailFiles:
         self._room = threading.Semaphore(AT_ONCE)
 
     def save(self, image: Image.Image, settled: bool = True) -> StoredImage:
-        """Save an image as `ImageFiles.save`, with its thumbnail. A failed write of the thumbnail is no error."""
+        """Save an image as `ImageFiles.save` does, with its thumbnail. A failed write of the thumbnail is no error."""
         stored = self._images.save(image, settled)
         try:
             if not self._path(stored.sha).exists():
@@ -64,16 +64,16 @@ class ThumbnailFiles:
         return stored
 
     def ready(self, sha: str) -> bytes:
-        """Return the WebP file of a thumbnail, b"" without one. Raises UserError for a wrong name."""
+        """Return the WebP file of an existing thumbnail; b"" without one. Raises UserError for a wrong name."""
         return _whole(self._path(sha))
 
     def webp(self, sha: str) -> bytes:
-        """Return the WebP file of a thumbnail, made now if missing. Raises UserError for a missing or damaged image."""
+        """Return the WebP file of a thumbnail. Make it if missing. Raises UserError for a missing or damaged image."""
         path = self._path(sha)
         if data := _whole(path):
             return data
         with self._room:
-            if data := _whole(path):  # another request may have made it
+            if data := _whole(path):  # another request may have made it meanwhile
                 return data
             data = thumbnail(self._images.load(sha))
             try:
@@ -83,11 +83,11 @@ class ThumbnailFiles:
             return data
 
     def look(self, sha: str) -> NDArray[np.uint8]:
-        """Return the look of an image (`core.twins.SHAPE`), made now if missing. Raises UserError as `webp`."""
+        """Return the look of an image (`core.twins.SHAPE`). Make it if missing. Raises UserError like `webp`."""
         path = self._path(sha).with_suffix(".look")
         try:
             return np.frombuffer(path.read_bytes(), np.uint8).reshape(SHAPE)
-        except (OSError, ValueError):  # it is missing or truncated
+        except (OSError, ValueError):  # the file is missing or cut short
             pixels = look_of(self._images.load(sha))
         try:
             self._put(path, pixels.tobytes())
@@ -125,17 +125,17 @@ class Thumbnails(ThumbnailFiles, Repository):
 
     @read
     def latest_entry(self, db: Db) -> int:
-        """Return the highest number in the catalogue; 0 if it is empty."""
+        """Return the highest catalogue number; 0 if the catalogue is empty."""
         return int(db.execute("SELECT coalesce(max(id), 0) FROM catalogue").fetchone()[0])
 
     @read
     def pictures(self, db: Db, first: int, last: int, most: int) -> tuple[tuple[int, str, str | None], ...]:
-        """Return number, image and source of catalogue entries, newest first, without those of deleted runs."""
+        """Return (number, image, source) of catalogue entries, newest first, without those of deleted runs."""
         query = "SELECT id, image, source FROM catalogue WHERE id BETWEEN ? AND ? AND there ORDER BY id DESC LIMIT ?"
         return tuple(db.execute(query, [first, last, most]).fetchall())
 
     def seen(self) -> Seen:
-        """Return which entries were checked before; empty if unreadable: then all thumbnails are checked again."""
+        """Return which thumbnails were checked before, or none if the stored file is unreadable."""
         try:
             stored = json.loads((self.folder / _SEEN).read_bytes())
             return Seen(int(stored["latest"]), tuple((int(first), int(last)) for first, last in stored["gaps"]))
@@ -143,12 +143,12 @@ class Thumbnails(ThumbnailFiles, Repository):
             return Seen()
 
     def set_seen(self, seen: Seen) -> None:
-        """Store which entries were checked, for the next start. Of two processes the later one wins. Raises OSError."""
+        """Store which thumbnails were checked, for the next start. The last process wins. Raises OSError."""
         self._put(self.folder / _SEEN, json.dumps({"latest": seen.latest, "gaps": seen.gaps}).encode())
 
 
 def thumbnail(image: Image.Image) -> bytes:
-    """Return the WebP file of an image (L, RGB or RGBA) at `SIDE`; transparency is preserved."""
+    """Return the WebP file of a thumbnail of this image (L, RGB or RGBA), `SIDE` pixels long. Transparency stays."""
     scale = min(1.0, SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     small = image.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)

@@ -1,7 +1,7 @@
 """Access tokens, which scripts send instead of the lead's password.
 
-A token is 256 random bits and never stored, only its SHA-256: a reader of the database cannot use one. It is never
-deleted: the log names tokens that ended long ago.
+A token is 256 random bits. Only its SHA-256 is stored, so a reader of the database cannot use it. The row of a token is
+never deleted, as the log names tokens that ended long ago.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ _LIVE = "SELECT * FROM tokens WHERE withdrawn IS NULL AND expires > ?"
 
 
 class Tokens(Repository):
-    """The tokens of a workspace."""
+    """The access tokens of a workspace."""
 
     @write
     def make(self, db: Db, name: str, reads_only: bool, days: int) -> tuple[Token, str]:
-        """Create a token that expires after `days` days; return it and its text. Only a hash of that is stored.
+        """Create a token that expires after `days` days. Return it and its secret text.
 
-        Raises UserError if the name is empty, too long or in use, and if `days` are out of bounds.
+        Only a hash of the text is stored. Raises UserError if the name is empty, too long or in use, or if `days` are
+        out of bounds.
         """
         name = whole(" ".join(name.split()))
         if not 0 < len(name) <= LONGEST_NAME:
@@ -42,12 +43,12 @@ class Tokens(Repository):
 
     @read
     def all(self, db: Db) -> tuple[Token, ...]:
-        """Return all tokens, also ended ones, latest first."""
+        """Return all tokens, latest first, including those that have ended."""
         return tuple(record_of(Token, row) for row in db.query("SELECT * FROM tokens ORDER BY id DESC"))
 
     @read
     def get(self, db: Db, text: str) -> Token | None:
-        """Return the token of this text; None if it is unknown, expired or withdrawn."""
+        """Return the token with this secret text; None if it is unknown, expired or withdrawn."""
         row = first_row(db, f"{_LIVE} AND sha = ?", [now(), sha_of(text[:200])]) if text.startswith(MARK) else None
         return None if row is None else record_of(Token, row)
 
@@ -58,7 +59,7 @@ class Tokens(Repository):
 
     @write
     def withdraw(self, db: Db, number: int) -> None:
-        """End a token permanently. Raises UserError for an unknown token; one that has ended stays unchanged."""
+        """End a token permanently. If it has ended already, nothing changes. Raises UserError for an unknown token."""
         if first_row(db, "SELECT 1 FROM tokens WHERE id = ?", [number]) is None:
             raise UserError("There is no such token: reload the page.", field="token")
         db.execute("UPDATE tokens SET withdrawn = ? WHERE id = ? AND withdrawn IS NULL", [now(), number])

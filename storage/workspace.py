@@ -1,7 +1,7 @@
-"""A workspace: a folder with `studio.db`, `images/` and `thumbs/`; its repositories give access to the content.
+"""A workspace is a folder with `studio.db`, `images/` and `thumbs/`. Repositories give access to its content.
 
-Every repository method that saves returns after the commit. All methods may be called from any thread, and several
-processes may have the same workspace open. One of them may serve it.
+Every repository method that saves returns after the commit. All methods may be called from any thread. Several
+processes may have the same workspace open, and one of them may be its server.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ DATABASE = "studio.db"
 IMAGES = "images"
 THUMBNAILS = "thumbs"
 SERVER = "server"
-"""File in the folder of presence locks that a server locks, with its address."""
+"""Name of the file in the folder of lock files that a server locks. It holds the server's address."""
 INVERSIONS = "inversions"
 MODEL_FILES = "models"
 _MODEL_FILE = re.compile(rf".*[\\/]{MODEL_FILES}[\\/]([0-9a-f]{{24}})[\\/]([^\\/]+)")
-"""A path of a file or folder of `model_files`, in this or another folder, with its content hash and its name."""
+"""Pattern of a path in a `model_files` folder of any workspace. Its groups are content hash and name."""
 _SCRATCH = re.compile(r"(\d+)-[0-9a-f]{8}")
-"""Name of a folder of incomplete files, with the number of its process."""
+"""Pattern of the name of a folder of incomplete files. Its group is the number of the process."""
 
 
 class Workspace:
-    """The content of a workspace folder. Open it before use, or use it in a `with` block."""
+    """The content of a workspace folder. Call `open` before use, or use it in a `with` block."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser().absolute()
         self.trainings = self.folder / "retrainings"
-        """Folder of the weights of models that were trained further, a folder each; it need not exist."""
+        """Folder with a folder of weights for each model that was trained further. It need not exist."""
         self.model_files = self.folder / MODEL_FILES
-        """Folder of chosen models that were uploaded or trained here; it need not exist."""
+        """Folder of model files that were uploaded, or trained here and then chosen. It need not exist."""
         self._database = Database(self.folder / DATABASE)
         self._presence = Presence(self.folder / "open")
         self.images = Images(self.folder / IMAGES, self._database)
@@ -91,10 +91,10 @@ class Workspace:
         self.example = Example(self._database)
 
     def open(self) -> Workspace:
-        """Open or create the workspace; end the jobs and remove the temporary files of dead processes.
+        """Open or create the workspace. End the jobs of dead processes and remove their temporary files.
 
-        Raises UserError if the folder cannot be written, or its database is damaged, no database, or belongs to another
-        program or version.
+        Raises UserError if the folder cannot be written, or if its database is damaged or belongs to another program or
+        version.
         """
         try:
             for folder in (self.folder, self.images.folder, self._presence.folder):
@@ -118,7 +118,7 @@ class Workspace:
         return self
 
     def close(self) -> None:
-        """Finish pending writes and close. Jobs of this workspace still running end as "interrupted"."""
+        """Finish pending writes and close. Jobs of this process that still run end as "interrupted"."""
         process = self.images.process
         self.images.process = self.jobs.process = 0
         try:
@@ -130,8 +130,10 @@ class Workspace:
 
     @contextmanager
     def served(self, address: str) -> Iterator[None]:
-        """Reserve the workspace for this server, since two servers would draw each approved image twice. Raises
-        UserError if another server has it, naming its address.
+        """Reserve the workspace for this server within the `with` block.
+
+        Two servers would draw each approved image twice. Raises UserError with the other server's address if one has
+        reserved the workspace.
         """
         path = self._presence.folder / SERVER
         with path.open("a+", encoding="utf-8") as file:
@@ -141,7 +143,7 @@ class Workspace:
                 file.seek(0)
                 who = file.read() or "Another studio"
                 raise UserError(
-                    f"{who} has the workspace {self.folder}: use that one, end it, or take another workspace."
+                    f"{who} has the workspace {self.folder} open: use that studio, end it, or choose another workspace."
                 ) from error
             file.truncate(0)
             file.write(f"The studio at {address} (process {os.getpid()} on {socket.gethostname()})")
@@ -149,10 +151,10 @@ class Workspace:
             yield
 
     def scratch(self, name: str) -> Path:
-        """Make a folder for incomplete files in `name`, and remove those of dead processes. Raises OSError.
+        """Make a folder for incomplete files in the folder `name`, and remove those of dead processes. Raises OSError.
 
-        It is named by the number of its process in the workspace, as temporary image files are, and not by its process
-        id, which the next process of a container has again (see `storage.engine.process_locks`).
+        Its name has the number of this process in the workspace. A process id would not do, as the next process of a
+        container may have the same one (see `storage.engine.process_locks`).
         """
         if not self.images.process:
             raise RuntimeError("the workspace is closed")
@@ -161,17 +163,17 @@ class Workspace:
         for left in self.left_behind(name):
             shutil.rmtree(left, ignore_errors=True)
         folder = home / f"{self.images.process}-{secrets.token_hex(4)}"
-        folder.mkdir(parents=True)  # another process may have removed the home with the remains
+        folder.mkdir(parents=True)  # another process may have removed the parent folder meanwhile
         return folder
 
     def left_behind(self, name: str) -> list[Path]:
-        """Return the folders that `scratch` made in `name` for dead processes."""
+        """Return the folders that `scratch` made in the folder `name` for processes that are dead."""
         home = self.folder / name
         matches = [_SCRATCH.fullmatch(left.name) for left in home.iterdir()] if home.is_dir() else []
         return [home / match[0] for match in matches if match and not self._presence.alive(int(match[1]))]
 
     def model_file(self, named: str) -> str:
-        """Return the current path of a model in `model_files`, also if `named` is an old one; any other unchanged."""
+        """Return the current path of a model that `named` says is in a `model_files`; any other path unchanged."""
         stored_model = kept_model(named)
         if stored_model is None or not (here := self.model_files.joinpath(*stored_model)).exists():
             return named
@@ -203,7 +205,7 @@ class Workspace:
 
 
 def kept_model(path: str) -> tuple[str, str] | None:
-    """Return content hash and name of a model in the `model_files` of any workspace; None for any other path."""
+    """Return (content hash, name) of a path in the `model_files` of any workspace; None for any other path."""
     match = _MODEL_FILE.fullmatch(path)
     return None if match is None else (match[1], match[2])
 

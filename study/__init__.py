@@ -1,1 +1,1 @@
-"""The rules and statistics of a validity study: pure functions. No SQL, no pages, no room but core."""
+"""The rules and statistics of a validity study: pure functions. No SQL, no pages; imports only core."""

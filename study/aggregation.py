@@ -1,4 +1,4 @@
-"""One answer from several votes: the majority, and Dawid and Skene's model as a second opinion."""
+"""Compute one answer from several votes: the majority, and Dawid and Skene's model as a second opinion."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 _FLOOR = 1e-10
-"""Minimum probability. None is zero, so that one vote cannot outweigh everything else."""
+"""Minimum probability. No probability is 0, so one vote cannot outweigh all others."""
 
 
 @dataclass(frozen=True)
 class DawidSkene:
-    """Estimates of Dawid and Skene's model. Empty, with words, if it is undefined."""
+    """Estimates of Dawid and Skene's model. If they are undefined, they are empty and `words` says why."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The likeliest true answer of every task. Among equally likely ones, the first in the alphabet."""
+    """Likeliest true answer of each task. Among equally likely answers, the first in the alphabet."""
     probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Probability of each true answer by task; sums to 1."""
+    """Probability of each possible true answer, by task. The probabilities of a task sum to 1."""
     words: str = ""
 
 
 def majority(answers: Sequence[str]) -> str | None:
-    """Return the most frequent answer; None without a vote and for a tie, which only chance could break."""
+    """Return the most frequent answer. None without a vote, and for a tie, which only chance could break."""
     first = Counter(answers).most_common(2)
     if not first or (len(first) == 2 and first[0][1] == first[1][1]):
         return None
@@ -30,17 +30,16 @@ def majority(answers: Sequence[str]) -> str | None:
 
 
 def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 100, tolerance: float = 1e-5) -> DawidSkene:
-    """Maximum likelihood of true answers and of every worker's error rates, from (task, worker, answer).
+    """Estimate true answers and each worker's error rates by maximum likelihood, from (task, worker, answer).
 
     EM starts with the shares of the votes of each task. M: π_j = mean over tasks of T_ij; e^w_jl = Σ_i T_ij [worker w
     says l of task i] / Σ_i,l of the same. E: T_ij proportional to π_j Π_votes e^w_jl. (Dawid and Skene 1979, Applied
-    Statistics 28, equations 2.3 to 2.5.) It ends as crowd-kit 1.4's `DawidSkene()` does, so that both give the same
-    answers: when Σ_votes Σ_j T_ij (log π_j + log e^w_jl) - Σ_ij T_ij log T_ij a vote grows by less than `tolerance`, or
-    after `rounds`. With uninformative votes (many tasks, workers no better than chance) the answers would keep
-    changing: no end is right, so it is the one that can be checked elsewhere.
-
-    With few votes per worker the error rates are rough: a second opinion on the majority, never the result. Empty, with
-    words, without votes, with one worker, or if all votes are equal.
+    Statistics 28, equations 2.3 to 2.5.) EM ends when Σ_votes Σ_j T_ij (log π_j + log e^w_jl) - Σ_ij T_ij log T_ij,
+    divided by the number of votes, grows by less than `tolerance`, or after `rounds` rounds. crowd-kit 1.4's
+    `DawidSkene()` ends in the same way, so both give the same answers. If votes tell little (many tasks, workers no
+    better than chance), the answers depend on when EM ends. With few votes per worker the error rates are rough. So use
+    the model as a second opinion on the majority, never as the result. Without votes, with one worker, or if all votes
+    are equal, the estimates are empty and `words` says why.
     """
     workers = sorted({worker for _, worker, _ in votes})
     answers = sorted({answer for _, _, answer in votes})
@@ -60,10 +59,10 @@ def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 100, tolera
     truth /= truth.sum(axis=1, keepdims=True)
 
     def maximised() -> tuple[np.ndarray, np.ndarray]:
-        """Return the priors [answer] and errors [worker, given answer, true answer] that fit `truth` best."""
+        """Return the priors [answer] and errors [worker, given answer, true answer] that maximise the likelihood."""
         counts = np.zeros((len(workers), len(answers), len(answers)))
         np.add.at(counts, (at_worker, at_answer), truth[at_task])
-        # Only answers that a worker gave get the floor, as in crowd-kit: others are never divided by.
+        # As in crowd-kit, only answers that a worker gave get the minimum. The others are never used.
         was_given = np.zeros((len(workers), len(answers), 1), dtype=bool)
         was_given[at_worker, at_answer] = True
         counts = np.where(was_given, np.maximum(counts, _FLOOR), 0.0)

@@ -1,7 +1,7 @@
-"""Agreement of votes: raw agreement, Krippendorff's alpha, Gwet's AC1, Fleiss' kappa; undefined values get words.
+"""Measures of agreement of votes: raw agreement, Krippendorff's alpha, Gwet's AC1 and Fleiss' kappa.
 
-All take the votes as one sequence of answers an item. It does not matter who gave an answer; items may have different
-numbers of answers; an item with fewer than two is uninformative.
+If a value is undefined, words say why. All functions take one sequence of answers for each item. It does not matter who
+gave an answer. Items may have different numbers of answers. An item with fewer than two answers says nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ALL_AGREE = "undefined: all votes agree"
 
 
 def raw(ratings: Ratings) -> Measure:
-    """Return the share of pairs of votes on the same item that are equal, averaged over items.
+    """Return the raw agreement: the share of equal pairs among the pairs of votes on an item, averaged over items.
 
     p_o = mean over items with n_i >= 2 of Σ_c n_ic (n_ic - 1) / (n_i (n_i - 1)) (Fleiss 1971, Psychological Bulletin
     76, equation 2; Gwet calls it p_a). 0 to 1.
@@ -31,7 +31,7 @@ def raw(ratings: Ratings) -> Measure:
 
 
 def alpha(ratings: Ratings, order: Sequence[str] = ()) -> Measure:
-    """Return Krippendorff's alpha: nominal, or ordinal if the `order` of the answers is given.
+    """Return Krippendorff's alpha. It is nominal, or ordinal if `order` gives the order of the answers.
 
     alpha = 1 - D_o / D_e = 1 - (n - 1) Σ_c Σ_k o_ck δ²_ck / Σ_c Σ_k n_c n_k δ²_ck, with the coincidences o_ck = Σ_items
     (pairs of answers c, k) / (n_i - 1), their margins n_c and total n. δ² is 1 for different answers; in order it is
@@ -61,12 +61,13 @@ def alpha(ratings: Ratings, order: Sequence[str] = ()) -> Measure:
 
 
 def ac1(ratings: Ratings, answers: Sequence[str] = ()) -> Measure:
-    """Return Gwet's AC1, which high prevalence does not pull down.
+    """Return Gwet's AC1, which stays high if one answer is very frequent.
 
-    (p_o - p_e) / (1 - p_e) with p_e = Σ_c π_c (1 - π_c) / (q - 1), π_c the mean over items of n_ic / n_i (items with a
-    single vote take part in π), q the number of possible `answers` (those that occur if left out). (Gwet 2008, British
+    (p_o - p_e) / (1 - p_e) with p_e = Σ_c π_c (1 - π_c) / (q - 1). π_c is the mean over items of n_ic / n_i, including
+    items with a single vote. q is the number of possible `answers` (by default those that occur). (Gwet 2008, British
     Journal of Mathematical and Statistical Psychology 61; with missing votes: Gwet 2014, Handbook of Inter-Rater
-    Reliability.) It is 1 if all votes agree and two answers were possible; undefined if only one was.
+    Reliability.) It is 1 if all votes agree and at least two answers were possible. It is undefined if only one answer
+    was possible.
     """
 
     def figure(paired: list[Counter[str]]) -> float | str:
@@ -99,7 +100,7 @@ def fleiss(ratings: Ratings) -> Measure:
 
 
 def agreement(ratings: Ratings, answers: Sequence[str] = (), ordered: bool = False) -> Agreement:
-    """Return all measures of one question, with words. `answers`: all possible ones, in order if `ordered`."""
+    """Return all measures for one question, with words. `answers` are all possible answers, in order if `ordered`."""
     figures = raw(ratings), alpha(ratings), ac1(ratings, answers), fleiss(ratings)
     ordinal = alpha(ratings, answers) if ordered and answers else None
     counts = Counter(answer for item in ratings for answer in item)
@@ -109,7 +110,7 @@ def agreement(ratings: Ratings, answers: Sequence[str] = (), ordered: bool = Fal
 
 
 def level(value: float) -> str:
-    """Return a word for an agreement beyond chance (Landis and Koch 1977, Biometrics 33)."""
+    """Return a word for a value of agreement beyond chance, on the scale of Landis and Koch (1977, Biometrics 33)."""
     if value < 0:
         return "worse than chance"
     for limit, word in ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial")):
@@ -130,13 +131,13 @@ def _measure(ratings: Ratings, figure: Callable[[list[Counter[str]]], float | st
 
 
 def _observed(paired: Sequence[Counter[str]]) -> float:
-    """Return p_o of items with two or more votes."""
+    """Return p_o, the raw agreement, of items with two or more votes."""
     agreeing = (sum(n * (n - 1) for n in c.values()) / (c.total() * (c.total() - 1)) for c in paired)
     return sum(agreeing) / len(paired)
 
 
 def _margins(ratings: Ratings) -> dict[str, float]:
-    """Return π: each occurring answer's mean share over items with a vote."""
+    """Return π: for each answer that occurs, its mean share of the votes over items with a vote."""
     voted = [Counter(item) for item in ratings if item]
     shares: dict[str, float] = {}
     for counts in voted:
@@ -146,7 +147,7 @@ def _margins(ratings: Ratings) -> dict[str, float]:
 
 
 def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, str], float]:
-    """Return δ² of ordered answers: the squared number of votes between two, with half of those at both ends."""
+    """Return δ² of two ordered answers: the squared number of votes from one to the other, ends counted half."""
     distances = {}
     for (i, c), (j, k) in permutations(enumerate(answers), 2):
         between = sum(margins[g] for g in answers[min(i, j) : max(i, j) + 1])

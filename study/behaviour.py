@@ -1,4 +1,4 @@
-"""Behaviour of a simulated worker: accuracy, bias, speed, laziness. Random draws, no HTTP."""
+"""Behaviour of a simulated worker: accuracy, bias, speed and laziness. Uses random draws, no HTTP."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from core.studies import Question
 
 LAZY_SECONDS = 0.4
-"""Seconds of a lazy answer, unless the worker is faster anyway."""
+"""Number of seconds for a lazy answer, unless the worker is faster anyway."""
 SPREAD = 0.4
-"""Standard deviation of the log of the seconds. Two thirds of the answers take 0.67 to 1.5 times the median."""
+"""Standard deviation of the logarithm of the seconds. Two thirds of the answers take 0.67 to 1.5 times the median."""
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,14 @@ class Behaviour:
     """Parameters of a simulated worker."""
 
     accuracy: float = 0.95
-    """Probability of the true answer, 0 to 1. A wrong one is another option, on a scale one step off."""
+    """Probability of the true answer, 0 to 1. A wrong answer is another option; on a scale it is one step away."""
     bias: float = 0.0
-    """-1 to 1: probability of always answering yes (the first option); if negative, of no (the last)."""
+    """Probability of answering yes (5 on a scale, else the first option) whatever is shown, 0 to 1. Below 0 it is the
+    probability of no (1 on a scale, else the last option)."""
     seconds: float = 4.0
-    """Median seconds per item, 0 to 600; with 0 the answer is immediate."""
+    """Median number of seconds for an item, 0 to 600. With 0 the worker answers at once."""
     lazy: float = 0.0
-    """Probability, 0 to 1, of answering an item without looking, always the same and at once."""
+    """Probability of answering an item without looking at it, 0 to 1. Lazy answers are always the same and quick."""
 
     def __post_init__(self) -> None:
         for name, low, high in (("accuracy", 0, 1), ("bias", -1, 1), ("seconds", 0, 600), ("lazy", 0, 1)):
@@ -51,7 +52,7 @@ def judge(
     habit: Mapping[str, str],
     drawn: random.Random,
 ) -> SimulatedVote:
-    """Answer all asked questions. `true` returns the true answer; `habit` has the answers given without looking."""
+    """Answer all questions. `true` returns a question's true answer; `habit` has the answers of a lazy worker."""
     lazy = drawn.random() < behaviour.lazy
     answers: dict[str, str] = {}
     for question in questions:
@@ -66,7 +67,7 @@ def judge(
 
 
 def habit_of(questions: Sequence[Question], drawn: random.Random) -> dict[str, str]:
-    """Return the answers of a worker who does not look, by question."""
+    """Return the answers that a lazy worker always gives, by question."""
     return {question.id: drawn.choice(question.answers()) for question in questions if question.answers()}
 
 
@@ -85,7 +86,7 @@ def _answer(behaviour: Behaviour, question: Question, true: str, drawn: random.R
 
 
 def read_crew(text: str, usual: Behaviour) -> tuple[int, Behaviour]:
-    """Parse a crew such as "3:lazy=0.9,accuracy=0.6"; the rest is as `usual`. Raises ValueError with a sentence."""
+    """Parse a crew such as "3:lazy=0.9,accuracy=0.6"; all else is as `usual`. Raises ValueError with a sentence."""
     number, _, rest = text.partition(":")
     known = {each.name for each in fields(Behaviour)}
     changed: dict[str, Any] = {}

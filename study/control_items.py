@@ -12,19 +12,19 @@ from core.studies import Answers, ControlPolicy, ItemKind, LeftOutItem, NewItem,
 from core.words import count_of
 
 PICTURE = "picture"
-"""Key of `NewItem.origin` with the hash of the picture that an item shows in different light."""
+"""Key of `NewItem.origin` for the hash of the picture that an item shows in a changed light."""
 IsLeftOut = Callable[[NewItem], bool]
-"""Returns True if a possible item with a known answer must not be made."""
+"""Function that returns True if a possible control, quiz or training item must not be made."""
 
 
 def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int) -> ItemKind:
-    """Return whether a worker's next item is an ordinary or a control item.
+    """Return "control" or "item", the kind of a worker's next item.
 
-    The worker's items are cut into stretches of 1 / share; each has one control item, at a place drawn from a hash
-    (SHA-256 of seed, worker and number), so that no worker can guess it, two workers differ, and a reload changes
-    nothing: control j (from 0) comes as soon as items_seen + controls_seen >= floor((j + u_j) / share), u_j uniform in
-    [0, 1). So the share is exact within one control item at any time. `items_seen` and `controls_seen` count answered
-    items.
+    The worker's items are cut into stretches of length 1 / share. Each stretch has one control item. Its place comes
+    from a hash (SHA-256 of seed, worker and number), so no worker can guess it, workers differ, and a reload changes
+    nothing. Control item j (from 0) comes as soon as items_seen + controls_seen >= floor((j + u_j) / share), with u_j
+    uniform in [0, 1). So the number of control items is right within one at any time. `items_seen` and `controls_seen`
+    count answered items.
     """
     share = rules.controls.share
     if share <= 0:
@@ -36,14 +36,17 @@ def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int)
 
 
 def judge(policy: ControlPolicy, seen: int, right: int) -> str:
-    """Return why a worker is excluded (seen >= min_seen and right / seen < min_right), or ""."""
+    """Return the reason to exclude a worker (seen >= min_seen and right / seen < min_right); "" if there is none."""
     if seen < policy.min_seen or seen == 0 or right >= policy.min_right * seen - 1e-9:
         return ""
     return f"{right} of {count_of(seen, 'control item')} right; at least {100 * policy.min_right:.4g} % were asked for."
 
 
 def controls_wanted(items: int, share: float) -> int:
-    """Return how many control items a worker who judges all `items` sees: items * share / (1 - share), rounded up."""
+    """Return how many control items a worker who judges all `items` sees.
+
+    It is items * share / (1 - share), rounded up.
+    """
     return math.ceil(items * share / (1 - share) - 1e-9) if 0 < share < 1 else 0
 
 
@@ -56,17 +59,19 @@ def made_controls(
 ) -> tuple[NewItem, ...]:
     """Make control items from the source images of `items`, as many as one worker who judges all of them sees.
 
-    Half of them (one more, if odd) are right: the source image replaces the generated one, so that "yes" is true. The
-    rest are certainly wrong: the source with the label of another item, or, for a question about a class (`only_with`),
-    another scene without this class. This works only for yes-no questions where "yes" alone is valid; the other
-    questions are asked but not judged. Returns fewer or none if material is missing: source images, a second label, a
-    scene without the class. One that is `left_out` is replaced by another. Drawn with the seed of the rules.
+    Half of them (one more, if odd) are right. They show the source image in place of the generated one, so "yes" is
+    true. The others are certainly wrong. They show the source with the label of another item, or, for a question about
+    a class (`only_with`), another scene without this class. This works only for yes-no questions where "yes" alone is
+    valid. Other questions are asked but not judged. Fewer or no items are returned if source images, a second label or
+    a scene without the class are missing. A `left_out` item is replaced by another. Items are drawn with the seed of
+    the rules.
 
-    `there` are all items of a study that `items` extend. Wrong labels and other scenes are taken from it too, source
-    images of its control and quiz items come last, and the balance of right and wrong includes them.
+    `there` are the items that the study has already. Wrong labels and other scenes come from them too. Source images of
+    the study's control and quiz items are used last. The study's control items count for the balance of right and
+    wrong.
 
-    `apart` are hashes of images that no control item shows or is made of: those of the training, whose answers
-    everybody learns.
+    `apart` are hashes of images that no control item may show or be made of. They are the images of the training, whose
+    answers everybody learns.
     """
     usable = [q for q in rules.questions if q.kind == "yes-no" and q.valid == ("yes",) and not q.follows]
     by_source: dict[str, NewItem] = {}
@@ -83,7 +88,7 @@ def made_controls(
     number = controls_wanted(sum(item.kind == "item" for item in items), rules.controls.share)
     labels = sorted({item.label for item in (*items, *there) if item.label})
     right_ones = [made for item in sources if (made := _true(item, usable)) and not left_out(made)]
-    # Taken from the other end: with enough sources, no image is both a right and a wrong one.
+    # From the other end, so with enough sources no image is used for a right and a wrong item.
     could_be = [made for item in reversed(sources) if (made := _false(item, usable, labels, scenes, drawn))]
     wrong_ones = [made for made in could_be if not left_out(made)]
     seen = {what_it_shows(item).image_sha for item in there if item.kind != "item"}
@@ -98,13 +103,13 @@ def made_controls(
 
 
 def pictures_of(items: Iterable[NewItem]) -> frozenset[str]:
-    """Return all pictures of these items: as shown, as they were before, and their sources."""
+    """Return the pictures of these items: as shown, as they were before a change of light, and their sources."""
     shown = (sha for item in items for sha in (item.image_sha, item.source_sha, item.origin.get(PICTURE)))
     return frozenset(str(sha) for sha in shown if sha)
 
 
 def what_it_shows(item: NewItem) -> LeftOutItem:
-    """Return the key of the control, quiz or training item, regardless of its answers and of changed light."""
+    """Return a key for a control, quiz or training item that does not depend on its answers or on changed light."""
     source = item.source_sha or item.image_sha
     of_source = item.origin.get("made") in ("source image", "wrong label")
     shown = item.origin.get(PICTURE) or (source if of_source else item.image_sha)
@@ -112,7 +117,7 @@ def what_it_shows(item: NewItem) -> LeftOutItem:
 
 
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:
-    """Make the source beside `image_sha` a control item. The caption stays, as equal captions would reveal it."""
+    """Make a control item that shows `image_sha`. Its captions stay different, or equal ones would reveal it."""
     return NewItem(
         image_sha=image_sha,
         source_sha=item.source_sha,
@@ -127,7 +132,7 @@ def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> New
 
 
 def _true(item: NewItem, usable: Sequence[Question]) -> NewItem | None:
-    """Return the source in place of the generated image: usable questions have the answer yes. None without any."""
+    """Return a control item that shows the source, where "yes" is true. None without a usable question."""
     expected = {
         question.id: "yes"
         for question in asked(usable, item, {})
@@ -139,7 +144,7 @@ def _true(item: NewItem, usable: Sequence[Question]) -> NewItem | None:
 def _false(
     item: NewItem, usable: Sequence[Question], labels: Sequence[str], scenes: Sequence[NewItem], drawn: random.Random
 ) -> NewItem | None:
-    """Return the source with a wrong label, or a scene without a class of the source. None if neither is possible."""
+    """Return a control item with a wrong label or a scene without a class of the source. None if neither exists."""
     own_names = {name.casefold() for name in (*item.classes, item.label)}
     others = [label for label in labels if label.casefold() not in own_names]
     about_label = [question for question in asked(usable, item, {}) if "{label}" in question.text]

@@ -1,4 +1,4 @@
-"""Eligibility to vote: approval record, the quiz that replaces a short one, consent, exclusion, training."""
+"""Rules for who may vote: approval record, a quiz for those with a short record, consent, exclusion, training."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ StandingKind = Literal["may vote", "training", "quiz", "not eligible", "excluded
 
 @dataclass(frozen=True)
 class Standing:
-    """A worker's current standing, with a sentence for them."""
+    """Standing of a worker in a study, with a sentence for the worker."""
 
     kind: StandingKind
     text: str
 
 
 def quiz_needed(right_share: float, quiz: int) -> int:
-    """Return how many of `quiz` answers have to be right for a share of at least `right_share` (0 to 1)."""
+    """Return how many answers of a quiz of `quiz` items must be right to reach the share `right_share` (0 to 1)."""
     return math.ceil(right_share * quiz - 1e-9)
 
 
 def standing(worker: Worker, enrolment: Enrolment, rules: Rules) -> Standing:
     """Return whether a worker may vote in a study, and if not, why and what can be done.
 
-    approval = approved / (approved + rejected), without undecided ones; it has to be above `min_approval` (0 disables
-    this) as soon as `min_finished` assignments are decided. Before that, a quiz replaces the record, if the study has
-    one. Source: the paper's demands on Mechanical Turk, over 95 % and at least 50 finished. The order is: blocked,
-    excluded, record or failed quiz, consent, training, quiz.
-
-    The training is for everybody, also for those whose long record spares them the quiz: a record shows careful work,
-    not knowledge of this study's questions; and votes are comparable if all workers had the same instruction.
+    The record is approved / (approved + rejected); undecided assignments do not count. It must be above `min_approval`
+    (0 disables this) as soon as `min_finished` assignments are decided. Before that, a quiz replaces the record if the
+    study has a quiz. The paper asked for over 95 % and at least 50 finished on Mechanical Turk. The rules are checked
+    in this order: blocked, excluded, record or failed quiz, consent, training, quiz. Everybody gets the training, even
+    workers whose long record spares them the quiz. A record shows careful work, but no knowledge of this study's
+    questions. And votes are comparable only if all workers had the same instruction.
     """
     required = rules.eligibility
     if worker.blocked:
@@ -87,7 +86,7 @@ def standing(worker: Worker, enrolment: Enrolment, rules: Rules) -> Standing:
 
 
 def _why(enrolment: Enrolment, exclusion: Exclusion, rules: Rules) -> str:
-    """Return why a worker was excluded, without words that only the lead knows."""
+    """Return why a worker was excluded, in words for the worker, without words that only the lead may know."""
     if exclusion.by != "rule" or not enrolment.controls_seen:
         return _sentence(exclusion.reason)
     return (

@@ -11,16 +11,16 @@ FIGURE_COLUMNS = columns_of(
     "figure question votes_used part name value:number low:number high:number count:whole n:whole unit "
     "asked:whole discarded:whole too_few:whole waiting:whole worst:number best:number words"
 )
-"""Columns of the table. `question` is empty for an image as a whole. `votes_used` is after or before exclusions, with
-adjudications, or by the rules at the start. `part` and `name` are all, or the images of one class, edit type, sample or
-verdict of the model under test, or one answer."""
+"""Columns of the table. `question` is empty for results on whole images. `votes_used` says if votes are taken after or
+before exclusions, with adjudications, or by the rules at the start. `part` and `name` say which images the row covers:
+all, or those of one class, edit type, sample or verdict of the model under test. They may also name one answer."""
 
 
 _SHARE = "value low high count n words"
 
 
 def figure_rows(report: StudyReport) -> list[Row]:
-    """Return all figures of a report, those of images as a whole first."""
+    """Return all figures of a report as rows. Those of whole images come first."""
     rows = [
         _slice("", "after exclusions", "all", report.images),
         _slice("", "before exclusions", "all", report.images_before),

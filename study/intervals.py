@@ -1,4 +1,4 @@
-"""Shares with their uncertainty: Wilson intervals, a bootstrap over images, bounds for discarded images."""
+"""Shares and means with intervals: Wilson intervals, a bootstrap over images, and bounds for discarded images."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from core.words import count_of
 
 CONFIDENCE = 0.95
 SAMPLES = 4000
-"""Number of samples of images of a bootstrap interval."""
+"""Number of samples that a bootstrap interval draws."""
 
 
 def wilson(count: int, n: int, nothing: str = "nothing was counted yet") -> Proportion:
     """Return count / n with its Wilson score interval (`wilson_ends`).
 
-    The n things have to be independent: count images, not the votes on them. `nothing` is the reason for a missing
-    figure if n is 0. Raises ValueError unless 0 <= count <= n.
+    The n things must be independent, so count images instead of votes on them. If n is 0, the figure is undefined and
+    `nothing` is the reason. Raises ValueError unless 0 <= count <= n.
     """
     if not 0 <= count <= n:
         raise ValueError(f"A share needs a count between 0 and n: {count} of {n}.")
@@ -37,12 +37,12 @@ def wilson(count: int, n: int, nothing: str = "nothing was counted yet") -> Prop
 
 
 def wilson_ends(share: float, n: float) -> tuple[float, float]:
-    """Return the ends of the Wilson score interval of a share of n things; n need not be whole.
+    """Return the ends of the Wilson score interval for a share of n things. n may have a fraction.
 
     (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), z the normal quantile of the confidence (Wilson 1927, Journal of
     the American Statistical Association 22; `scipy.stats.binomtest(...).proportion_ci(method="wilson")`).
     """
-    # Computed directly, as a page may show thousands: `binomtest` takes 0.4 ms, since it also runs a test.
+    # Computed here, as a page may show thousands, and `binomtest` takes 0.4 ms because it also runs a test.
     z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     scale = 1 + z * z / n
     middle = (share + z * z / (2 * n)) / scale
@@ -51,12 +51,13 @@ def wilson_ends(share: float, n: float) -> tuple[float, float]:
 
 
 def bootstrap(images: Sequence[tuple[int, int]], seed: int = 0) -> Proportion:
-    """Return the share of votes over images given as (votes for, all votes), with a bootstrap percentile interval.
+    """Return a share of votes, from (votes for, all votes) of each image, with a bootstrap percentile interval.
 
-    value = Σ for / Σ all. The votes on one image are not independent, so whole images are drawn with replacement, as
-    many as there are, `SAMPLES` times; the interval spans the quantiles of the shares (Efron 1979, Annals of Statistics
-    7; clusters: Davison and Hinkley 1997, section 3.8). Images without a vote are left out. Undefined, with words,
-    without a vote; no interval if all images are alike.
+    value = Σ for / Σ all. The votes on one image are not independent, so whole images are drawn. Each of the `SAMPLES`
+    samples has as many images as there are, drawn with replacement. The interval ends are quantiles of the samples'
+    shares (Efron 1979, Annals of Statistics 7; clusters: Davison and Hinkley 1997, section 3.8). Images without a vote
+    are left out. Without any vote the share is undefined. If all images have the same share there is no interval.
+    `words` says so.
     """
     seen = [(good, votes) for good, votes in images if votes > 0]
     if any(not 0 <= good <= votes for good, votes in seen):
@@ -77,8 +78,8 @@ def bootstrap(images: Sequence[tuple[int, int]], seed: int = 0) -> Proportion:
 def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Mean:
     """Return the mean of one value per image (such as its mean rating), with a bootstrap percentile interval.
 
-    As in `bootstrap`, images are drawn with replacement (Efron 1979). Undefined without an image; no interval with one,
-    or if all are alike.
+    As in `bootstrap`, images are drawn with replacement (Efron 1979). Without an image the mean is undefined. With one
+    image, or if all values are equal, there is no interval.
     """
     n = len(values)
     if n == 0:
@@ -93,10 +94,10 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Mean:
 
 
 def _percentiles(images: Sequence[Any], seed: int, statistic: Callable[[Any], Any]) -> tuple[float, float]:
-    """Return the bootstrap percentile interval of a statistic, which takes the sums over each sample of images."""
+    """Return the bootstrap percentile interval of a statistic. `statistic` is called with the sums over each sample."""
     import numpy as np
 
-    kinds = Counter(images)  # equal images are drawn together
+    kinds = Counter(images)  # draw equal images together, which is faster
     shares = np.array(list(kinds.values())) / len(images)
     drawn = np.random.default_rng(abs(seed)).multinomial(len(images), shares, size=SAMPLES)
     ends = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
@@ -105,12 +106,7 @@ def _percentiles(images: Sequence[Any], seed: int, statistic: Callable[[Any], An
 
 
 def bounds(valid: int, decided: int, missing: int) -> Bounds:
-    """Return the share of valid images if none, and if all, of the `missing` were valid.
-
-    worst = valid / (decided + missing), best = (valid + missing) / (decided + missing) (the worst-case bounds of Manski
-    1989, Journal of Human Resources 24). `decided` counts the images with a consensus, `valid` the valid ones among
-    them, `missing` the discarded ones.
-    """
+    """Return the share of valid images if none of the `missing` were valid, and if all of them were."""
     if not 0 <= valid <= decided or missing < 0:
         raise ValueError(f"Bounds need valid <= decided and nothing below 0: {valid}, {decided}, {missing}.")
     n = decided + missing

@@ -1,4 +1,4 @@
-"""A CSV list of images made elsewhere as study items: its columns, and the errors of a row."""
+"""Read a CSV list of images that were made elsewhere, as study items: its columns, and errors in its rows."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from core.studies import ITEM_KINDS, LONGEST_WHY, Answers, ItemKind, NewItem, Qu
 from core.words import composed
 
 IMAGE_COLUMNS = ("image", "file_name", "file", "filename", "path")
-"""Alternative names of the column with the image's file."""
+"""Possible names of the column with the file names of the images."""
 COLUMNS = "source label classes edit_types caption counterfactual kind why group model model_right origin".split()
-"""Names of the other columns, besides expected.QUESTION. Classes and edit types are separated by semicolons."""
+"""Names of all columns besides that of the image and expected.QUESTION. Semicolons separate classes and edit types."""
 _OURS = frozenset({"item", "removed", "test_case", "image_sha", "source_sha"})
-"""Columns of an export that are ignored here without a note."""
+"""Columns of an export that are ignored without a note."""
 _KINDS: Mapping[str, ItemKind] = {"": "item", **{kind: kind for kind in ITEM_KINDS}}
 _TRUTH = {"": None, "true": True, "yes": True, "1": True, "right": True}
 _TRUTH |= {"false": False, "no": False, "0": False, "wrong": False}
 LONGEST = {"label": 200, "group": 60, "model": 400, "caption": 4000, "counterfactual": 4000, "why": LONGEST_WHY}
 MAX_PARTS, LONGEST_PART, LONGEST_ORIGIN = 50, 100, 20_000
 DEEPEST_ORIGIN = 50
-"""Maximum nesting of lists and objects: an origin gets one deeper whenever a study is exported and imported."""
+"""Maximum nesting of lists and objects in an origin. It grows by one with each export and import of a study."""
 
 
 @dataclass(frozen=True)
 class ListedItem:
-    """A row: names of the files, and the item without its pictures."""
+    """A row of the list: names of the picture files, and the item without its pictures."""
 
     image: str
     source: str
@@ -38,13 +38,13 @@ class ListedItem:
 
 
 def listed_items(table: Table, rules: Rules) -> tuple[tuple[ListedItem, ...], tuple[str, ...]]:
-    """Return the items of a list, and notes for the user. Raises ValueError with a sentence."""
+    """Return the items of a list, and notes for the user. Raises ValueError with a sentence about the first error."""
     names = {name.casefold(): name for name in table.columns}
     column = next((names[name] for name in IMAGE_COLUMNS if name in names), None)
     if column is None:
-        raise ValueError("The list has no column “image”: it names the file of each image.")
+        raise ValueError("The list has no column “image”: add it, with the file of each image.")
     if not table.rows:
-        raise ValueError("The list names no image: below its header, each line is one.")
+        raise ValueError("The list has no images: add a row for each image below the header.")
     questions = {question.id: question for question in rules.questions}
     known = {column, *(names[name] for name in COLUMNS if name in names)}
     expected = {name: name[9:] for name in table.columns if name.startswith("expected.") and name[9:] in questions}
@@ -73,7 +73,7 @@ def _listed(
             raise ValueError(f"its {name} has {len(cells[name])} characters; at most {longest} fit")
     kind = _KINDS.get(cells["kind"].casefold())
     if kind is None:
-        raise ValueError(f"“{cells['kind'][:60]}” is no kind: item, control, quiz and training are")
+        raise ValueError(f"“{cells['kind'][:60]}” is no kind of item: use item, control, quiz or training")
     typed = cells["model_right"].casefold()
     if typed not in _TRUTH:
         raise ValueError(f"model_right is “{typed[:60]}”; it has to be true, false or empty")
@@ -118,7 +118,7 @@ def _parts(text: str, what: str) -> tuple[str, ...]:
 
 
 def _origin(text: str) -> dict[str, Any]:
-    """Return the origin stated by an export; other text is kept as a note."""
+    """Return the origin that an export wrote as JSON. Any other text is kept as it is."""
     if not text:
         return {}
     if len(text) > LONGEST_ORIGIN:
@@ -141,7 +141,7 @@ def _too_deep(value: Any) -> bool:
 
 
 def by_folder(files: Sequence[str]) -> dict[str, str]:
-    """Return the label of each file: its folder's name if there are several folders, as in ImageFolder; else ""."""
+    """Return the label of each file: the name of its folder, as in ImageFolder. "" if all are in one folder."""
     folders = {file: file.rpartition("/")[0].rpartition("/")[2] for file in files}
     several = len({file.rpartition("/")[0] for file in files}) > 1
     return {file: folder[: LONGEST["label"]] if several else "" for file, folder in folders.items()}

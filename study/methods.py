@@ -1,4 +1,4 @@
-"""The methods paragraph: protocol, exclusions, changes of the rules and results, ready to paste into a paper."""
+"""The methods paragraph of a paper, ready to paste: protocol, exclusions, changes of the rules and results."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ History = Sequence[tuple[Rules, datetime]]
 
 
 def paragraph(report: StudyReport) -> str:
-    """Return the whole as one paragraph of English sentences; a study that is not closed is called preliminary."""
+    """Return the paragraph in English sentences. Results of a study that is not closed are called preliminary."""
     questions = report.study.rules.questions
     return _TEMPLATES.paragraph(
         "methods.txt",
         report=report,
-        # If all votes came in a file, nothing is known about their collection.
+        # If all votes were imported from a file, it is unknown how they were collected.
         brought=bool(report.votes_imported) and report.votes_imported == report.votes_cast,
         asked=[question for question in questions if not question.follows],
         follow=[question for question in questions if question.follows],
@@ -44,7 +44,7 @@ def _described(question: Question) -> str:
 
 
 def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[RulesChange, ...]:
-    """Return the changes that each later version made to the rules. `submitted` are the times of the votes on items."""
+    """Return the changes of the rules in each later version. `submitted` are the times of the votes on items."""
     changes = []
     for (before, _), (after, since) in pairwise(history):
         votes, consensus = (before.votes, after.votes), (before.consensus, after.consensus)
@@ -59,7 +59,7 @@ def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[Rule
 
 
 def change_words(votes: tuple[int, int], consensus: tuple[int, int]) -> str:
-    """Return a phrase on how the votes per image and the consensus changed. Each pair is (before, after)."""
+    """Return a phrase on how votes per image and consensus changed. Each argument is a pair (before, after)."""
     share = f"{consensus[1]} of {votes[1]} ({percent(consensus[1] / votes[1])})"
     earlier = f"{consensus[0]} of {votes[0]} ({percent(consensus[0] / votes[0])})"
     if votes[0] == votes[1]:

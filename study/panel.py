@@ -1,4 +1,4 @@
-"""Tables about panel participants: payment, and their answers about themselves, which are separate from their votes."""
+"""Tables about panel participants: data for payment, and answers about themselves, which are kept apart from votes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAYMENT_COLUMNS = (
 
 
 def payment_rows(data: StudyData, participants: Mapping[str, str]) -> list[Row]:
-    """Return each worker's answered items, viewing minutes (training included), and decisions."""
+    """Return the number of answered items, the viewing minutes (with training) and the decisions of each worker."""
     excluded = {exclusion.worker for exclusion in data.exclusions}
     rows: list[Row] = []
     for worker in data.workers:
@@ -40,12 +40,12 @@ _COUNTED: Mapping[str, ItemKind] = {"items": "item", "controls": "control", "qui
 
 
 def people_columns(panel: Panel, answers: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return the columns: the worker, the current questions, and earlier ones that somebody answered."""
+    """Return the columns of `people_rows`: the worker, the current questions, and earlier questions with answers."""
     now = [question.text for question in panel.questions]
     return ["worker", *dict.fromkeys([*now, *(text for given_answers in answers.values() for text in given_answers)])]
 
 
 def people_rows(data: StudyData, columns: Sequence[str], answers: Mapping[str, Mapping[str, str]]) -> list[Row]:
-    """Return everybody's answers about themselves, by pseudonym: one column per question. No votes, no panel ids."""
+    """Return the workers' answers about themselves, one column for each question. No votes, no panel ids."""
     answers_by_worker = ((worker.id, answers.get(worker.id, {})) for worker in data.workers)
     return [{**{text: of.get(text, "") for text in columns}, "worker": worker} for worker, of in answers_by_worker]

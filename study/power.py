@@ -1,4 +1,4 @@
-"""Prediction of a study's result before anybody votes: items with a consensus, interval width, people, minutes."""
+"""Predict a study's result before anybody votes: items with a consensus, width of the interval, people and minutes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from study.control_items import controls_wanted
 from study.intervals import wilson_ends
 
 LOST = 0.05
-"""Share of votes lost to failed control items: 120 of 2,500 in the paper."""
+"""Share of votes that are lost as their workers fail control items. In the paper it was 120 of 2,500."""
 
 
 def survival(p_yes: float, votes: int, consensus: int) -> tuple[float, float]:
     """Return the shares of items with a consensus on yes, and on no, if every vote is "yes" with probability `p_yes`.
 
-    P(X >= c) and P(X <= K - c), X ~ Binomial(K, p_yes), c > K / 2. At p = 0.7 and 4 of 5, 56 % have a consensus and
-    94 % of those say yes: discarding inflates. Raises ValueError for a consensus that is no majority.
+    They are P(X >= c) and P(X <= K - c) for X ~ Binomial(K, p_yes) and c > K / 2. With p = 0.7 and 4 of 5 votes, 56 %
+    of the items have a consensus, and 94 % of these on yes. So discarding the others raises the share. Raises
+    ValueError for a consensus that is no majority.
     """
     if not votes < 2 * consensus <= 2 * votes:
         raise ValueError("There is no plan without a consensus of more than half of the votes and at most all of them.")
@@ -35,22 +36,21 @@ def plan(
 ) -> PowerPlan:
     """Return the expected result of a study of `items` images under these rules.
 
-    Assumes a share `valid` of valid images, that every vote is true with probability `accuracy`, independently (real
-    workers err together on hard images: more will be discarded), that a share `lost` of the votes is replaced because
-    of control items, and that an annotator gives `minutes`. The item figures are those of `survival(accuracy)`; the
-    interval is the Wilson interval at the expected count of the expected number of survivors; time = votes * seconds,
-    control items added as share / (1 - share); a training item takes the time of two votes, as its feedback is read.
-    All shares are 0 to 1.
-
-    Raises ValueError with a sentence for impossible figures.
+    Assumptions: a share `valid` of the images is valid. Each vote is true with probability `accuracy`, independently of
+    the others. (Real workers err together on hard images, so more items will be discarded.) A share `lost` of the votes
+    is replaced because of control items. An annotator works for `minutes`. The numbers of items follow from
+    `survival(accuracy)`. The interval is the Wilson interval for the expected count among the expected items with a
+    consensus. Time is votes * seconds, and control items add share / (1 - share) to it. A training item takes the time
+    of two votes, as its feedback is read. All shares are 0 to 1. Raises ValueError with a sentence for impossible
+    figures.
     """
     if items < 1:
         raise ValueError("Choose at least one image.")
     if not (0 <= valid <= 1 and 0.5 <= accuracy <= 1):
         raise ValueError("The share of valid images lies between 0 and 100 %, the accuracy between 50 and 100 %.")
     if minutes <= 0 or not 0 <= lost < 1:
-        raise ValueError("An annotator gives more than 0 minutes, and less than all votes are lost.")
-    # A valid image gets a right "yes" as often as an invalid one a right "no".
+        raise ValueError("The minutes of an annotator have to be above 0, and the share of lost votes below 100 %.")
+    # Votes of "yes" on valid images are right as often as votes of "no" on invalid images.
     right, wrong = survival(accuracy, rules.votes, rules.consensus)
     share = right + wrong
     rate = (valid * right + (1 - valid) * wrong) / share
@@ -66,7 +66,7 @@ def plan(
         raise ValueError(
             f"In {minutes:g} minutes an annotator gets no further than {before}: allow more time for each."
         )
-    # Nobody votes twice on an item, so nobody can see more than all items and the control items among them.
+    # Nobody votes twice on an item, so nobody can see more than all items and all control items.
     most_items = min(items, rules.most_items or items)
     most = most_items + controls_wanted(most_items, rules.controls.share)
     annotators = max(rules.votes, math.ceil(shown / min(affordable, most) - 1e-9))
@@ -88,7 +88,10 @@ def plan(
 
 
 def items_for(width: float, rules: Rules, valid: float = 0.95, accuracy: float = 0.95) -> int:
-    """Return the fewest items whose expected interval is at most `width` (0.05 for five points). Raises ValueError."""
+    """Return the fewest items whose expected interval has at most this `width` (0.05: five points).
+
+    Raises ValueError.
+    """
     if not 0.001 <= width < 1:
         raise ValueError("The interval can be 0.1 to 100 points wide.")
     low, high = 0, 1

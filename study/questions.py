@@ -1,4 +1,4 @@
-"""Validation of the rules, and of a worker's answers to the questions of an item."""
+"""Check the rules of a study, and a worker's answers to the questions about an item."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from core.studies import (
 from core.words import count_of
 
 MAX_TEXT = 2000
-"""Maximum characters of an answer in free text."""
+"""Maximum number of characters in an answer in free text."""
 MAX_QUESTIONS = 20
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) -> Answers:
-    """Return the valid part of a client's answers: only to questions that are asked, text stripped.
+    """Return a client's answers to the questions that are asked, with stripped text.
 
-    Raises ValueError with a sentence for the worker if one is missing, not offered, or too long. An answer to a
-    question that is no longer asked (the answer before it was changed) is left out.
+    Answers to follow-ups that are no longer asked, because an earlier answer was changed, are left out. Raises
+    ValueError with a sentence for the worker if an answer is missing, not offered or too long.
     """
     known = {question.id: question for question in rules.questions}
     given_answers: dict[str, str] = {}
@@ -56,13 +56,13 @@ def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) ->
 
 
 def check_rules(rules: Rules) -> None:
-    """Raise ValueError with the first problem of the rules, in one sentence."""
+    """Raise ValueError with the first problem of the rules, as one sentence."""
     for problem in problems_of(rules):
         raise ValueError(problem.words)
 
 
 def problems_of(rules: Rules) -> Iterator[RuleProblem]:
-    """Yield the problems of the rules, each at the field that fixes it."""
+    """Yield the problems of the rules. Each names the form field in which it can be fixed."""
     yield from _question_problems(rules.questions)
     for part in (rules, rules.controls, rules.eligibility):
         for name, number in form_numbers(part).items():
@@ -85,14 +85,14 @@ def problems_of(rules: Rules) -> Iterator[RuleProblem]:
 
 
 def _range(votes: int) -> str:
-    """Return the possible range of the consensus, such as "3 to 5 of 5 votes"."""
+    """Return the possible numbers for a consensus, such as "3 to 5 of 5 votes"."""
     least = votes // 2 + 1
     of = count_of(votes, "vote")
     return f"{least} of {of}" if least == votes else f"{least} to {votes} of {of}"
 
 
 def too_long(name: str, text: str) -> RuleProblem:
-    """Return the problem of instructions or a consent with too many characters."""
+    """Return a problem if the instructions or the consent have too many characters, else None."""
     words = f"This has {len(text)} characters; at most {LONGEST_STUDY_TEXT:,} fit."
     return RuleProblem(name, words, name.capitalize())
 
@@ -145,6 +145,6 @@ def _check_question(question: Question, earlier: Mapping[str, Question]) -> None
     if question.follows:
         before = earlier.get(question.follows)
         if before is None:
-            raise ValueError(f"{name}: it follows “{question.follows}”, which is no question before it.")
+            raise ValueError(f"{name}: it follows “{question.follows}”, which is no earlier question.")
         if question.follows_answer not in before.answers():
             raise ValueError(f"{name}: it follows the answer “{question.follows_answer}”, which “{before.text}” lacks.")

@@ -1,4 +1,4 @@
-"""Problems of a study that is about to start, besides invalid rules."""
+"""Find problems of a study that is about to start, apart from invalid rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FINDINGS = DataTable(__file__, Finding)
 
 
 def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] = ()) -> tuple[Finding, ...]:
-    """Return all findings on valid rules with these items and workers, those that stop the start first."""
+    """Return all findings for valid rules with these items and workers. Findings that stop the start come first."""
     plain = [item for item in items if item.kind == "item"]
     all_findings: list[Finding] = []
     if not plain:
@@ -38,7 +38,7 @@ def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] =
 
 
 def check_more(rules: Rules, items: Sequence[NewItem]) -> None:
-    """Raise ValueError with a sentence if a started study cannot take these items."""
+    """Raise ValueError with a sentence if these items cannot be added to a study that has started."""
     if words := _silent(rules, items):
         raise ValueError(f"{words}: leave such images out, as questions cannot be added to a study that has started.")
 

@@ -1,4 +1,4 @@
-"""The analysis of a study: every figure of the result page and of the methods paragraph, computed from the votes."""
+"""The analysis of a study: compute all figures of the result page and of the methods paragraph from the votes."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _NOT_ASKED = "it is not asked whether the image is valid"
 
 
 def analyse(data: StudyData) -> StudyReport:
-    """Return all figures of a study as it is now: per question before and after exclusions, agreement, workers, notes.
+    """Return all figures of a study as it is now: each question before and after exclusions, agreement, workers, notes.
 
-    Counts the first K votes of an item (in the order of `data.votes`) by workers who are not excluded now; approval and
-    rejection belong to a worker's record and change nothing. Never raises for sparse data and never returns NaN:
-    undefined figures have words.
+    The first K votes of an item count, in the order of `data.votes`, by workers who are not excluded now. Approval and
+    rejection change only a worker's record, not the result. Sparse data raise no error and give no NaN: undefined
+    figures have words.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
     items = [item for item in data.items if item.kind == "item"]
@@ -168,7 +168,7 @@ def _question(
 
 
 def _ratings(question: Question, items: Sequence[Item], votes: Counted) -> dict[int, list[str]]:
-    """Return the counted answers to a question by item, without items that have none; {} for free text."""
+    """Return the counted answers to a question by item. Items without an answer are left out. {} for free text."""
     if question.kind == "text":
         return {}
     possible = set(question.answers())
@@ -180,7 +180,7 @@ def _ratings(question: Question, items: Sequence[Item], votes: Counted) -> dict[
 
 
 def _pooled(items: Sequence[Item], votes: Counted, questions: Sequence[Question]) -> Agreement:
-    """Return the agreement over all questions on validity that have the same answers as the first of them."""
+    """Return the agreement over all questions on validity that have the same answers as the first such question."""
     telling = [question for question in questions if question.valid]
     if not telling:
         return agreement([])
@@ -205,7 +205,7 @@ def _answers(
 
 
 def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Counted) -> SecondOpinion:
-    """Return majority and Dawid-Skene results on the same counted votes, for items that wait for no more."""
+    """Return the majority and Dawid-Skene results on the same counted votes, for items that wait for no votes."""
     if not question.valid:
         nothing = wilson(0, 0, nothing=_NOT_ASKED)
         return SecondOpinion(nothing, 0, nothing, (), nothing.words)
@@ -255,7 +255,7 @@ def _remarks(question: Question, items: Sequence[Item], votes: Counted) -> tuple
 
 
 def _disagreements(data: StudyData, outcomes: Outcomes) -> tuple[Disagreement, ...]:
-    """Return questions with different answers or no consensus: first those without, then the most divided."""
+    """Return questions with different answers or no consensus. Those without one come first, most divided first."""
     decided = {(decision.item, decision.question): decision for decision in data.adjudications}
     disagreements = [
         Disagreement(
@@ -276,12 +276,12 @@ def _disagreements(data: StudyData, outcomes: Outcomes) -> tuple[Disagreement, .
 
 
 def of_question(outcomes: Outcomes, question: str) -> dict[int, ItemOutcome]:
-    """Return the outcomes of one question, by item."""
+    """Return the outcomes of one question by item id."""
     return {item: of_item[question] for item, of_item in outcomes.items() if question in of_item}
 
 
 def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -> Slice:
-    """Return the share of valid outcomes among those with a consensus; undefined, in words, unless `telling`."""
+    """Return the share of valid outcomes among those with a consensus. Undefined if not `telling` of validity."""
     outcomes = list(outcomes)
     decided = [found for found in outcomes if found.status == "consensus"]
     discarded, short, waiting = (
@@ -308,8 +308,9 @@ def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -
 
 
 def slices_of(items: Sequence[Item], outcomes: Mapping[int, ItemOutcome]) -> Slices:
-    """Return the shares by class, edit type, sample and model under test, each in alphabetical order. Images without a
-    value come last, as `NONE`: the parts together contain every image that was asked.
+    """Return the shares by class, edit type, sample and model under test, each in alphabetical order.
+
+    Images without a value come last, as `NONE`. So the groups together contain all images that were asked.
     """
 
     def by(names: Callable[[Item], Iterable[str]]) -> tuple[Slice, ...]:
@@ -337,11 +338,11 @@ def _model(item: Item) -> tuple[str, ...]:
 
 
 def further_people(data: StudyData, counted: Mapping[int, Sequence[Vote]]) -> int:
-    """Return the least number of people who have to join before every image can get all its votes; 0 if those in the
-    study can give them. `counted` has the counted votes by item.
+    """Return the minimum number of people who must join so that every image can get all its votes.
 
-    Nobody votes twice on an image, and excluded or blocked workers and those who failed the quiz give no more votes.
-    All others in the study are assumed to vote.
+    It is 0 if the workers in the study can give them. `counted` has the counted votes by item. Nobody votes twice on an
+    image. Workers who are excluded, blocked or failed the quiz give no more votes. All others in the study are assumed
+    to vote.
     """
     rules = data.study.rules
     able = _able(data)
@@ -361,19 +362,19 @@ def further_people(data: StudyData, counted: Mapping[int, Sequence[Vote]]) -> in
 
 
 def _able(data: StudyData) -> set[str]:
-    """Return the workers who may vote, or may once they have consented and passed the quiz."""
+    """Return the workers who may vote, or who will be allowed to after consent, training and quiz."""
     rules, known = data.study.rules, {item.id: item for item in data.items if item.expected}
     excluded = {exclusion.worker: exclusion for exclusion in data.exclusions}
     quizzes: dict[str, list[bool]] = {worker.id: [] for worker in data.workers}
     for vote in data.votes:
         if vote.kind == "quiz" and vote.worker in quizzes and vote.item in known:
             quizzes[vote.worker].append(right(known[vote.item], vote.answers, rules.questions))
-    # Workers who have not consented or trained may still do so.
+    # Workers without consent or training may still get both.
     figures = {
         name: Enrolment(data.study.id, name, True, sum(quiz), len(quiz), rules.training, exclusion=excluded.get(name))
         for name, quiz in quizzes.items()
     }
-    # Workers from an imported file do not come to this page.
+    # Workers from an imported file do not vote here.
     elsewhere = {vote.worker for vote in data.votes if vote.imported}
     return {
         worker.id

@@ -1,4 +1,4 @@
-"""Draw items at random, or the same number from every stratum. The same seed draws the same items.\n"""
+"""Draw items at random, or equally many from each stratum (group of items). The same seed draws the same items."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
-"""Type of the drawn things: numbers or names of images."""
+"""Type of the things that are drawn, such as numbers or names of images."""
 
 
 def at_random(population: Sequence[T], number: int, seed: int) -> tuple[T, ...]:
-    """Draw `number` things, or all if fewer, in random order, each once. Raises ValueError unless number >= 1."""
+    """Draw `number` things without repetition, or all if fewer, in random order.
+
+    Raises ValueError unless number >= 1.
+    """
     if number < 1:
         raise ValueError("Draw at least one image.")
     return tuple(_drawn("sample", seed).sample(list(population), min(number, len(population))))
 
 
 def stratified(strata: Mapping[str, Sequence[T]], number: int, seed: int) -> tuple[T, ...]:
-    """Draw `number` in total, equally many from each stratum; a stratum with too few gives all.
+    """Draw `number` things in total, equally many from each stratum. A stratum with too few things gives all.
 
-    Equal allocation makes the strata comparable, but is no sample of the whole population. The remainder goes to strata
-    drawn at random. Something in several strata is drawn once, for the first that gets it. Strata are identified by
-    name, so that their order does not matter. Raises ValueError unless number >= 1.
+    Equal numbers make the strata comparable, but the result is no sample of the whole population. If the number cannot
+    be divided, strata drawn at random give one more. A thing in several strata is drawn only once. The order of the
+    strata does not matter, as their names are sorted. Raises ValueError unless number >= 1.
     """
     if number < 1:
         raise ValueError("Draw at least one image.")
@@ -34,7 +37,7 @@ def stratified(strata: Mapping[str, Sequence[T]], number: int, seed: int) -> tup
         if not order:
             break
         drawn.shuffle(order)
-        # One of each in turn: after every round all strata with something left have given equally many.
+        # Each stratum gives one thing in turn, so all strata with things left have given equally many.
         for name in order:
             while left[name] and left[name][-1] in taken:
                 left[name].pop()

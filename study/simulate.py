@@ -1,4 +1,4 @@
-"""Simulated annotators: they sign in, load the pictures and vote over the HTTP interface that people use."""
+"""Simulate annotators who sign in, load pictures and vote over the HTTP interface that people use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from study.truth import AnswerKey, pixels
 HEADERS = {"x-studio": "1"}
 ENDED = ("done", "not eligible", "excluded", "closed")
 AGAIN = (409, 410)
-"""Status codes of an item that went to another worker or was withdrawn. The next item is then requested."""
+"""HTTP status codes if an item went to another worker or was withdrawn. The worker then asks for the next item."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Acknowledged:
     key: str
     answers: Mapping[str, str]
     seconds: float
-    """Seconds from request to reply, for the successful try."""
+    """Seconds between request and reply, for the try that succeeded."""
     tries: int
 
 
@@ -46,41 +46,41 @@ class WorkerRun:
     worker: str = ""
     votes: list[Acknowledged] = field(default_factory=list)
     end: str = ""
-    """Last status: "done", "excluded", ...; "time over"; "failed"."""
+    """Status at the end, such as "done" or "excluded"; "time over" when the minutes were over; or "failed"."""
     text: str = ""
-    """Text that the page would have shown."""
+    """Text that the page would have shown to a person."""
     retries: int = 0
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """Parameters of a simulation: the workers, the server, and the duration."""
+    """Parameters of a simulation: the workers, the server and the duration."""
 
     url: str
-    """Address of the studio, such as http://127.0.0.1:7860."""
+    """Web address of the studio, such as http://127.0.0.1:7860."""
     crew: Sequence[Behaviour]
     link: str = ""
-    """Token of an open invitation, or the whole link; every worker joins as a new one."""
+    """Token or address of an open invitation. Each worker joins as a new person."""
     codes: Sequence[str] = ()
-    """Personal codes instead, one for each worker."""
+    """Personal codes to sign in without an invitation, one for each worker."""
     study: str = ""
-    """Id of the only study to work on; "" for all that a worker sees."""
+    """Id of the only study to work on; "" for all studies that a worker sees."""
     truth: AnswerKey = field(default_factory=AnswerKey)
     minutes: float = 0.0
-    """Maximum minutes; 0 to continue until all is done."""
+    """Maximum number of minutes; 0 to continue until nothing is left."""
     patience: float = 60.0
-    """Seconds to wait for items that others have, and for a server that does not answer."""
+    """Seconds to wait for items that other workers have, and for a server that does not answer."""
     seed: int = 0
     on_vote: Callable[[Acknowledged], None] | None = None
 
 
 def run(plan: Simulation) -> list[WorkerRun]:
-    """Run all workers of the crew concurrently to their end. Raises ValueError for an invalid address."""
+    """Run all workers at the same time until they end. Raises ValueError for an invalid address."""
     return asyncio.run(simulate(plan))
 
 
 async def simulate(plan: Simulation) -> list[WorkerRun]:
-    """Run as `run` does, in a running event loop."""
+    """Do the same as `run`, in an event loop that is running already."""
     if not plan.url.startswith(("http://", "https://")):
         raise ValueError(f"“{plan.url[:80]}” is no address: it begins with http:// or https://.")
     if plan.codes and len(plan.codes) < len(plan.crew):
@@ -92,11 +92,11 @@ async def simulate(plan: Simulation) -> list[WorkerRun]:
 
 
 class _TimeOver(Exception):
-    """Raised when the minutes are over."""
+    """Raised when the maximum number of minutes has passed."""
 
 
 class _Refused(Exception):
-    """A refusal by the server, with its sentence."""
+    """A refusal by the server, with its sentence for the worker."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -104,7 +104,7 @@ class _Refused(Exception):
 
 
 _SEEN: dict[bytes, str] = {}
-"""Cache of pixel hashes by file hash: many workers get the same picture."""
+"""Cache of pixel hashes by the hash of the file, as many workers get the same picture."""
 
 
 class _Annotator:
@@ -124,7 +124,7 @@ class _Annotator:
         )
 
     async def live(self) -> WorkerRun:
-        """Simulate the worker from the invitation to the end."""
+        """Simulate a worker from joining the study to the end."""
         run = self.run
         try:
             async with self.client:
@@ -164,14 +164,14 @@ class _Annotator:
             elif status in ENDED or waited >= self.plan.patience:
                 self.run.end = status
                 return
-            else:  # waiting or paused
+            else:  # the state is waiting or paused
                 pause = self.drawn.uniform(0.5, 1.5)
                 waited += pause
                 await self._sleep(pause)
                 now = await self._post("next", {"study": study})
 
     async def _vote(self, study: str, assignment: Mapping[str, Any]) -> dict[str, Any]:
-        """View the item, wait and answer. Return the server's next state."""
+        """Look at the item for the drawn seconds and answer it. Return the server's next state."""
         questions = [question_of(data) for data in assignment["questions"]]
         for name, habit in habit_of(questions, self.drawn).items():
             self.habit.setdefault(name, habit)
@@ -205,7 +205,7 @@ class _Annotator:
         return dict(reply["next"])
 
     async def _picture(self, token: str) -> str:
-        """Return the pixel hash of a picture."""
+        """Load a picture and return the hash of its pixels."""
         data = (await self._send("GET", f"image/{token}", None)).content
         name = hashlib.sha256(data).digest()
         if name not in _SEEN:
@@ -219,7 +219,7 @@ class _Annotator:
         return reply
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
-        """Send a request; repeat it unchanged while the server does not answer or asks to wait."""
+        """Send a request. Repeat it unchanged while the server does not answer or asks to wait."""
         gone, tries = 0.0, 0
         while True:
             if time.monotonic() >= self.end:
@@ -251,7 +251,7 @@ class _Annotator:
 
 
 def question_of(data: Mapping[str, Any]) -> Question:
-    """Return a question from the page's data."""
+    """Return a question from its data on the page."""
     return Question(
         id=str(data["id"]),
         text=str(data["text"]),
@@ -271,7 +271,7 @@ def _sentence(reply: httpx.Response) -> str:
 
 
 def _wait_asked(reply: httpx.Response) -> float:
-    """Return the seconds that the server asked to wait, at most a minute."""
+    """Return the number of seconds that the server asked to wait, at most 60."""
     try:
         return min(max(float(reply.headers.get("retry-after", "1")), 0.1), 60.0)
     except ValueError:
@@ -279,6 +279,6 @@ def _wait_asked(reply: httpx.Response) -> float:
 
 
 def journal_line(vote: Acknowledged) -> str:
-    """Return a confirmed vote as a line of JSON."""
+    """Return a vote that the server confirmed, as a line of JSON."""
     names = "worker assignment key answers seconds tries"
     return json.dumps(cells(vote, names) | {"seconds": round(vote.seconds, 4)}, ensure_ascii=False)

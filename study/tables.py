@@ -1,4 +1,4 @@
-"""A study as tables of plain values: counted votes as `task, worker, label`, all answers, outcomes by image."""
+"""Tables of a study: counted votes as `task, worker, label`, all answers, and outcomes by image."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from study.aggregation import dawid_skene
 from study.workers import is_judged
 
 VOTE_COLUMNS = ("task", "worker", "label")
-"""The columns that crowd-kit reads."""
+"""Names of the columns that crowd-kit reads."""
 
 ANSWER_COLUMNS = columns_of(
     "item kind question worker answer counted:truth left_out_because expected right:truth assignment:whole "
@@ -32,7 +32,7 @@ RESULT_COLUMNS = columns_of(
 
 
 def counted_assignments(data: StudyData) -> frozenset[int]:
-    """Return the assignments whose votes are in the result: workers not excluded, the first K of an item."""
+    """Return the assignments that count: of workers who are not excluded, the first K of each item."""
     ids = {item.id for item in data.items if item.kind == "item"}
     excluded = {exclusion.worker for exclusion in data.exclusions}
     counted_votes = counted((vote for vote in data.votes if vote.item in ids), data.study.rules.votes, excluded)
@@ -40,7 +40,7 @@ def counted_assignments(data: StudyData) -> frozenset[int]:
 
 
 def vote_rows(data: StudyData) -> list[Row]:
-    """Return the counted votes as `task, worker, label`; with several questions the task is "NAME:QUESTION"."""
+    """Return the counted votes as `task, worker, label`. With several questions a task is "NAME:QUESTION"."""
     questions = {question.id for question in data.study.rules.questions if question.kind != "text"}
     names = {item.id: item.public for item in data.items}
     inside = counted_assignments(data)
@@ -58,10 +58,10 @@ def vote_rows(data: StudyData) -> list[Row]:
 
 
 def answer_rows(data: StudyData) -> list[Row]:
-    """Return every answer, counted or not and why not, with facts on item, worker and time.
+    """Return a row for every answer: if it counts or why not, with facts on item, worker and time.
 
-    `answer` is empty for a skipped optional question, `verdict` for training, which nobody approves. `right` is True if
-    the known answer was given.
+    `answer` is empty for an optional question that was skipped. `verdict` is empty for training, which nobody approves.
+    `right` is True if the known right answer was given.
     """
     items = {item.id: item for item in data.items}
     inside = counted_assignments(data)
@@ -98,10 +98,11 @@ def _why_not(vote: Vote, excluded: Mapping[str, str]) -> str:
 
 
 def result_rows(data: StudyData) -> list[Row]:
-    """Return the outcome of every image and every question with fixed answers that it was asked.
+    """Return a row for each image and each question with fixed answers that was asked about it.
 
-    `status_before` and similar columns are as if nobody had been excluded. Dawid and Skene's answer is given for images
-    that wait for no votes, from the same votes as the consensus; empty if the model is undefined.
+    Columns such as `status_before` hold the outcome as if nobody had been excluded. Dawid and Skene's answer is
+    computed from the same votes as the consensus. It is empty for images that wait for votes, and if the model is
+    undefined.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
     items = [item for item in data.items if item.kind == "item"]
@@ -161,14 +162,14 @@ def _dawid_skene(
 
 
 def item_columns(rules: Rules) -> list[str]:
-    """Return the columns of `item_rows`, a list that `listed_items` reads."""
+    """Return the columns of `item_rows`. The resulting list can be read by `listed_items`."""
     known = [f"expected.{question.id}" for question in rules.questions if question.kind != "text"]
     fields = ["label", "classes", "edit_types", "group", "model", "model_right", "caption", "counterfactual"]
     return ["item", "kind", "image", "source", *known, "why", *fields, "image_sha", "source_sha", "test_case", "origin"]
 
 
 def item_rows(data: StudyData, image_of: Mapping[int, str], source_of: Mapping[int, str]) -> list[Row]:
-    """Return a row for each item, of all kinds. `image_of` and `source_of` are the picture files, by item."""
+    """Return a row for each item of any kind. `image_of` and `source_of` give the picture files by item id."""
     return [
         {
             **cells(item, "kind why caption counterfactual image_sha source_sha test_case"),
@@ -190,7 +191,7 @@ WORKER_COLUMNS = (
 
 
 def worker_rows(data: StudyData) -> list[Row]:
-    """Return every worker: pseudonym, votes, control items right, exclusion, record. No name, no address."""
+    """Return a row for each worker: pseudonym, votes, control items right, exclusion, record. No names or addresses."""
     excluded = {exclusion.worker: exclusion for exclusion in data.exclusions}
     items = {item.id: item for item in data.items}
     rows: list[Row] = []
@@ -219,7 +220,7 @@ def worker_rows(data: StudyData) -> list[Row]:
 
 
 def about_item(item: Item) -> Row:
-    """Return the fields of an item that an analysis may group by."""
+    """Return the fields of an item by which an analysis may group."""
     joined = {"classes": "; ".join(item.classes), "edit_types": "; ".join(item.edit_types)}
     return {**cells(item, "label group model model_right"), **joined}
 

@@ -1,7 +1,7 @@
-"""Training: items that a worker answers first, with feedback on the right answer and the reason; and the quiz.
+"""Make training items, which a worker answers first with feedback on each answer, and quiz items.
 
-Both are made of source images, as control items are. Pictures of the training are used nowhere else: a worker knows
-their answer afterwards. Answers in the training count for nothing.
+Both are made from source images, like control items. Pictures of the training are used nowhere else, as workers know
+their answers afterwards. Answers in the training do not count.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from study.control_items import IsLeftOut, made_controls, pictures_of
 
 
 def feedback(item: NewItem, answers: Answers, questions: Sequence[Question]) -> Feedback:
-    """Return feedback on these answers to a training item, which has a known answer."""
-    # Questions asked after the worker's answers, and those asked after the right ones.
+    """Return feedback on a worker's answers to a training item, which has known right answers."""
+    # Questions that follow the worker's answers, and questions that follow the right answers.
     came = {q.id for known in (answers, {**answers, **item.expected}) for q in asked(questions, item, known)}
     question_feedback = []
     for question in questions:
@@ -36,11 +36,11 @@ def made_training(
 ) -> tuple[NewItem, ...]:
     """Return as many training items as the rules require, made of the source images of `items`, each with its reason.
 
-    Right and wrong ones in equal numbers if possible. They use a quarter of the sources, or as many as needed if each
-    comes twice, right and wrong, but never more than half: the others are left for control and quiz items, which show
-    none of these. If these have no scene for a wrong one, one of the others is used. None is made of the pictures of
-    the `known` items, control or quiz items made by a person. Returns fewer or none if material is missing. One that is
-    `left_out` is replaced by another. Drawn with the seed of the rules.
+    If possible, as many are right as wrong. They use a quarter of the sources, or as many as are needed if each source
+    is used twice, but never more than half. The other sources are left for control and quiz items, which show no
+    picture of the training. If the used sources have no scene for a wrong item, a scene of the other sources is taken.
+    Pictures of the `known` items (control or quiz items made by a person) are not used. Fewer or no items are returned
+    if material is missing. A `left_out` item is replaced by another. Items are drawn with the seed of the rules.
     """
     number = rules.training
     labels: dict[str, str] = {}
@@ -55,7 +55,7 @@ def made_training(
     apart = (frozenset(labels) | known_pictures) - frozenset(ours)
     could_be = all_made(items, rules, rules.seed + 2, apart)
     if not any("no" in item.expected.values() for item in could_be):
-        # All of ours show the same classes: scenes without one are taken from all sources.
+        # These sources all show the same classes, so scenes without a class come from all sources.
         of_ours = [item for item in items if item.source_sha in ours]
         could_be = all_made(of_ours, rules, rules.seed + 2, known_pictures, items)
     made = [replace(item, kind="training", why=_why(item, labels, rules)) for item in could_be]
@@ -63,7 +63,7 @@ def made_training(
 
 
 def _why(item: NewItem, labels: dict[str, str], rules: Rules) -> str:
-    # No two pictures beside their source are the same, so this one is in different light.
+    # The picture must differ from its source beside it, so its light is changed.
     light = " Only its light is another one." if rules.show_source else ""
     class_names = [q.only_with for q in rules.questions if q.id in item.expected and q.only_with]
     names = " and ".join(f"“{name}”" for name in dict.fromkeys(class_names))
@@ -78,7 +78,7 @@ def _why(item: NewItem, labels: dict[str, str], rules: Rules) -> str:
 
 
 def _short(label: str) -> str:
-    """Return the first of the names of a label, as questions show it."""
+    """Return the first name of a label with several names. Questions show this name."""
     return label.split(",")[0].replace("_", " ").strip()
 
 
@@ -91,9 +91,9 @@ def made_quiz(
 ) -> tuple[NewItem, ...]:
     """Return as many quiz items as the rules require, made of the source images of `items` as `made_controls` does.
 
-    Right and wrong ones in equal numbers if possible. Images of existing control items come last, as a worker would
-    know the answer from the quiz. Returns fewer or none if material is missing. One that is `left_out` is replaced by
-    another, and none shows a picture in `apart`. Drawn with the seed of the rules.
+    If possible, as many are right as wrong. Images of existing control items are used last, as the quiz would tell
+    their answers. Fewer or no items are returned if material is missing. A `left_out` item is replaced by another, and
+    no item shows a picture in `apart`. Items are drawn with the seed of the rules.
     """
     used = {item.image_sha for item in controls}
     could_be = (replace(item, kind="quiz") for item in all_made(items, rules, rules.seed + 1, apart))
@@ -108,25 +108,25 @@ def all_made(
     apart: frozenset[str] = frozenset(),
     there: Sequence[NewItem] = (),
 ) -> tuple[NewItem, ...]:
-    """Make every source image a control item, right and wrong, with this seed, except pictures in `apart`."""
+    """Make a right and, if possible, a wrong control item of each source image, with this seed, without `apart`."""
     number = sum(item.kind == "item" for item in items)
     if not number:
         return ()
-    # More than twice the number of sources: so every source is included, right and wrong.
+    # More than twice the number of sources, so each gives a right and a wrong item.
     most = 2 * number + 2
     everything = replace(rules, seed=seed, controls=replace(rules.controls, share=most / (number + most)))
     return made_controls(items, everything, there=there, apart=apart)
 
 
 def chosen_of(made: Sequence[NewItem], number: int, words: str) -> tuple[NewItem, ...]:
-    """Choose `number` items, early ones first, half of them right ones if possible. `words` seeds their order."""
+    """Choose `number` items, half of them right if possible, early items first. `words` seeds their random order."""
     right_ones = [item for item in made if "no" not in item.expected.values()]
     wrong_ones = [item for item in made if "no" in item.expected.values()]
     chosen: list[NewItem] = []
     shown: set[str] = set()
     while len(chosen) < number and (right_ones or wrong_ones):
         turn = right_ones if right_ones and (len(chosen) % 2 == 0 or not wrong_ones) else wrong_ones
-        # An image shown with the other answer is taken only if nothing else is left.
+        # An image that was chosen with the other answer is taken only if nothing else is left.
         fresh = next((item for item in turn if item.image_sha not in shown), turn[0])
         turn.remove(fresh)
         shown.add(fresh.image_sha)

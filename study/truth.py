@@ -1,4 +1,4 @@
-"""The answers that simulated annotators take for true: known ones by the picture shown, guesses for all others."""
+"""The true answers for simulated annotators: known answers by the picture that is shown, guesses for all others."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from core.csv_tables import Table, as_written
 from core.studies import Question
 
 TRUTH_COLUMNS = ("item", "kind", "question", "asked", "answer", "sight")
-"""Columns of the file that a lead gets, fills in and returns; only `sight` and `answer` are read."""
+"""Columns of the file that a lead downloads, fills in and uploads. Only `sight` and `answer` are read."""
 MAX_PIXELS = 50_000_000
 
 
 def pixels(data: bytes) -> str:
-    """Return the SHA-256 of an image file's size and RGB pixels, in any format. Raises ValueError if it is no image."""
+    """Return the SHA-256 of an image file's size and RGB pixels, in any format. Raises ValueError for other files."""
     try:
         image = Image.open(io.BytesIO(data), formats=("PNG", "WEBP"))
         if image.width * image.height > MAX_PIXELS:
             raise ValueError(f"the image has more than {MAX_PIXELS:,} pixels")
         return pixels_of(image)
     except OSError as error:
-        raise ValueError("what came is no PNG or WebP image") from error
+        raise ValueError("the file is no PNG or WebP image") from error
 
 
 def pixels_of(image: Image.Image) -> str:
@@ -36,21 +36,21 @@ def pixels_of(image: Image.Image) -> str:
 
 
 def sight(image: str, source: str, text: str) -> str:
-    """Return a hash of what a worker sees: the pixels of image and source, and the text of the question."""
+    """Return a hash of everything that a worker sees: the pixels of image and source, and the text of the question."""
     return hashlib.sha256("\0".join((image, source, text)).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
 class AnswerKey:
-    """True answers by `sight`, and a guess if none is known."""
+    """True answers by `sight` (a hash of what a worker sees). A guess replaces an unknown answer."""
 
     known: Mapping[str, str] = field(default_factory=dict)
     valid: float = 0.95
-    """Probability that a guess is "yes", or 4 or 5, 0 to 1."""
+    """Probability that a guess is positive: "yes", or 4 or 5 on a scale. 0 to 1."""
     seed: int = 0
 
     def answer(self, image: str, source: str, question: Question) -> str:
-        """Return the true answer to a question as worded, the same for every worker and run; "" for free text."""
+        """Return the true answer to a question. It is the same for all workers and runs; "" for free text."""
         answers, seen = question.answers(), sight(image, source, question.text)
         known = self.known.get(seen, "")
         if not answers or known in answers:
@@ -65,7 +65,7 @@ class AnswerKey:
 
 
 def read_truth(table: Table) -> dict[str, str]:
-    """Return a file's known answers by sight. Raises ValueError for a missing column or two answers to a sight."""
+    """Return a file's known answers by sight. Raises ValueError for a missing column or two answers to one sight."""
     missing = [name for name in ("sight", "answer") if name not in table.columns]
     if missing:
         raise ValueError(
@@ -76,5 +76,5 @@ def read_truth(table: Table) -> dict[str, str]:
     for number, row in enumerate(table.rows, start=1):
         seen, answer = row.get("sight", ""), as_written(row.get("answer", ""))
         if answer and known.setdefault(seen, answer) != answer:
-            raise ValueError(f"Row {number} of the file of true answers says “{answer[:80]}”, an earlier one another.")
+            raise ValueError(f"Row {number} of the file of true answers says “{answer[:80]}”, an earlier row differs.")
     return known

@@ -1,7 +1,8 @@
-"""Mechanical Turk's result file: export a study's votes in its columns, so that existing scripts run, and import them.
+"""Export a study's votes as a result file of Mechanical Turk, for existing scripts, and import such files.
 
-The columns are those of a batch's result download, in its order; `Answer.` and the question's short name hold the
-answers. Our own columns, for which Turk has none, begin with `Answer._`. An imported file is untrusted.
+The columns and their order are those of the results that Turk offers for download. The columns `Answer.` plus a
+question's short name hold the answers. Columns that Turk does not have begin with `Answer._`. An imported file is
+untrusted.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ HEAD = (
     "RequesterFeedback WorkTimeInSeconds LifetimeApprovalRate Last30DaysApprovalRate Last7DaysApprovalRate"
 ).split()
 INPUTS = "image source kind label classes edit_types caption counterfactual group model model_right".split()
-"""Names of the Input.* columns."""
+"""Names after "Input." of the columns about an item."""
 OURS = ("_comment", "_seconds", "_side", "_changes", "_counted", "_excluded")
-"""Names of our Answer.* columns, which no question can have: exact seconds, as Turk's are whole; side of the generated
-image; number of changes of the answer; whether the vote is in the result;
-who excluded its worker ("rule" or "person") and why."""
+"""Names after "Answer." of our own columns; no question can have such a name. They hold the exact seconds (Turk has
+whole ones), the side of the generated image, the number of changes, whether the vote counts, who excluded its worker
+("rule" or "person"), and why."""
 TAIL = ("Approve", "Reject")
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -45,31 +46,31 @@ _TIME = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d{1,2}) (\d\d):(\d\d):(\d\d
 _YES, _NO = frozenset({"yes", "y", "true", "1"}), frozenset({"no", "n", "false", "0"})
 _WORKER = re.compile(r"[\w.:@-]{1,64}")
 _JSON = "taskAnswers"
-"""Column in which Turk's newer forms put all answers as JSON."""
+"""Name of the column in which newer forms of Turk put all answers as JSON."""
 _CHOSEN = frozenset(("label", "labels"))
-"""Key of the answer in Turk's classification forms, as in {"valid": {"label": "Yes"}}."""
+"""JSON key of the chosen answer in Turk's classification forms, as in {"valid": {"label": "Yes"}}."""
 _TICKED = "on"
-"""Key of true or false in Turk's check box."""
+"""JSON key of true or false in a check box of Turk."""
 MAX_SECONDS = 24 * 3600.0
 MAX_COMMENT = 2000
 SHOWN_PROBLEMS = 5
 _MOST_NAMED = 1000
-"""Maximum names of answers to report: JSON may hold any number of them."""
+"""Maximum number of answer names that notes list, as JSON may hold any number of names."""
 _LOOKED_AT = 1000
-"""Number of rows that are read to find the column that names the images."""
+"""Number of rows that are read to find the column with the names of the images."""
 _OWN = frozenset(f"Answer.{name}" for name in OURS)
 
 
 def turk_columns(rules: Rules) -> list[str]:
-    """Return the header for a study with these rules."""
+    """Return the header of the file for a study with these rules."""
     answers = [f"Answer.{question.id}" for question in rules.questions]
     return [*HEAD, *(f"Input.{n}" for n in INPUTS), *answers, *(f"Answer.{n}" for n in OURS), *TAIL]
 
 
 def turk_rows(data: StudyData) -> list[Row]:
-    """Return one row for each vote, of items, control and quiz items alike (`Input.kind` tells which), in order.
+    """Return one row for each vote on an item, control item or quiz item. The column `Input.kind` says which.
 
-    Training is not approved or rejected, so it is in no such file. Columns unknown to a study stay empty: reward,
+    Training is left out, as it is neither approved nor rejected. Columns that a study does not know stay empty: reward,
     automatic approval, expiry, rates of the last days.
     """
     study, rules = data.study, data.study.rules
@@ -123,14 +124,14 @@ def _decided(vote: Vote, verdict: ApprovalVerdict) -> str:
 
 
 def _rate(worker: Worker | None) -> str:
-    """Return a rate such as "98% (118/120)"; "0% (0/0)" before the first decision, as Turk writes it."""
+    """Return a rate as Turk writes it, such as "98% (118/120)"; "0% (0/0)" before the first decision."""
     if worker is None or worker.approval is None:
         return "0% (0/0)"
     return f"{round(100 * worker.approval)}% ({worker.approved}/{worker.finished})"
 
 
 def turk_time(time: datetime) -> str:
-    """Return a time such as "Tue Nov 18 13:06:51 UTC 2014", in whole seconds."""
+    """Return a time in whole seconds as Turk writes it, such as "Tue Nov 18 13:06:51 UTC 2014"."""
     time = time.astimezone(UTC)
     day, month = DAYS[time.weekday()], MONTHS[time.month - 1]
     return f"{day} {month} {time.day:02} {time:%H:%M:%S} UTC {time.year}"
@@ -138,20 +139,20 @@ def turk_time(time: datetime) -> str:
 
 @dataclass(frozen=True)
 class TurkVotes:
-    """The content of an imported file."""
+    """The votes and notes read from an imported file."""
 
     votes: tuple[ImportedVote, ...]
-    """Votes, checked against rules and items."""
+    """Votes whose answers fit the rules and the items."""
     excluded: Mapping[str, tuple[Literal["rule", "person"], str]]
-    """Workers excluded by the study that wrote the file: by what, and why. Empty for a file by Mechanical Turk."""
+    """Workers whom the exporting study excluded, with "rule" or "person" and the reason. Empty for a file by Turk."""
     notes: tuple[str, ...]
-    """Notes for the user: unused columns, omitted rows."""
+    """Notes for the user, such as columns that are not used and rows that are left out."""
     problems: tuple[str, ...]
-    """Rows that cannot be votes, a sentence each, at most `SHOWN_PROBLEMS` and one with the number of the others."""
+    """Rows that are no valid votes, one sentence each: at most `SHOWN_PROBLEMS`, and the number of further rows."""
 
 
 def read_time(text: str) -> datetime:
-    """Parse a time in Turk's form, or ISO 8601 (UTC if it names no zone). Raises ValueError."""
+    """Parse a time as Turk writes it, or in ISO 8601 (UTC if it has no zone). Raises ValueError for other text."""
     if found := _TIME.fullmatch(text):
         month, day, hour, minute, second, zone, year = found.groups()
         if month in MONTHS and zone in _ZONES:
@@ -164,17 +165,15 @@ def read_time(text: str) -> datetime:
 def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     """Return the votes of a result file on the items of a study.
 
-    An item is found by `HITId` (its public name) or by the `Input.` column that names the most images: public name, or
-    name of the item's original file, with or without folders, address and ending. Answers are columns
-    `Answer.QUESTION`, `Answer.QUESTION.label` as in Turk's classification form, `Answer.QUESTION.OPTION` with true or
-    false, or JSON of these in `Answer.taskAnswers`; case, underscores and spaces in the name do not matter. Rows that
-    Turk rejected are left out: it replaced them.
-
-    Raises ValueError with a sentence if the file is none of these.
+    An item is found by `HITId` (its public name), or else by the `Input.` column that names the most images. This
+    column has public names, or names of original files with or without folders, address and ending. Answers are in
+    columns `Answer.QUESTION`, `Answer.QUESTION.label` (Turk's classification form), `Answer.QUESTION.OPTION` with true
+    or false, or as JSON in `Answer.taskAnswers`. Case, underscores and spaces in these names do not matter. Rows that
+    Turk rejected are left out, as Turk replaced them. Raises ValueError with a sentence if the file has another form.
     """
     missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
     if missing:
-        raise ValueError(f"The file has no column {' and no column '.join(missing)}: it is no result of Turk.")
+        raise ValueError(f"The file has no column {' and no column '.join(missing)}: it is no result file of Turk.")
     if not any(name.startswith("Answer.") for name in table.columns):
         raise ValueError("The file has no column that begins with “Answer.”: there are no votes in it.")
     known = _named(items)
@@ -184,7 +183,7 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     votes: list[ImportedVote] = []
     seen: set[tuple[int, str]] = set()
     excluded: dict[str, tuple[Literal["rule", "person"], str]] = {}
-    # Names of answers as in a note, and whether a question belongs to each.
+    # Names of answers, each with True if a question belongs to it.
     named = {f"“{name[:60]}”": False for name in table.columns if name.startswith("Answer.") and name not in _OWN}
     named.pop(f"“Answer.{_JSON}”", None)
     left: Counter[str] = Counter()
@@ -224,7 +223,7 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
 
 
 def _named(items: Sequence[Item]) -> dict[str, Item]:
-    """Return items by all names that a file may use; a name of two items is left out."""
+    """Return items by each name that a file may use for them. A name that two items share is left out."""
     names: dict[str, Item] = {}
     doubled: set[str] = set()
     for item in items:
@@ -236,7 +235,7 @@ def _named(items: Sequence[Item]) -> dict[str, Item]:
 
 
 def _keys(name: str) -> tuple[str, ...]:
-    """Return the folded, composed keys of a file or address: with and without folders, with and without ending."""
+    """Return the names for a file or address, normalised, with and without folders, and with and without ending."""
     plain = composed(unquote(urlsplit(name).path if "://" in name else name))
     path = PurePosixPath(plain.replace("\\", "/").strip("/"))
     if not path.name:
@@ -274,7 +273,7 @@ def _verdict(row: Mapping[str, str]) -> tuple[ApprovalVerdict, str]:
 
 
 def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: dict[str, bool]) -> dict[str, str]:
-    """Return the answers in a row, by question. Records in `named` which names belong to a question."""
+    """Return the answers in a row by question. Record in `named` which names of answers belong to a question."""
     answer_by_question: dict[str, str] = {}
     for column, cell in row.items():
         if not column.startswith("Answer.") or column in _OWN:
@@ -302,14 +301,14 @@ def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: d
 
 
 def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | None, str]:
-    """Return the question of a column, and its option if it has one: valid, valid.label, or valid.yes."""
+    """Return the question of a column, and the option that its name contains: valid, valid.label, or valid.yes."""
     if question := questions.get(_plain_name(name)):
         return question, ""
     before, _, option = name.rpartition(".")
     question = questions.get(_plain_name(before))
     if question is None or option in question.answers():
         return question, option if question else ""
-    # The column QUESTION.label or QUESTION.on holds the answer itself.
+    # A column QUESTION.label or QUESTION.on holds the answer itself.
     return question, "" if option in _CHOSEN or (option == _TICKED and question.kind == "yes-no") else option
 
 
@@ -318,8 +317,9 @@ def _plain_name(name: str) -> str:
 
 
 def _from_json(cell: str) -> dict[str, str]:
-    """Flatten the JSON of a cell to texts by answer name. It has the form {"valid": {"yes": true}}, {"valid": {"label":
-    "yes"}} or {"valid": "yes"}, alone or in a list.
+    """Return the texts in the JSON of a cell by answer name.
+
+    The JSON is {"valid": {"yes": true}}, {"valid": {"label": "yes"}} or {"valid": "yes"}, alone or in a list.
     """
     try:
         value = json.loads(cell) if cell else []
@@ -342,7 +342,7 @@ def _text(value: Any) -> str:
 
 
 def _only(text: str) -> str:
-    """Return the label in a list with one entry, as Turk's form for several labels writes it: ["Yes"]."""
+    """Return the single label of a list, such as ["Yes"]. Turk's form for several labels writes such lists."""
     try:
         value = json.loads(text) if text.startswith("[") else None
     except (ValueError, RecursionError):
@@ -351,7 +351,7 @@ def _only(text: str) -> str:
 
 
 def _answer(question: Question, text: str) -> str:
-    """Return the option as offered: "Yes" becomes yes, "4.0" becomes 4. Unknown text stays, and is refused later."""
+    """Return the option that a text means: "Yes" becomes yes, "4.0" becomes 4. Unknown text is refused later."""
     if question.kind == "text":
         return text
     text = composed(_only(text))
@@ -389,7 +389,7 @@ def _vote(
         raise ValueError("SubmitTime is no time that a vote can have") from error
     side, changes = row.get("Answer._side") or "left", row.get("Answer._changes") or "0"
     if side not in ("left", "right"):
-        raise ValueError(f"Answer._side is “{side[:40]}”; left and right are sides")
+        raise ValueError(f"Answer._side is “{side[:40]}”; it has to be left or right")
     if not re.fullmatch("[0-9]{1,6}", changes):
         raise ValueError(f"Answer._changes is “{changes[:40]}”; it has to be a number")
     comment = as_written(row.get("Answer._comment", ""))[:MAX_COMMENT]

@@ -1,4 +1,4 @@
-"""Figures of each worker in a study: control items, agreement with the consensus, time."""
+"""Figures of each worker in a study: control items, agreement with the consensus, and time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from study.intervals import wilson
 def worker_figures(
     data: StudyData, counted: Mapping[int, Sequence[Vote]], outcomes: Mapping[int, Mapping[str, ItemOutcome]]
 ) -> tuple[WorkerFigures, ...]:
-    """Return the figures of all workers who belong to the study or voted in it, most votes first."""
+    """Return the figures of all workers who joined the study or voted in it, most votes first."""
     by_worker: dict[str, list[Vote]] = {worker.id: [] for worker in data.workers}
     for vote in data.votes:
         by_worker.setdefault(vote.worker, []).append(vote)
@@ -72,7 +72,7 @@ def worker_figures(
 def controls_right(
     votes: Sequence[Vote], items: Mapping[int, Item], rules: Rules, kind: ItemKind = "control"
 ) -> tuple[int, int]:
-    """Return how many control items, or known-answer items of another `kind`, were answered right, and in total."""
+    """Return the number of control items (or items of another `kind`) answered right, and the number answered."""
     judged = [
         right(items[vote.item], vote.answers, rules.questions)
         for vote in votes
@@ -82,7 +82,7 @@ def controls_right(
 
 
 def is_judged(study: Study, controls_seen: int) -> bool:
-    """Return True if a worker who saw this number of control items is judged by them, or if the study has none."""
+    """Return True if a worker saw enough control items to be judged by them, or if the study has none."""
     policy = study.rules.controls
     return not (policy.share and study.controls) or controls_seen >= policy.min_seen
 
@@ -95,7 +95,7 @@ def _quiz_failed(right_answers: int, seen: int, rules: Rules) -> str:
 
 
 def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool, nothing: str) -> str:
-    """Return a summary of a worker for the lead; `nothing` is the text for one without votes."""
+    """Return a summary of a worker for the lead. `nothing` is the text for a worker without votes."""
     if exclusion is not None:
         by = "by the rule" if exclusion.by == "rule" else "by the study lead"
         return f"excluded {by}: {exclusion.reason.rstrip('.')}; {count_of(votes, 'vote')} left out"

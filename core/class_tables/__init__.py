@@ -1,8 +1,8 @@
 """Classes of well-known data sets, from tables beside this file that name their sources, and their hypernyms.
 
 Knows ImageNet-1K with WordNet's hypernyms of its classes, Cityscapes, ADE20K's 150, Pascal VOC and SHIFT; words with
-several meanings; and the meanings of labels in COCO, CIFAR and other data sets. Facts only: `evaluation.class_mapping`
-decides which class of a model is right for which label.
+several meanings; and the meanings of labels in COCO, CIFAR and other data sets. This module holds facts only.
+`evaluation.class_mapping` decides which class of a model is right for which label.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ IMAGENET, CITYSCAPES, CITYSCAPES_IDS = "ImageNet-1K", "Cityscapes", "Cityscapes,
 ADE20K, VOC, SHIFT = "ADE20K", "Pascal VOC", "SHIFT"
 TABLES = (IMAGENET, CITYSCAPES, CITYSCAPES_IDS, ADE20K, VOC, SHIFT)
 ALIKE = 0.95
-"""Minimum share of a model's classes that have a table's names, in its order, to recognise that table: some lists spell
-a few names in their own way."""
+"""Minimum share of a model's class names that must equal a table's names, in the same order, to recognise the table.
+Some lists of classes spell a few names differently."""
 FEWEST_ALIKE = 5
-"""Minimum number of classes to recognise ImageNet by full names. A smaller model may mean other classes by them."""
+"""Minimum number of classes to recognise ImageNet by full names. A smaller model may use the names for other things."""
 FEWEST_LABELS = 5
-"""Minimum number of labels to recognise a data set: "mouse" is in COCO and in CIFAR-100."""
+"""Minimum number of labels to recognise a data set. Fewer do not tell: "mouse" is in COCO and in CIFAR-100."""
 _WORDNET_ID = re.compile(r"n\d{8}")
 
 
@@ -35,18 +35,18 @@ class TableClass:
     """One class of a data set's table."""
 
     number: int
-    """Number in masks of the data set, or index among a classifier's classes."""
+    """Number of the class in masks of the data set, or its index among a classifier's classes."""
     name: str
     names: tuple[str, ...]
     wordnet: str = ""
     """WordNet 3.0 id, such as n01440764, or "" if the table has none."""
     group: str = ""
-    """Group in the data set, or "" if it has no groups."""
+    """Group of classes in the data set, such as "vehicle", or "" if the data set has no groups."""
 
 
 @dataclass(frozen=True)
 class ClassTable:
-    """The classes of a data set, in the order of models' outputs."""
+    """The classes of a data set, in the order of a model's outputs."""
 
     title: str
     classes: tuple[TableClass, ...]
@@ -59,7 +59,7 @@ class ClassTable:
 
 @dataclass(frozen=True)
 class WordSense:
-    """One meaning of a word above ImageNet's classes in WordNet."""
+    """One meaning that WordNet gives to a word, for words that name hypernyms of ImageNet's classes."""
 
     wordnet: str
     names: tuple[str, ...]
@@ -72,14 +72,14 @@ class WordSense:
 
 @dataclass(frozen=True)
 class WordMeaning:
-    """One meaning of an ambiguous word, as far as a picture can show it."""
+    """One meaning of an ambiguous word. Meanings that no picture can tell apart are one."""
 
     wordnet: tuple[str, ...]
-    """WordNet 3.0 ids: several for what counts as one thing here, such as an apple and its tree."""
+    """WordNet 3.0 ids of this meaning. One meaning may cover several ids, such as an apple and the apple tree."""
     tagged: int
     """Number of uses in this meaning in WordNet's tagged texts."""
     told: str
-    """Synonym or kind that tells this meaning from the others, such as "hawk"."""
+    """Synonym or hypernym that tells this meaning from the word's other meanings, such as "hawk"."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ class SetMeaning:
 
 
 def plain(name: str) -> str:
-    """Normalise a name: drop differences in case, underscores, hyphens, points and apostrophes between lists."""
+    """Normalise a class name. Lists of classes differ in case, underscores, hyphens, points and apostrophes."""
     return " ".join(re.sub(r"[\s_\-/]+", " ", re.sub(r"[.'’`]", "", name.casefold())).split())
 
 
 def is_wordnet_id(text: str) -> bool:
-    """Return True if the text has the form of a WordNet id, as ImageNet's folders do."""
+    """Return True if the text looks like a WordNet id, such as n01440764. ImageNet's folders have such names."""
     return _WORDNET_ID.fullmatch(text) is not None
 
 
@@ -160,7 +160,7 @@ def _imagenet_names() -> dict[str, TableClass | None]:
 
 @cache
 def imagenet_labels() -> dict[str, str]:
-    """Map WordNet ids of ImageNet's classes to their labels: all names, and the id where two classes share them."""
+    """Map WordNet ids of ImageNet's classes to labels: all names of the class, and its id if another has them too."""
     rows = list(_rows("imagenet.csv"))
     shared = Counter(row["names"] for row in rows)
     return {
@@ -171,7 +171,7 @@ def imagenet_labels() -> dict[str, str]:
 
 @cache
 def above() -> dict[str, tuple[str, ...]]:
-    """Direct hypernyms in WordNet, by id, of ImageNet's classes and of all their hypernyms."""
+    """Direct hypernyms in WordNet of each id, for ImageNet's classes and all their hypernyms."""
     rows = (*_rows("imagenet.csv"), *_rows("wordnet.csv"))
     return {row["wordnet"]: tuple(row["above"].split()) for row in rows}
 
@@ -184,7 +184,7 @@ def all_above(wordnet: str) -> frozenset[str]:
 
 @cache
 def meanings() -> dict[str, tuple[WordSense, ...]]:
-    """Return the meanings of each word (`plain`) above ImageNet's classes, the commonest first."""
+    """Return the meanings of each word (normalised by `plain`) for ImageNet's hypernyms, the commonest first."""
     senses: dict[str, list[WordSense]] = {}
     for row in _rows("wordnet.csv"):
         pairs = [part.rsplit(":", 1) for part in row["names"].split(", ")]
@@ -196,7 +196,7 @@ def meanings() -> dict[str, tuple[WordSense, ...]]:
 
 @cache
 def word_meanings() -> dict[str, tuple[WordMeaning, ...]]:
-    """Return the meanings of ambiguous words (`plain`) for ImageNet's classes and above, if a picture can show them."""
+    """Return the meanings of ambiguous words for ImageNet's classes and hypernyms. Keys are normalised by `plain`."""
     meanings_by_word: dict[str, list[WordMeaning]] = {}
     for row in _rows("senses.csv"):
         meaning = WordMeaning(tuple(row["wordnet"].split()), int(row["tagged"]), row["told"])
@@ -210,21 +210,21 @@ def _told() -> dict[str, str]:
 
 
 def words_of_id(wordnet: str) -> str:
-    """Return the names of a WordNet id or another word for it; "" if the tables do not have it."""
+    """Return the names of a WordNet id; without names, another word with this meaning; "" if none is known."""
     return ", ".join(names_of_id(wordnet)) or _told().get(wordnet, "")
 
 
 @cache
 def _vocabularies() -> dict[str, dict[str, frozenset[str]]]:
-    """WordNet ids of each label (`_joined`), by data set. Empty if the set does not state the meaning."""
+    """WordNet ids of each label (normalised by `_joined`), by data set. Empty if the set does not state the meaning."""
     ids_by_label: dict[str, dict[str, frozenset[str]]] = {}
     for row in _rows("vocabularies.csv"):
         ids_by_label.setdefault(row["set"], {})[_joined(row["label"])] = frozenset(row["wordnet"].split())
-    namings: tuple[Callable[[Mapping[str, str]], str], ...] = (  # in short and in full, as torchvision and timm do
+    namings: tuple[Callable[[Mapping[str, str]], str], ...] = (  # short and full names, as in torchvision and timm
         lambda row: row["name"],
         lambda row: row["names"].split(", ")[0],
         lambda row: row["names"],
-        lambda row: imagenet_labels()[row["wordnet"]],  # as the studio calls the classes of data sets
+        lambda row: imagenet_labels()[row["wordnet"]],  # the names that the studio gives to classes of data sets
     )
     for number, naming in enumerate(namings):
         label_ids: dict[str, frozenset[str]] = {}
@@ -236,7 +236,7 @@ def _vocabularies() -> dict[str, dict[str, frozenset[str]]]:
 
 
 _OF_TWO_CLASSES = frozenset(("",))
-"""Meaning of a name that two classes of a set share. It equals no other set's meaning."""
+"""Meaning of a name that two classes of one data set share. It equals no real meaning, so the name is not mapped."""
 
 
 def _joined(label: str) -> str:
@@ -245,9 +245,10 @@ def _joined(label: str) -> str:
 
 
 def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
-    """Return each label's meaning in the data sets that contain all `labels`, where they state it and agree.
+    """Return the meaning of each label that all data sets with these `labels` agree on.
 
-    Empty for fewer than `FEWEST_LABELS` labels, which do not identify a data set.
+    Only data sets that contain all `labels` count. A label whose meaning no set states, or on which sets disagree, is
+    absent. Empty for fewer than `FEWEST_LABELS` labels, which do not identify a data set.
     """
     keys = {label: _joined(label) for label in labels}
     if len(set(keys.values())) < FEWEST_LABELS:
@@ -264,7 +265,7 @@ def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
 
 
 def superclass_of(label: str) -> str:
-    """Return the narrowest kind in `superclasses.txt`, which detectors know, above an ImageNet class, or the label."""
+    """Return the narrowest hypernym of an ImageNet class that is a word of `superclasses.txt`, else the label."""
     row = _imagenet_names().get(plain(label))
     ids = all_above(row.wordnet) if row is not None else frozenset()
     names = (FOLDER / "superclasses.txt").read_text(encoding="utf-8").split() if ids else ()
@@ -273,19 +274,19 @@ def superclass_of(label: str) -> str:
 
 @cache
 def kinds_below() -> dict[str, int]:
-    """Return the number of direct hyponyms in WordNet of each id above ImageNet's classes, in ImageNet or not."""
+    """Return the number of direct hyponyms in WordNet of each hypernym of ImageNet's classes, by id."""
     return {row["wordnet"]: int(row["kinds"]) for row in _rows("wordnet.csv")}
 
 
 @cache
 def meaning_of(wordnet: str) -> WordSense | None:
-    """Return the meaning of an id above ImageNet's classes, or None for other ids."""
+    """Return the meaning of a WordNet id that is a hypernym of ImageNet's classes; None for other ids."""
     return next((one for senses in meanings().values() for one in senses if one.wordnet == wordnet), None)
 
 
 @cache
 def names_of_id(wordnet: str) -> tuple[str, ...]:
-    """Return the names of a class of ImageNet, or of an id above its classes; () for other ids."""
+    """Return the names of a WordNet id of ImageNet or of a hypernym of its classes; () for other ids."""
     meaning = meaning_of(wordnet)
     row = next((one for one in class_table(IMAGENET).classes if one.wordnet == wordnet), None)
     return meaning.names if meaning else row.names if row else ()
@@ -293,7 +294,7 @@ def names_of_id(wordnet: str) -> tuple[str, ...]:
 
 @cache
 def _scenes() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
-    """Return the canonical name by name, and the kinds of each class by its canonical name."""
+    """Return the canonical name of each known name, and the kinds of each class by its canonical name."""
     scenes = tomllib.loads((FOLDER / "scenes.toml").read_text(encoding="utf-8"))
     one_name = {plain(name): plain(names[0]) for names in scenes["same"] for name in names}
 
@@ -305,12 +306,12 @@ def _scenes() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
 
 
 def one_name_of(name: str) -> str:
-    """Return the canonical name that all names for the same thing in data sets of scenes share."""
+    """Return the canonical name of a thing that data sets of scenes name differently, such as sidewalk and pavement."""
     return _scenes()[0].get(plain(name), plain(name))
 
 
 def kinds_of(name: str) -> frozenset[str]:
-    """Return the kinds of a class of scenes, as canonical names (`one_name_of`); empty for most."""
+    """Return the kinds of a class of scenes, such as car for vehicle, by canonical name; empty for most classes."""
     return _scenes()[1].get(one_name_of(name), frozenset())
 
 

@@ -1,1 +1,1 @@
-"""The ledger of batches and its figures."""
+"""The ledger of batches, which records all their work."""

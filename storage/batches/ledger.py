@@ -1,9 +1,8 @@
-"""The ledger of batches: the work of each, who has it, and its result.
+"""The ledger of batches: the pieces of work of each batch, the processes that do them, and their results.
 
-A result is written in the transaction that marks its work as done. So repeated work (a lot whose worker died after
-sending its images, a result that comes twice) counts once, and unmarked work is done again.
-
-One process at a time works on a batch. Work leased by a dead process is planned again when the next process begins.
+A result is written in the same transaction that marks its work as done. So a result that arrives twice counts once, and
+work without a result is done again. A batch belongs to one process at a time. If that process dies, its leased work is
+planned again when the next process begins.
 """
 
 from __future__ import annotations
@@ -56,15 +55,16 @@ from storage.runs.runs import insert_run, mask_columns
 from storage.runs.test_cases import insert_test_cases
 
 MOST_DEATHS = 3
-"""Number of deaths of workers after which the work that they had counts as failed."""
+"""Number of workers that may die with a piece of work. Then the piece counts as failed."""
 _AT_ONCE = 20_000
-"""Number of rows written in one transaction: others may write in between."""
+"""Maximum number of rows written in one transaction. Other writers can write between transactions."""
 _QUERIES = DataTable(__file__, str)
 
 
 def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
-    """Add new work of a pass, all or nothing. `skipped` maps keys of work to skip to the reasons. A million is planned
-    in parts of some thousand: others may write in between.
+    """Add new work of a pass, all or nothing. Known work stays. `skipped` maps keys of work to skip to reasons.
+
+    Call it for some thousand pieces at a time, as other writers have to wait for the transaction.
     """
     time = now()
     query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
@@ -86,7 +86,7 @@ def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped:
 
 
 def _source_runs(db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
-    """Return these runs by id, each with its values so far."""
+    """Return the runs with these ids, each with the current values of its text stages."""
     runs_by_id = {}
     for row in list(db.query(_QUERIES["source_runs"], [pack(list(runs))])):
         state = latest_state(db, row["id"])
@@ -97,13 +97,13 @@ def _source_runs(db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
 
 
 class Batches(Repository):
-    """The batches of a workspace. `alive` returns True if the process of a number still has it open."""
+    """The batches of a workspace. `alive(number)` returns True if the process of this number has the workspace open."""
 
     def __init__(self, database: Database, images: Images, alive: Callable[[int], bool]) -> None:
         super().__init__(database)
         self._images, self._alive = images, alive
 
-    # The batches themselves
+    # Creating and reading batches
 
     @write
     def create(
@@ -125,7 +125,7 @@ class Batches(Repository):
         return insert_row(db, "batches", {**row, "settings": pack(dict(settings)), "created": now()})
 
     def add_sources(self, batch: int, items: Iterable[Item]) -> None:
-        """Add new items. Not in one transaction: `plan` adds the work only after all sources."""
+        """Add new items as sources, in several transactions. `plan` adds work only after all sources are added."""
         items = iter(items)
         while some := list(islice(items, _AT_ONCE)):
             self._add_sources(batch, some)
@@ -137,26 +137,26 @@ class Batches(Repository):
 
     @write
     def is_planned(self, db: Db, batch: int, notes: Sequence[str]) -> None:
-        """Mark all sources as registered. `notes` are remarks on how they were chosen."""
+        """Mark all sources of a batch as registered. `notes` say how they were chosen."""
         query = "UPDATE batches SET planned = ?, notes = ? WHERE id = ? AND planned IS NULL"
         db.execute(query, [now(), pack(list(notes)), batch])
 
     @read
     def find(self, db: Db, digest: str) -> int | None:
-        """Return the number of the batch with this digest of its plan, or None."""
+        """Return the number of the batch whose plan has this digest, or None."""
         row = first_row(db, "SELECT id FROM batches WHERE digest = ?", [digest])
         return None if row is None else int(row["id"])
 
     @read
     def count_sources(self, db: Db, batch: int) -> int:
-        """Return the number of sources."""
+        """Return the number of sources of a batch."""
         return int(db.execute("SELECT count(*) FROM batch_sources WHERE batch = ?", [batch]).fetchone()[0])
 
     plan = writing(_add_work)
 
     @read
     def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
-        """Return sources whose runs a person edited since the batch wrote to them, if images are planned or skipped."""
+        """Return sources with planned or skipped images whose runs a person edited after the batch used them."""
         return tuple(map(_source, db.query(_QUERIES["edited"], {"batch": batch})))
 
     @read
@@ -166,7 +166,7 @@ class Batches(Repository):
 
     @write
     def replan(self, db: Db, batch: int, left: Mapping[int, str], back: Sequence[int], work: Sequence[NewWork]) -> None:
-        """Change images, all or nothing: skip planned ones of `left`, plan skipped ones of `back`, and add `work`."""
+        """Change images, all or nothing: skip planned ones (`left`), plan skipped ones (`back`), and add `work`."""
         time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ? AND state = ?"
         for one, reason in left.items():
             db.execute(change, ["skipped", reason, time, one, "planned"])
@@ -188,8 +188,10 @@ class Batches(Repository):
     def sources(
         self, db: Db, batch: int, lacking: Pass | None = None, after: int = 0, limit: int = 1000
     ) -> tuple[BatchSource, ...]:
-        """Return sources with a number above `after`. With `lacking`, only those whose previous pass is done and that
-        have no work of this pass yet.
+        """Return up to `limit` sources with a number above `after`.
+
+        With a pass as `lacking`, return only sources whose previous pass is done and that have no work of the pass
+        `lacking` yet.
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
         parameters = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
@@ -197,17 +199,17 @@ class Batches(Repository):
 
     @read
     def next_lot(self, db: Db, batch: int, stage: Pass) -> int:
-        """Return a lot number above all lots of a pass."""
+        """Return a lot number that is larger than all lot numbers of a pass."""
         query = "SELECT coalesce(max(lot), -1) + 1 FROM batch_work WHERE batch = ? AND pass = ?"
         return int(db.execute(query, [batch, stage]).fetchone()[0])
 
     source_runs = reading(_source_runs)
 
-    # The process that works on it
+    # The process that works on a batch
 
     @write
     def hold(self, db: Db, batch: int) -> None:
-        """Reserve a batch for this process and plan leased work again. Raises UserError if another process has it."""
+        """Take a batch for this process and plan leased work again. Raises UserError if another process works on it."""
         row = _require(db, batch)
         process = self._images.process
         if row["process"] not in (None, process) and self._alive(row["process"]):
@@ -217,19 +219,19 @@ class Batches(Repository):
 
     @write
     def let_go(self, db: Db, batch: int) -> None:
-        """Release the batch: work that this process had leased is planned again."""
+        """Give up the batch. Work that this process had leased is planned again."""
         _release(db, batch)
         db.execute("UPDATE batches SET process = NULL WHERE id = ? AND process = ?", [batch, self._images.process])
 
     @write
     def set_wish(self, db: Db, batch: int, wish: Wish) -> None:
-        """Set a person's wish, obeyed after the current lots. Raises UserError if the batch is unknown."""
+        """Record a person's wish (go, pause or cancel), obeyed after the current lots. Raises UserError if unknown."""
         _require(db, batch)
         db.execute("UPDATE batches SET wish = ? WHERE id = ?", [wish, batch])
 
     @write
     def approve(self, db: Db, batch: int, ahead: bool = False) -> None:
-        """Approve the captions. Raises UserError if they are approved already, or not all written and not `ahead`."""
+        """Approve the captions. Raises UserError if they are approved or, without `ahead`, not all written yet."""
         row = _require(db, batch)
         if row["approved"] is not None:
             raise UserError(f"The captions of “{row['name']}” are approved already.")
@@ -239,12 +241,12 @@ class Batches(Repository):
 
     @write
     def go_on(self, db: Db, batch: int, stage: Pass) -> None:
-        """Start the next pass of a batch. All of its work must be planned."""
+        """Start the next pass of a batch. All work of this pass must be planned before."""
         db.execute("UPDATE batches SET pass = ? WHERE id = ?", [stage, batch])
 
     @write
     def note(self, db: Db, batch: int, sentences: Sequence[str]) -> None:
-        """Add notes to a batch permanently."""
+        """Add sentences to the notes of a batch."""
         notes = json.loads(_require(db, batch)["notes"])
         db.execute("UPDATE batches SET notes = ? WHERE id = ?", [pack([*notes, *sentences]), batch])
 
@@ -257,8 +259,10 @@ class Batches(Repository):
 
     @write
     def claim(self, db: Db, batch: int, stage: Pass) -> tuple[Piece, ...]:
-        """Lease the next work to this process: all planned work of a lot, or a single piece of a lot whose worker died,
-        to find the piece that kills workers. Empty if nothing is planned.
+        """Lease the next lot of planned work to this process.
+
+        If a worker died with a lot, lease only one piece of it, to find the piece that kills workers. Return an empty
+        tuple if nothing is planned.
         """
         rows = list(db.query(_QUERIES["claim"], {"batch": batch, "stage": stage}))
         rows = [row for row in rows if not row["deaths"]] or rows[:1]
@@ -279,7 +283,7 @@ class Batches(Repository):
 
     @write
     def lease(self, db: Db, batch: int, expected: Mapping[int, int]) -> frozenset[int]:
-        """Lease those planned pieces whose number of tries equals that in `expected`, and return them."""
+        """Lease those planned pieces whose number of tries still equals the number in `expected`. Return them."""
         rows = db.execute(_QUERIES["planned"], [batch, pack(list(expected))]).fetchall()
         leased = [one for one, tries in rows if tries == expected[one]]
         _set_leased(db, leased)
@@ -287,7 +291,7 @@ class Batches(Repository):
 
     @write
     def worker_died(self, db: Db, pieces: Sequence[int]) -> None:
-        """Plan the leased work of a dead worker again. Work that lost `MOST_DEATHS` workers fails."""
+        """Plan the leased work of a dead worker again. Work that was lost with `MOST_DEATHS` workers fails."""
         for one in pieces:
             row = first_row(db, "SELECT deaths, tries FROM batch_work WHERE id = ? AND state = 'leased'", [one])
             if row is None:
@@ -339,11 +343,11 @@ class Batches(Repository):
             db.execute("UPDATE batches SET finished = NULL WHERE id = ?", [batch])
         return int(number)
 
-    # Figures, which do not read the plan
+    # Figures from counters, which are fast for large batches
 
     @read
     def counts(self, db: Db, batch: int) -> Mapping[Pass, Mapping[WorkState, Counted]]:
-        """Return numbers and worker seconds by pass and state."""
+        """Return the number of pieces of work and the worker seconds, by pass and state."""
         counts_by_pass: dict[Pass, dict[WorkState, Counted]] = {one: {} for one in PASSES}
         for row in db.query("SELECT * FROM batch_counts WHERE batch = ? AND number > 0", [batch]):
             counts_by_pass[row["pass"]][row["state"]] = Counted(row["number"], row["seconds"])
@@ -351,19 +355,19 @@ class Batches(Repository):
 
     @read
     def minutes(self, db: Db, batch: int, stage: Pass, most: int = 60) -> tuple[tuple[str, int], ...]:
-        """Return minute (UTC) and number of finished pieces of a pass, for the last minutes with any, latest first."""
+        """Return (minute in UTC, number of finished pieces) for the latest minutes of a pass with finished pieces."""
         query = "SELECT minute, number FROM batch_minutes WHERE batch = ? AND pass = ? ORDER BY minute DESC LIMIT ?"
         return tuple(db.execute(query, [batch, stage, most]).fetchall())
 
     @read
     def busy_minutes(self, db: Db, batch: int) -> int:
-        """Return the number of minutes with finished work: the time that it was worked on."""
+        """Return the number of minutes in which work was finished. It estimates the time spent on the batch."""
         query = "SELECT count(DISTINCT minute) FROM batch_minutes WHERE batch = ?"
         return int(db.execute(query, [batch]).fetchone()[0])
 
     @read
     def failures(self, db: Db, batch: int, most: int = 100) -> tuple[FailedGroup, ...]:
-        """Return failed and skipped work grouped by pass and reason, most frequent first."""
+        """Return failed and skipped work, grouped by pass and reason, the largest group first."""
         groups = list(db.query(_QUERIES["failures"], [batch, most]))
         return tuple(
             FailedGroup(
@@ -375,23 +379,23 @@ class Batches(Repository):
 
     @read
     def sample(self, db: Db, batch: int, most: int) -> tuple[tuple[str, str, CounterfactualCaption], ...]:
-        """Return key and run of the source, and the caption, of up to `most` images, chosen by hash."""
+        """Return up to `most` images as (source's key, run, caption). The choice by hash is the same each time."""
         rows = db.execute(_QUERIES["sample"], [batch, most]).fetchall()
         return tuple((key, run, unpack_value(CounterfactualCaption, packed)) for key, run, packed in rows)
 
     @read
     def latest_images(self, db: Db, batch: int, most: int = 12) -> tuple[tuple[int, str, str], ...]:
-        """Return test case, image and run of the images drawn last."""
+        """Return (test case, image, run) of the images that were drawn last."""
         return tuple(db.execute(_QUERIES["latest_images"], [batch, most]).fetchall())
 
     @read
     def reviewed(self, db: Db, batch: int) -> Mapping[str, int]:
-        """Return the numbers of accepted and rejected images that the batch drew, without later jobs in its runs."""
+        """Return the numbers of accepted and rejected images that the batch drew, without images of later jobs."""
         return dict(db.execute(_QUERIES["reviewed"], [batch]).fetchall())
 
     @read
     def studied(self, db: Db, batch: int) -> Mapping[str, int]:
-        """Return the numbers of accepted images that studies find valid and invalid, once for each study."""
+        """Return how many accepted images studies find valid and invalid. An image counts once for each study."""
         return dict(db.execute(_QUERIES["studied"], [batch]).fetchall())
 
     def _batch(self, row: Row) -> Batch:

@@ -1,8 +1,8 @@
 """The images of the catalogue as columns, for evaluations of a hundred thousand images at once.
 
-Each table is read in one query, without an object for each image. Constant values are read once, then only for new
-images; decisions of people are read again after each decision. Rows are indices into these columns, and texts are
-indices into a list of distinct texts.
+Each table is read in one query and no object is made for each image. Values that never change are read once, and again
+only for new images. People's decisions are read again after each decision. A row is an index into these columns. A text
+is an index into a list of distinct texts.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _QUERIES = DataTable(__file__, str)
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A column of texts, each stored once."""
+    """A column of texts that stores each distinct text once."""
 
     values: list[str]
     """Distinct texts."""
     numbers: Numbers
-    """For each row the index of its text in `values`; -1 for none."""
+    """Index of each row's text in `values`; -1 for a row without a text."""
 
     def of(self, rows: Any) -> list[str]:
-        """Return the texts of rows, "" for none."""
+        """Return the texts of these rows; "" for a row without a text."""
         return [self.values[number] if number >= 0 else "" for number in self.numbers[rows].tolist()]
 
 
 @dataclass(frozen=True, eq=False)
 class EditColumns:
-    """All edits of all images, one row each."""
+    """All edits of all images as columns, one row for each edit."""
 
     row: Numbers
-    """Index of the edit's image in the columns of images, ascending."""
+    """Index of the edited image in the columns of images, ascending."""
     types: Texts
     keywords: Texts
     alternatives: Texts
@@ -61,42 +61,42 @@ class CaseTable:
     """All images of the catalogue, including those of deleted runs. All columns have the same length."""
 
     entry: Numbers
-    """Numbers in the catalogue, ascending."""
+    """Catalogue number of each image, ascending."""
     test_case: Numbers
     """Id of the test case; -1 for an imported image."""
     images: Texts
     """SHA-256 of each image."""
     sources: Texts
-    """SHA-256 of the source image; -1 if the workspace has none."""
+    """SHA-256 of each source image; -1 if the workspace has no source of the image."""
     runs: Texts
     segmentation: NDArray[np.bool_]
     recipes: Texts
     profiles: Texts
     methods: Texts
     labels: Texts
-    """Labels after people's decisions; -1 for none."""
+    """Label of each image after people's decisions; -1 for none."""
     verdict: NDArray[np.int8]
-    """`OPEN`, `ACCEPTED` or `REJECTED`."""
+    """Verdict on each image: `OPEN`, `ACCEPTED` or `REJECTED`."""
     there: NDArray[np.bool_]
-    """False if its run is deleted."""
+    """False for each image whose run is deleted, True for all others."""
     task_labels: Texts
-    """Label of the source, by the task of the run; -1 for none."""
+    """Label of each source, as its run's task states it; -1 for none."""
     splits: Texts
-    """Split in the data set of the source; -1 for none."""
+    """Split that each source had in its data set; -1 for none."""
     masks: Texts
-    """SHA-256 of the run's current mask; -1 for none."""
+    """SHA-256 of the current mask of each image's run; -1 for none."""
     mask_classes: Texts
-    """JSON of the mask's class names by number."""
+    """Class names of each mask by number, as JSON."""
     edits: EditColumns
     protected: Texts
-    """JSON of the classes that must not change: those of its task, for imported images those of the mask; -1 for a
-    classification."""
+    """Classes that must not change, as JSON: the protected classes of the task, or an imported image's mask classes. -1
+    for a classification."""
 
     def __len__(self) -> int:
         return len(self.entry)
 
     def rows_of(self, entries: Numbers) -> Numbers:
-        """Return the row indices of entries that are in the catalogue."""
+        """Return the row index of each catalogue number. Numbers that are not in the catalogue are left out."""
         return np.searchsorted(self.entry, entries)
 
 
@@ -109,18 +109,18 @@ class SetRow(NamedTuple):
     split: str
     mask: str
     mask_classes: str
-    """JSON of the class names by number."""
+    """Class names of the mask by number, as JSON."""
     entry: int
-    """Number in the catalogue; 0 for a source and for an image that is not in it."""
+    """Catalogue number; 0 for a source and for an image that is not in the catalogue."""
     is_source: bool
 
 
 class Outcome(NamedTuple):
-    """Outcome of a test case in a study."""
+    """The outcome of a study for one test case."""
 
     test_case: int
     outcome: str
-    """Outcome, such as "valid" or "invalid"."""
+    """Name of the outcome, such as "valid" or "invalid"."""
     study: str
     title: str
 
@@ -136,7 +136,7 @@ class CaseColumns(Repository):
         self._lock = threading.Lock()
 
     def table(self) -> CaseTable:
-        """Return all images as they are now."""
+        """Return the table of all images as they are now."""
         with self._lock:
             return self._table()
 
@@ -160,17 +160,17 @@ class CaseColumns(Repository):
 
     @read
     def set_rows(self, db: Db, version: int) -> list[SetRow]:
-        """Return the images of a version of a test set, in the order of their addition."""
+        """Return the images of a version of a test set, in the order in which they were added."""
         return [SetRow(*row) for row in db.execute(_QUERIES["set_rows"], [version])]
 
     @read
     def outcomes(self, db: Db) -> list[Outcome]:
-        """Return the outcomes of test cases in studies, in the order of their items."""
+        """Return the outcomes of test cases in studies, in the order of the studies' items."""
         return [Outcome(*row) for row in db.execute(_QUERIES["outcomes"])]
 
     @read
     def checks(self, db: Db) -> dict[str, tuple[Numbers, Floats]]:
-        """Return for each check with figures its entries, ascending, and their figures."""
+        """Return, for each check with figures, the catalogue numbers of its images (ascending) and their figures."""
         query = "SELECT entry, number FROM catalogue_numbers WHERE measure = ? ORDER BY entry"
         figures_by_check = {}
         for measure, name in db.execute(_QUERIES["checks"]).fetchall():
@@ -181,7 +181,7 @@ class CaseColumns(Repository):
 
     @read
     def passed(self, db: Db, entries: Numbers) -> Floats:
-        """Return for each entry the share of its checks that passed, 0 to 1; NaN if none could tell."""
+        """Return the share of passed checks of each entry, 0 to 1; NaN if no check could tell."""
         selection = Selection(db, ImageFilter())
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;'"
         passed, decided = np.zeros(len(entries)), np.zeros(len(entries))
@@ -229,14 +229,14 @@ def _facts(db: Db, entry: Numbers, runs: Texts) -> dict[str, Any]:
     columns = {}
     for place, name in enumerate(("task_labels", "splits", "masks", "mask_classes")):
         column = texts_of([*(run[place] for run in known_runs), *(one[place] for one in imported_rows)])
-        numbers = column.numbers[: len(known_runs)][runs.numbers]  # -1, for no run, selects the last one
+        numbers = column.numbers[: len(known_runs)][runs.numbers]  # -1 means no run, and indexes the last element
         numbers[rows] = column.numbers[len(known_runs) :]
         columns[name] = Texts(column.values, numbers)
     return columns
 
 
 def _edits(db: Db, entry: Numbers) -> EditColumns:
-    """Read all edits. Many captions have the same edits: each JSON text is parsed once."""
+    """Read all edits. Each distinct JSON text is parsed only once, as many captions have the same edits."""
     imported_edits = "SELECT entry, edits FROM imported_images WHERE made AND edits <> '[]'"
     known: dict[str, list[dict[str, Any]]] = {}
     numbers: list[int] = []
@@ -257,7 +257,7 @@ def _edits(db: Db, entry: Numbers) -> EditColumns:
 
 
 def _columns(db: Db, query: str, width: int) -> tuple[list[Any], ...]:
-    """Return the columns of a query. No row outlives its block, or garbage collection would slow everything."""
+    """Return the columns of a query. Rows are freed in blocks, as many live objects slow garbage collection."""
     columns: tuple[list[Any], ...] = tuple([] for _ in range(width))
     cursor = db.execute(query)
     while rows := cursor.fetchmany(_AT_ONCE):
@@ -267,7 +267,7 @@ def _columns(db: Db, query: str, width: int) -> tuple[list[Any], ...]:
 
 
 def texts_of(column: Sequence[str]) -> Texts:
-    """Return a column of texts, "" for none."""
+    """Return these texts as a column. "" counts as no text."""
     known: dict[str, int] = {"": -1}
     numbers = [known.setdefault(text, len(known) - 1) for text in column]
     return Texts(list(known)[1:], np.array(numbers, np.int64))

@@ -1,7 +1,7 @@
 """The catalogue: every image that can be curated, with filters, orders, pages and counts.
 
-Triggers maintain it (`storage/schema/m001/catalogue.sql`), so writers need not notify it. A filter costs the same
-however few images match, and a page the same however deep it is.
+Triggers of the database keep it up to date (`storage/schema/m001/catalogue.sql`), so writers need not notify it. The
+time of a filter does not grow with the number of matches, nor the time of a page with its position.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from storage.engine.rows import Row, record_of, unpack_value, when
 from storage.images import Images, file_name
 
 COUNTED = 10_000
-"""Maximum exact count for a filter with words. Beyond it the count is only a lower bound."""
+"""Maximum number of images that is counted exactly if a filter has words. Beyond it the count is a lower bound."""
 MOST_VALUES = 100
-"""Maximum number of values counted for a facet, the most common first."""
+"""Maximum number of values of a facet that are counted, the most common first."""
 EVERYTHING = ImageFilter()
 NEWEST = Order()
 MOST_LINES = 100
-"""Number of lines, and places in a line, of a coverage table: an edit may contain any weather."""
+"""Maximum number of rows and columns of a coverage table. An edit may contain any word as weather."""
 
 _QUERIES = DataTable(__file__, str)
 
@@ -72,11 +72,12 @@ class Catalogue(Repository):
         at: int | None = None,
         held: Held | None = None,
     ) -> CataloguePage:
-        """Return up to `limit` images in an order: from the start, after the key `after`, the last ones before the key
-        `before`, or from the zero-based place `at`, to which a scroll bar jumps.
+        """Return up to `limit` images in an order.
 
-        A key keeps its position when images are added, and when its own image no longer matches. `held` are the images
-        that `hold` returned for the same filter and order, also if decisions changed since.
+        Start after the key `after`, end before the key `before`, or start at the zero-based place `at` (for a scroll
+        bar). Without these, start at the beginning. A key keeps its position if images are added or its own image no
+        longer matches. `held` is the result of `hold` for the same filter and order. The page then shows these images,
+        even if decisions changed since.
         """
         way = walk(db, image_filter, order, held)
         if before is not None:
@@ -97,43 +98,43 @@ class Catalogue(Repository):
     def place(
         self, db: Db, image_filter: ImageFilter, order: Order, entry: int, held: Held | None = None
     ) -> int | None:
-        """Return the zero-based place of an image; None if it does not match."""
+        """Return the zero-based place of an image in an order; None if it does not match the filter."""
         return walk(db, image_filter, order, held).place(entry)
 
     @read
     def get(self, db: Db, entry: int) -> CatalogueEntry:
-        """Return one image, also of a deleted run. Raises UserError if the number is unknown."""
+        """Return one image, even if its run is deleted. Raises UserError if the number is unknown."""
         for found in self._entries(db, [PageKey(entry)]):
             return found
         raise UserError(f"The catalogue has no image {entry}; pick one from a list of it.", field="entry")
 
     @read
     def listed(self, db: Db, entries: Sequence[int]) -> tuple[CatalogueEntry, ...]:
-        """Return these images in this order, also of deleted runs; unknown numbers are left out."""
+        """Return these images in this order, even if their runs are deleted. Unknown numbers are left out."""
         return self._entries(db, [PageKey(entry) for entry in entries])
 
     @read
     def count(self, db: Db, image_filter: ImageFilter = EVERYTHING, most: int = COUNTED) -> Count:
-        """Return the number of images that match: exact without words, with words up to `most`."""
+        """Return the number of images that match a filter. It is exact, but at most `most` if the filter has words."""
         selection = Selection(db, image_filter)
         number = selection.counted(most)
         return Count(number) if not selection.has_words or number <= most else Count(most, exact=False)
 
     @read
     def ids(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> tuple[int, ...]:
-        """Return the numbers of all images that match, in order."""
+        """Return the catalogue numbers of all images that match, ascending."""
         return tuple(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
 
     @read
     def bits(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> entry_sets.Bits:
-        """Return the set of all images that match (`storage.curation.entry_sets`)."""
+        """Return all images that match as a set of bits (see `storage.curation.entry_sets`)."""
         return Selection(db, image_filter).whole
 
     @read
     def facets(
         self, db: Db, image_filter: ImageFilter = EVERYTHING, names: Sequence[Facet] = FACETS, most: int = MOST_VALUES
     ) -> Mapping[Facet, Mapping[str, int]]:
-        """Count the images that match by facet and value. A facet ignores its own part of the filter."""
+        """Count the images that match by facet and value. A facet's counts ignore the filter's values of that facet."""
         free = [name for name in names if name not in image_filter.facets]
         counts_by_facet: dict[Any, Any] = counts(Selection(db, image_filter), dict.fromkeys(free, most))
         for name in names:
@@ -167,7 +168,7 @@ class Catalogue(Repository):
         lines: Sequence[str] | None = None,
         places: Sequence[str] | None = None,
     ) -> tuple[Cell, ...]:
-        """Return the coverage cells with images for these lines and places, by default the `most` common and ""."""
+        """Return the coverage cells with images for these rows and columns, by default "" and the `most` common."""
         reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
         names = {
@@ -190,12 +191,12 @@ class Catalogue(Repository):
 
     @read
     def histogram(self, db: Db, check: str, image_filter: ImageFilter = EVERYTHING) -> tuple[Bar, ...]:
-        """Return the histogram of a check over the images that match: bars of 0.02, lowest first, none empty."""
+        """Return the histogram of a check's figures over the images that match, in bars of 0.02, without empty bars."""
         return _bars(Selection(db, image_filter), f"check:{check}")
 
     @read
     def scores(self, db: Db, image_filter: ImageFilter, threshold: float) -> ScoreCounts:
-        """Count the images that match by validity score, ignoring scores in the filter."""
+        """Count the images that match by validity score. The filter's own score ranges are ignored."""
         selection = Selection(db, replace(image_filter, scores=()))
         whole, scored = selection.whole, selection.value("measure", SCORE)
         high, low = ((whole & selection.scored(ScoreBand(*ends))) for ends in ((threshold, None), (None, threshold)))
@@ -204,7 +205,7 @@ class Catalogue(Repository):
 
     @read
     def runs(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> tuple[str, ...]:
-        """Return the ids of the runs of the images, the run of the oldest image first."""
+        """Return the ids of the runs of the images that match, the run of the oldest image first."""
         entries = json.dumps(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
         return tuple(run for (run,) in db.execute(_QUERIES["runs"], [entries]))
 
@@ -216,13 +217,14 @@ class Catalogue(Repository):
 
     @read
     def test_cases(self, db: Db, entries: Sequence[int]) -> tuple[int, ...]:
-        """Return the test cases of entries, in the same order; imported images, which have none, are left out."""
+        """Return the test cases of entries in the same order. Imported images have none and are left out."""
         return tuple(number for (number,) in db.execute(_QUERIES["test_cases"], [json.dumps(list(entries))]))
 
     @read
     def not_measured(self, db: Db, model: str, most: int, sha: str = "") -> tuple[Unmeasured, ...]:
-        """Return up to `most` segmentations whose class maps are not compared yet, without those of deleted runs. With
-        `sha` only those with this image or source.
+        """Return up to `most` segmentation images whose class maps of a model are not compared yet.
+
+        Images of deleted runs are left out. With `sha`, return only images with this hash, or whose source has it.
         """
         if sha:
             found = "SELECT group_concat(id) FROM catalogue WHERE there AND (image = :sha OR source = :sha)"
@@ -235,7 +237,7 @@ class Catalogue(Repository):
 
     @write
     def measured(self, db: Db, model: str, found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]]) -> None:
-        """Store whether a model is right about segmentations, None if unknown. Changed images stay unmeasured."""
+        """Store if a model is right on segmentations, None if unknown. Images changed since then stay unmeasured."""
         for one, (source, image) in found:
             values = [source, image, one.entry, model, one.prediction, one.source_prediction, one.state]
             db.execute(_QUERIES["measured"], values)

@@ -1,7 +1,7 @@
 """People's decisions about images of the catalogue: verdicts, tags and labels, each with author and time.
 
-A decision may be about many images; it is made and undone as a whole. Undoing deletes nothing: the earlier state is
-recorded again. What another person decided about an image since then stays.
+A decision may be about many images. It is made and undone as a whole. Undoing deletes nothing, but records the earlier
+state again. Images with a later decision stay unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storage.engine.database import Repository, first_row, read, write
 from storage.engine.rows import Row, checked_text, insert_row, insert_rows, now, pack, record_of
 
 MOST_AT_ONCE = 100_000
-"""Maximum images of one decision."""
+"""Maximum number of images in one decision."""
 LONGEST_AUTHOR = 60
 LONGEST_TAG = 60
 LONGEST_LABEL = 200
@@ -37,24 +37,24 @@ _LOGS: dict[DecisionKind, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "tag": (("catalogue_tags", ("entry", "tag")),),
     "label": (("catalogue_labels", ("entry",)),),
 }
-"""Tables of the decisions of each kind, and the columns that identify one image or its tag in each."""
+"""Tables that record each kind of decision, with the columns that identify an image, or an image and its tag."""
 _BEFORE_ANY: dict[str, dict[str, Any]] = {
     "reviews": {"verdict": "open", "reason": ""},
     "catalogue_tags": {"put": 0},
     "catalogue_labels": {"label": ""},
 }
-"""Columns of a decision, by table, with their values before any decision."""
+"""Values that the columns of a decision have before any decision, by table."""
 _QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
 class Target:
-    """The images of a decision: listed ones, or all that match a filter."""
+    """The images that a decision is about: listed ones, or all that match a filter."""
 
     entries: Sequence[int] = ()
     filter: ImageFilter | None = None
     expected: int | None = None
-    """Number of matching images that was shown to the person, if the decision is on a filter."""
+    """Number of matching images that the person saw, if the images are given by a filter."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Change:
     changed: int
     """Number of images that changed."""
     same: int
-    """Number of images that were in that state already."""
+    """Number of images that already were in the requested state."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +74,17 @@ class TakenBack:
     """The result of an undo."""
 
     decision: int
-    """Number of the decision that made the undo. It can be undone as well."""
+    """Number of the decision that records the undo. It can be undone too."""
     undoes: int
     kind: DecisionKind
     what: str
     changed: int
     left: int
-    """Number of images with a later decision; they stay unchanged."""
+    """Number of images that stay unchanged, as they have a later decision."""
     again: bool
-    """True if the decision is in force again: it was redone, not undone."""
+    """True if the undone decision is in force again, because an earlier undo was undone."""
     entry: int = 0
-    """Id of the image if exactly one changed; else 0."""
+    """Catalogue number of the image if exactly one changed, else 0."""
 
 
 @dataclass(frozen=True)
@@ -94,29 +94,29 @@ class Decision:
     id: int
     kind: DecisionKind
     author: str
-    """Author, or "" without a name."""
+    """Name of the author, or ""."""
     what: str
     entries: int
-    """Number of images that it changed."""
+    """Number of images that the decision changed."""
     undoes: int
-    """The decision that it undoes, or 0."""
+    """Number of the decision that this one undoes, or 0."""
     undone: int
-    """The decision that undoes it, or 0."""
+    """Number of the decision that undoes this one, or 0."""
     created: datetime
 
 
 @dataclass(frozen=True)
 class Said:
-    """One decision about one image."""
+    """One statement about one image: a verdict, a tag or a label."""
 
     kind: DecisionKind
     what: str
     reason: str
     author: str
     decision: int
-    """Number of the decision; 0 if it was made on the page of the run."""
+    """Number of the decision; 0 if it was made on the page of a run."""
     restored: bool
-    """True if an undo restored it."""
+    """True if an undo recorded this statement again."""
     created: datetime
 
 
@@ -127,15 +127,15 @@ class ReviewSession:
     id: int
     author: str
     repeats: float
-    """Share of the decisions, 0 to 0.2, after which an image is shown again."""
+    """Share of the decisions, 0 to 0.2, after which an earlier image is shown again."""
     decisions: int
     images: int
     first: datetime | None
     last: datetime | None
     repeated: int
-    """Number of images that were judged again."""
+    """Number of images that the person judged again."""
     agreed: int
-    """Number of images that got the same verdict again."""
+    """Number of images that got the same verdict both times."""
 
 
 class Decisions(Repository):
@@ -152,12 +152,12 @@ class Decisions(Repository):
         session: int | None = None,
         key: str = "",
     ) -> Change:
-        """Accept or reject images, or withdraw verdicts with "open". An image that has the verdict already is not
-        recorded again, except with another reason. In a session the default author is the session's. A call with the
-        `key` of an earlier decision returns that one and changes nothing.
+        """Accept or reject images, or withdraw verdicts with "open".
 
-        Raises UserError for unknown images, none or too many, and if a filter matches another number of images than
-        expected.
+        An image that already has the verdict is recorded again only with another reason. With a `session`, the default
+        author is the session's author. If an earlier decision has the same `key`, return its result and change nothing.
+        Raises UserError for unknown images, no images or too many, and if a filter does not match the expected number
+        of images.
         """
         if verdict not in VERDICTS:
             raise ValueError(f"there is no verdict {verdict!r}")
@@ -169,25 +169,24 @@ class Decisions(Repository):
 
     @write
     def tag(self, db: Db, target: Target, tag: str, put: bool = True, author: str = "", key: str = "") -> Change:
-        """Add a tag to images or remove it; `key` as in `review`. Raises UserError as `review`, and for no tag."""
+        """Add a tag to images or remove it. `key` works as in `review`. Raises its errors, and UserError for no tag."""
         name = checked_text(tag, "The tag", LONGEST_TAG, "tag", if_empty="Give the tag a name.")
         what = name if put else f"{name} (taken off)"
         return _decide(db, "tag", what, author, target, {"tag": name, "put": int(put)}, key)
 
     @write
     def relabel(self, db: Db, target: Target, label: str, author: str = "", key: str = "") -> Change:
-        """Relabel images; `key` as in `review`. Raises UserError as `review`, for "" and for segmentations."""
+        """Relabel images. `key` and errors are as in `review`; also raises UserError for "" and for segmentations."""
         empty = "Give the images a label: an image of a classification cannot do without."
         label = checked_text(label, "The label", LONGEST_LABEL, "label", if_empty=empty)
         return _decide(db, "label", label, author, target, {"label": label}, key)
 
     @write
     def take_back(self, db: Db, decision: int = 0, author: str = "", key: str = "") -> TakenBack:
-        """Restore the state before a decision, skipping undone ones, for each image without a later decision. 0 selects
-        this author's latest decision in force. An undo is a decision and can be undone as well. `key` as in
-        `review`.
+        """Undo a decision for each image without a later decision. Earlier decisions that are undone do not come back.
 
-        Raises UserError if the decision is missing, unknown or no longer in force.
+        With 0, undo this author's latest decision in force. The undo is a decision too and can be undone. `key` works
+        as in `review`. Raises UserError if the decision is unknown or no longer in force, or if there is none.
         """
         author = _author(author)
         if earlier := _decided_before(db, key, None):
@@ -206,7 +205,7 @@ class Decisions(Repository):
 
     @read
     def all(self, db: Db, limit: int = 100, after: int = 0, author: str | None = None) -> tuple[Decision, ...]:
-        """Return up to `limit` decisions, latest first, older than the decision `after` if given."""
+        """Return up to `limit` decisions, latest first. With `after`, return only decisions before that one."""
         rows = db.query(_QUERIES["listed"], {"after": after, "author": author, "limit": limit})
         return tuple(record_of(Decision, row) for row in rows)
 
@@ -219,28 +218,28 @@ class Decisions(Repository):
             for row in db.query(_QUERIES["of_entry"], {"entry": entry})
         )
 
-    # Sessions: a person's consecutive decisions, with some images shown again
+    # Sessions: consecutive decisions of one person, in which some images are shown again
 
     @write
     def begin_session(self, db: Db, author: str, repeats: float) -> int:
-        """Start a session and return its number. `repeats` is 0 to 0.2."""
+        """Start a review session and return its number. `repeats` is the share of images to show again, 0 to 0.2."""
         row = {"author": _author(author), "repeats": float(repeats), "created": now()}
         return insert_row(db, "review_sessions", row)
 
     @read
     def session(self, db: Db, session: int) -> ReviewSession:
-        """Return a session as it is now. Undone decisions still count as made. Raises UserError if it is unknown."""
+        """Return a session. Undone decisions still count as made. Raises UserError if the session is unknown."""
         figures = next(db.query(_QUERIES["session"], {"session": session}))
         return record_of(ReviewSession, _session(db, session) | figures)
 
     @read
     def repeatable(self, db: Db, session: int, waits: int) -> tuple[int, ...]:
-        """Return images to show again: decided alone `waits` or more decisions ago, unchanged, not yet repeated."""
+        """Return images to show again: decided alone, at least `waits` decisions ago, unchanged, not repeated yet."""
         return tuple(entry for entry, _ in _repeatable(db, session, waits))
 
     @write
     def answer_repeat(self, db: Db, session: int, entry: int, verdict: Verdict, reason: str = "") -> bool:
-        """Store the verdict on an image shown again; return True if unchanged. Raises UserError if it is not due."""
+        """Store the verdict on a repeated image. Return True if it is the same. Raises UserError if it is not due."""
         _session(db, session)
         reason = _reason(verdict, reason)
         for candidate, before in _repeatable(db, session, 0):
@@ -248,7 +247,7 @@ class Decisions(Repository):
                 row = {"session": session, "entry": entry, "before": before, "verdict": verdict}
                 insert_row(db, "review_repeats", {**row, "reason": reason, "created": now()})
                 return bool(verdict == before)
-        raise UserError(f"Image {entry} is not shown once more here: go on with the next one.", field="entry")
+        raise UserError(f"Image {entry} is not to be shown again here: go on with the next one.", field="entry")
 
 
 def _decide(
@@ -279,10 +278,10 @@ def _decide(
 
 
 def _decided_before(db: Db, key: str, kind: DecisionKind | None) -> Row | None:
-    """Return the decision with this key and kind (None: an undo), or None. Raises UserError for another kind."""
+    """Return the decision with this key, or None. Raises UserError if it has another `kind` (None: an undo)."""
     for row in db.query("SELECT * FROM image_decisions WHERE key = ?", [key]) if key else ():
         if kind != (None if row["undoes"] else row["kind"]):
-            raise UserError("Something else was done with this key: give each decision its own.", field="key")
+            raise UserError("This key belongs to another kind of decision: use a new key for each.", field="key")
         return dict(row)
     return None
 
@@ -302,13 +301,13 @@ def _entry_of(db: Db, row: Row) -> int:
 
 
 def _entries(db: Db, target: Target) -> list[int]:
-    """Return the target's images. Raises UserError for none, too many, or another number than expected."""
+    """Return the target's images. Raises UserError for no images, too many, or not the expected number."""
     if target.filter is not None:
         entries: list[int] = entry_sets.entries_of(Selection(db, target.filter).whole).tolist()
         if target.expected is not None and len(entries) != target.expected:
             raise UserError(
                 f"Nothing was changed: {count_of(len(entries), 'image', 'is')} here now, and not "
-                f"{target.expected:,}. Look again, and decide then.",
+                f"{target.expected:,}. Look at the images again before you decide.",
                 field="expected",
             )
     else:
@@ -341,7 +340,7 @@ def _require(db: Db, entries: Sequence[int]) -> None:
 
 
 def _repeatable(db: Db, session: int, waits: int) -> list[tuple[int, str]]:
-    """Return each image that can be shown again with the person's verdict in this session, by number."""
+    """Return (number, verdict in this session) of each image that can be shown again."""
     return db.execute(_QUERIES["repeatable"], {"session": session, "waits": waits}).fetchall()
 
 
@@ -359,12 +358,12 @@ def _reason(verdict: Verdict, reason: str) -> str:
     return checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
 
 
-# Undoing an undo redoes the first decision: decisions that undo each other form a chain from a first one, and its
-# length determines whether the first one is in force
+# Undoing an undo redoes the first decision. Decisions that undo each other form a chain. The first decision is in force
+# if the number of undos is even.
 
 
 def _in_force(db: Db, decision: int) -> Row:
-    """Return the row to undo for a decision: its own, or its latest redo. Raises UserError if there is none."""
+    """Return the row to undo for a decision: its own, or its latest redo. Raises UserError if none is in force."""
     found = _tip(db, decision)
     if found is None:
         raise UserError(f"There is no decision {decision}; take one from the list.", field="decision")
@@ -375,7 +374,7 @@ def _in_force(db: Db, decision: int) -> Row:
 
 
 def _last_of(db: Db, author: str) -> Row:
-    """Return the row to undo for the author's latest decision in force. Raises UserError without one."""
+    """Return the row to undo for the author's latest decision in force. Raises UserError if there is none."""
     query = "SELECT id FROM image_decisions WHERE author = ? AND undoes IS NULL ORDER BY id DESC"
     for (number,) in db.execute(query, [author]):
         found = _tip(db, number)
@@ -385,7 +384,7 @@ def _last_of(db: Db, author: str) -> Row:
 
 
 def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
-    """Return the last decision in the chain of undos from this one, and if this one is in force; None if unknown."""
+    """Return the last decision in a chain of undos, and True if the first one is in force; None if it is unknown."""
     row, counts = first_row(db, "SELECT * FROM image_decisions WHERE id = ?", [decision]), True
     if row is None:
         return None
@@ -395,7 +394,7 @@ def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
 
 
 def _first_of(db: Db, row: Row) -> tuple[Row, int]:
-    """Return the first decision of the chain of undos that ends with this row, and the number of undos."""
+    """Follow the chain of undos back from this row. Return the first decision and the number of undos."""
     undos = 0
     while row["undoes"] is not None:
         row, undos = next(db.query("SELECT * FROM image_decisions WHERE id = ?", [row["undoes"]])), undos + 1
@@ -403,11 +402,10 @@ def _first_of(db: Db, row: Row) -> tuple[Row, int]:
 
 
 def _rows_after(db: Db, first: Row) -> tuple[list[tuple[str, dict[str, Any]]], int]:
-    """Return the rows to add, each with its table, once the last decision of a chain is undone; and the number of
-    images that stay as they are.
+    """Return the rows, each with its table, that undo the last decision of a chain, and the number of unchanged images.
 
-    A value comes from the latest row whose decision is in force then. A row that repeats an earlier one for an undo
-    does not count itself; one that Explore undid in a run does.
+    The value of a new row comes from the latest row whose decision is still in force. A row that an undo added does not
+    count, except an undo in a run's history.
     """
     moved, left = list[tuple[str, dict[str, Any]]](), 0
     for table, keys in _LOGS[first["kind"]]:

@@ -1,9 +1,9 @@
-"""Sets of catalogue entries: one bit an entry, in chunks. Pure; no SQL.
+"""Sets of catalogue entries, with one bit for each entry. Pure functions; no SQL.
 
-In memory a set is an array of bytes, bit `entry % 8` of byte `entry // 8`: a filter of a million entries takes 125 kB
-and a fraction of a millisecond for each `&`. In the database a chunk of 16,384 entries is a row: sorted places as
-numbers of 16 bits while they are few, else the bits (the two kinds of containers of Roaring bitmaps: Chambi, Lemire,
-Kaser, Godin, Software: Practice and Experience 46(5), 2016).
+In memory a set is an array of bytes. Entry n is bit `n % 8` of byte `n // 8`. A set of a million entries takes 125 kB,
+and `&` of two sets takes a fraction of a millisecond. In the database each chunk of 16,384 entries is a row. A chunk
+with few entries stores their sorted places as numbers of 16 bits, any other chunk stores its bits. Roaring bitmaps have
+the same two kinds of containers (Chambi, Lemire, Kaser, Godin, Software: Practice and Experience 46(5), 2016).
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHUNK_BITS = 14
-"""Number of low bits of an entry's number, which give its place in its chunk."""
+"""Number of low bits of an entry's number that give its place in its chunk."""
 CHUNK = 1 << CHUNK_BITS
 KEY_BITS = 24
-"""Number of low bits of a stored chunk's key, which hold the chunk's number. The others hold the value's."""
+"""Number of low bits of a stored chunk's key that hold the chunk's number. The higher bits hold the value's number."""
 BYTES = CHUNK // 8
 BINS = 50
-"""Number of bins per unit of a measure. Figures of checks range from -1 to 1."""
+"""Number of bins for each unit of a measure. Figures of checks range from -1 to 1."""
 REVIEWS = 409_600.0
-"""Unit for reviews, ordered by number, and for sources, ordered by their first entry. A bin covers 8,192."""
+"""Unit of the measures "reviewed" and "source", which number reviews and first entries. A bin covers 8,192."""
 SLACK = 1e-9
-"""Distance from the end of a bin within which rounding decides a number's bin."""
+"""Distance from the end of a bin within which float rounding may put a number into the next bin."""
 Bits = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
 
 
 def changed_set(members: bytes, changes: Mapping[int, bool]) -> bytes:
-    """Return a stored chunk with places added (True) or removed (False). `members` is b"" for an empty one."""
+    """Return a stored chunk with places added (True) or removed (False). `members` is b"" for an empty chunk."""
     flags = np.unpackbits(chunk_bits(members), bitorder="little")
     flags[list(changes)] = list(changes.values())
     return stored_places(np.flatnonzero(flags))
 
 
 def listed(text: str | None) -> Numbers:
-    """Parse comma-separated numbers from SQLite's group_concat: the fastest way to get many from a query."""
+    """Parse comma-separated numbers from SQLite's group_concat. No other way reads many numbers as fast."""
     return np.fromstring(text or "", dtype=np.int64, sep=",")
 
 
 def stored_places(places: Numbers) -> bytes:
-    """Return the stored chunk of these places, which ascend."""
+    """Return the stored form of a chunk with these places, in ascending order."""
     if 2 * len(places) < BYTES:
         return places.astype("<u2").tobytes()
     return _bits(places, BYTES).tobytes()
@@ -56,21 +56,21 @@ def _bits(places: Numbers, size: int) -> Bits:
 
 
 def chunk_bits(members: bytes) -> Bits:
-    """Return the bits of a stored chunk."""
+    """Return the bits of a chunk in its stored form."""
     if len(members) == BYTES:
         return np.frombuffer(members, dtype=np.uint8)
     return _bits(np.frombuffer(members, dtype="<u2").astype(np.int64), BYTES)
 
 
 def none_of(chunks: int) -> Bits:
-    """Return the empty set with room for `chunks` chunks."""
+    """Return an empty set with room for `chunks` chunks."""
     return np.zeros(chunks * BYTES, dtype=np.uint8)
 
 
 def of_rows(rows: Iterable[tuple[int, bytes]], chunks: int) -> Bits:
-    """Return the union of stored chunks: pairs of the number of the chunk and its members."""
+    """Return the union of stored chunks, given as pairs (number of the chunk, its members)."""
     dense, few = _parted(rows)
-    # All lists at once: setting bits chunk by chunk would cost more than the rest of a filter.
+    # Set the bits of all chunks at once, as chunk by chunk takes longer than the rest of a filter.
     union = of_entries(few, chunks) if len(few) else none_of(chunks)
     for number, members in dense:
         if number < chunks:
@@ -79,7 +79,7 @@ def of_rows(rows: Iterable[tuple[int, bytes]], chunks: int) -> Bits:
 
 
 def inside(rows: Iterable[tuple[int, bytes]], bits: Bits) -> Numbers:
-    """Return the entries that are both in stored chunks and in a set."""
+    """Return the entries that are in a set and in these stored chunks."""
     dense, few = _parted(rows)
     parts = [entries_of(np.frombuffer(members, dtype=np.uint8)) + (number << CHUNK_BITS) for number, members in dense]
     entries = np.concatenate([few, *parts])
@@ -87,7 +87,7 @@ def inside(rows: Iterable[tuple[int, bytes]], bits: Bits) -> Numbers:
 
 
 def common(rows: Iterable[tuple[int, bytes]], bits: Bits) -> int:
-    """Return the number of entries that are both in stored chunks and in a set."""
+    """Return how many entries are in a set and in these stored chunks."""
     dense, few = _parted(rows)
     number = int(np.count_nonzero(has(bits, few)))
     for chunk, members in dense:
@@ -113,13 +113,13 @@ def _parted(rows: Iterable[tuple[int, bytes]]) -> tuple[list[tuple[int, bytes]],
 
 
 def of_entries(entries: Sequence[int] | Numbers, chunks: int) -> Bits:
-    """Return the set of these entries; those beyond the last chunk are left out."""
+    """Return the set of these entries. Entries beyond the last chunk are left out."""
     numbers = np.asarray(entries, dtype=np.int64)
     return _bits(numbers[(numbers >= 0) & (numbers < chunks * CHUNK)], chunks * BYTES)
 
 
 def entries_of(bits: Bits) -> Numbers:
-    """Return the entries of a set, in order."""
+    """Return the entries of a set, ascending."""
     return np.flatnonzero(np.unpackbits(bits, bitorder="little"))
 
 
@@ -129,7 +129,7 @@ def size(bits: Bits) -> int:
 
 
 def has(bits: Bits, entries: Numbers) -> NDArray[np.bool_]:
-    """Return for each entry True if it is in the set. Those beyond its end are not."""
+    """Return for each entry True if the set contains it. Entries beyond the last chunk are not in the set."""
     if not len(bits):
         return np.zeros(len(entries), dtype=bool)
     inside = np.minimum(entries, 8 * len(bits) - 1)
@@ -137,7 +137,7 @@ def has(bits: Bits, entries: Numbers) -> NDArray[np.bool_]:
 
 
 def from_place(bits: Bits, place: int, backwards: bool) -> int | None:
-    """Return the entry at a zero-based place of the set in order; None beyond its end."""
+    """Return the entry at a zero-based place of the ordered set; None beyond its end."""
     by_chunk = np.bitwise_count(bits).reshape(-1, BYTES).sum(axis=1, dtype=np.int64)
     total = int(by_chunk.sum())
     if not 0 <= place < total:
@@ -151,7 +151,7 @@ def from_place(bits: Bits, place: int, backwards: bool) -> int | None:
 
 
 def place_of(bits: Bits, entry: int, backwards: bool) -> int | None:
-    """Return the zero-based place of an entry in the set; None if it is not in it."""
+    """Return the zero-based place of an entry in the ordered set; None if the set does not contain it."""
     if not has(bits, np.array([entry]))[0]:
         return None
     before = size(bits[: entry >> 3]) + (int(bits[entry >> 3]) & ((1 << (entry & 7)) - 1)).bit_count()
@@ -159,7 +159,7 @@ def place_of(bits: Bits, entry: int, backwards: bool) -> int | None:
 
 
 def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:
-    """Yield the entries of the set after `entry` (which need not be in it), in order or backwards, chunk by chunk."""
+    """Yield the entries of the set after `entry`, or backwards those before it. `entry` need not be in the set."""
     chunks = len(bits) // BYTES
     first = min(max(entry >> CHUNK_BITS, 0), chunks - 1) if chunks else 0
     for chunk in range(first, -1, -1) if backwards else range(first, chunks):
@@ -174,7 +174,7 @@ def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:
 
 
 def bin_of(number: float) -> int:
-    """Return the bin of a number, which never falls. The view `catalogue_number_facets` computes the same."""
+    """Return the bin of a number. Larger numbers never have lower bins. The view `catalogue_number_facets` agrees."""
     return int(min(max(number, -1000.0), 1000000.0) * BINS + 1000000) - 1000000
 
 
@@ -184,6 +184,6 @@ def bins_of(numbers: NDArray[np.float64]) -> Numbers:
 
 
 def bin_span(place: int) -> tuple[float, float]:
-    """Return the range of a bin, widened a little on both sides, as a number's last digit may decide its bin."""
+    """Return the range of a bin. It is widened a little on both sides, as rounding may decide a number's bin."""
     low = place / BINS - SLACK if place > bin_of(-math.inf) else -math.inf
     return low, (place + 1) / BINS + SLACK if place < bin_of(math.inf) else math.inf

@@ -1,7 +1,7 @@
-"""The imported images of a workspace: the import of each, and the facts in its files.
+"""The imports of a workspace, and their images with the facts from the imported files.
 
-Every method that saves runs in one transaction and returns after its commit. An image whose picture is in the catalogue
-already is linked to that entry; for any other one an entry is made.
+Every method that saves runs in one transaction and returns after its commit. If a picture is in the catalogue already,
+its image is linked to that entry. Otherwise a new entry is made.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _QUERIES = DataTable(__file__, str)
 
 @dataclass(frozen=True)
 class NewImage:
-    """An image to import. Its files are in the workspace; their rows need not be."""
+    """An image to import. Its files are in the workspace, but may have no rows in the database yet."""
 
     name: str
     """Name of the image, unique in the import."""
@@ -40,17 +40,17 @@ class NewImage:
     label: str = ""
     split: Split = ""
     role: Role = "generated"
-    """Role of the image. "source" is the original of generated images; it gets no entry in the catalogue."""
+    """"source" for the original of generated images, which gets no entry in the catalogue; else "generated"."""
     source: str = ""
-    """SHA-256 of the image that it was made from, which may be elsewhere; "" for none."""
+    """SHA-256 of the image from which this one was made, or "". That image may be missing in the workspace."""
     caption: str = ""
-    """Caption of the source image."""
+    """Caption of the source image, or ""."""
     new_caption: str = ""
     edits: tuple[Edit, ...] = ()
     edit_types: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts in its files, JSON-ready."""
+    """Further facts from the imported files, JSON-ready."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class ImportedImage:
 
     name: str
     image: str
-    """SHA-256 of the image's file."""
+    """SHA-256 of the image's stored file."""
     mask: str | None
     mask_classes: Mapping[int, str]
     label: str
-    """Label in its files, or a person's later decision on the entry that was made for it."""
+    """Label from the imported files, or a person's later decision on the entry that was made for the image."""
     split: Split
     role: Role
     source: str
@@ -73,11 +73,11 @@ class ImportedImage:
     edit_types: tuple[str, ...]
     facts: Mapping[str, Any]
     entry: int | None
-    """Number in the catalogue; None for the original of generated images."""
+    """Catalogue number; None for the original of generated images."""
     made: bool
-    """True if the entry was made for this image; False if its picture was in the workspace already."""
+    """True if a catalogue entry was made for this image; False if its picture was in the workspace already."""
     test_case: int | None
-    """Test case of its entry, if the picture was made here."""
+    """Id of the test case to which the image is linked, if its picture was made in this workspace."""
 
 
 def _get(db: Db, number: int) -> Import:
@@ -93,7 +93,10 @@ class Imports(Repository):
 
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
-        """Return the number of a new import, or of the one with the same content and options, which keeps its name."""
+        """Begin an import and return its number.
+
+        An import with the same content and options is continued under its name.
+        """
         known = _find(db, content, options)
         if known is not None:
             return known
@@ -102,7 +105,7 @@ class Imports(Repository):
 
     @write
     def add(self, db: Db, number: int, images: Sequence[NewImage]) -> int:
-        """Add images with their files; known images stay unchanged. Return the number that is new to the catalogue."""
+        """Add images with their files. Known images stay unchanged. Return how many are new to the catalogue."""
         if _row(db, number)["state"] == "done":
             return 0
         added = 0
@@ -120,7 +123,7 @@ class Imports(Repository):
 
     @write
     def finish(self, db: Db, number: int, layout: str, header: Mapping[str, Any], rows: Sequence[ImportRow]) -> None:
-        """Mark an import as done with its report `rows`. Does nothing if it is done already."""
+        """Mark an import as done, with `rows` as its report. If it is done already, nothing changes."""
         if _row(db, number)["state"] == "done":
             return
         report = ({"file": whole(row.file), "reason": whole(row.reason), "kind": row.kind} for row in rows)
@@ -144,7 +147,7 @@ class Imports(Repository):
 
     @read
     def held(self, db: Db, number: int) -> frozenset[str]:
-        """Return the images that an import has added so far, by SHA-256."""
+        """Return the images that an import has added so far, by their SHA-256."""
         rows = db.execute("SELECT image FROM imported_images WHERE import = ?", [number])
         return frozenset(image for (image,) in rows)
 
@@ -152,13 +155,16 @@ class Imports(Repository):
     def rows(
         self, db: Db, number: int, after: int = 0, limit: int = 100, kind: RowKind | None = None
     ) -> tuple[tuple[int, ImportRow], ...]:
-        """Return up to `limit` report rows after the row `after`, each with its number; of one kind if given."""
+        """Return up to `limit` report rows after the row `after`, each with its number.
+
+        `kind` selects rows of one kind.
+        """
         query = "SELECT * FROM import_rows WHERE import = ? AND id > ? AND (? IS NULL OR kind = ?) ORDER BY id LIMIT ?"
         rows = db.query(query, [number, after, kind, kind, limit])
         return tuple((row["id"], record_of(ImportRow, row)) for row in rows)
 
     def images(self, number: int, linked: bool = False) -> Iterator[ImportedImage]:
-        """Yield the images of an import in order, by pages. `linked`: only those that the workspace had already."""
+        """Yield the images of an import in order. With `linked`, yield only those that the workspace had before."""
         after = 0
         while page := self._page(number, linked, after):
             yield from (image for _, image in page)
@@ -166,7 +172,7 @@ class Imports(Repository):
 
     @read
     def of_entries(self, db: Db, entries: Sequence[int]) -> tuple[tuple[str, ImportedImage], ...]:
-        """Return the images that these entries were made for, in the given order, each with the name of its import."""
+        """Return the images that these entries were made for, in the same order, each with its import's name."""
         rows = db.query(_QUERIES["of_entries"], [json.dumps(list(entries))])
         return tuple((row["import_name"], record_of(ImportedImage, row)) for row in rows)
 
@@ -193,8 +199,9 @@ def _key(options: Mapping[str, Any]) -> str:
 
 
 def _entry_of(db: Db, image: str) -> tuple[int, bool]:
-    """Return the entry of a picture in the catalogue and False, or the number of a new one and True. Entries of deleted
-    runs, which are hidden, do not count.
+    """Return (entry of the picture in the catalogue, False), or (number of a new entry, True).
+
+    Entries of deleted runs do not count, as they are hidden.
     """
     row = db.execute("SELECT min(id) FROM catalogue WHERE image = ? AND there", [image]).fetchone()
     if row[0] is not None:
@@ -220,5 +227,8 @@ def _columns(new: NewImage) -> Row:
 
 
 def _json(data: Any) -> str:
-    """Return JSON text without lone surrogates, which no reader accepts. Raises ValueError for infinity and NaN."""
+    """Return JSON text without lone surrogates, which no JSON reader accepts.
+
+    Raises ValueError for infinity and NaN.
+    """
     return whole(json.dumps(data, ensure_ascii=False, allow_nan=False))

@@ -1,4 +1,4 @@
-"""Validity scores: the estimated probability that people find each image valid, with earlier estimates."""
+"""Validity scores of images (estimated probabilities that people find them valid), with earlier estimates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storage.engine.database import Repository, first_row, read, reading, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, whole
 
 MEASURE = "validity score"
-"""Name of the score among the measures of the catalogue."""
+"""Name of the validity score among the measures of the catalogue."""
 NUMBER = f"(SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = '{MEASURE}')"
 
 
@@ -27,18 +27,18 @@ class NewScores:
     """Scores of images of one task, to be saved."""
 
     studies: Mapping[str, str]
-    """Names of the studies whose votes it was fitted to, by id."""
+    """Names of the studies whose votes the score was fitted to, by study id."""
     learnt: ValidityScore
     agreement: Agreement
     """Agreement with people on images whose votes the score has not seen."""
     entries: NDArray[np.int64]
-    """Scored entries of the catalogue, ascending."""
+    """Catalogue numbers of the scored images, ascending."""
     scores: NDArray[np.float64]
     """Score of each entry, 0 to 1."""
 
 
 def _run(db: Db, run: int) -> ScoreRun:
-    """Return a run. Raises UserError if it is unknown."""
+    """Return a run, the scoring of all images of one task. Raises UserError if it is unknown."""
     query = """
         SELECT id, json_extract(learnt, '$.task') AS task, studies, json_extract(learnt, '$.names') AS checks,
             agreement, images, created
@@ -46,7 +46,7 @@ def _run(db: Db, run: int) -> ScoreRun:
     """
     row = first_row(db, query, [run])
     if row is None:
-        raise UserError(f"Images were never scored under the number {run}.", field="run")
+        raise UserError(f"There are no scores of images with the number {run}.", field="run")
     return record_of(ScoreRun, row)
 
 
@@ -55,8 +55,10 @@ class Scores(Repository):
 
     @write
     def save(self, db: Db, new: NewScores) -> int:
-        """Replace the scores of images of its task, and all scores across tasks; return the number of the run. Raises
-        ValueError for no score or one outside 0 to 1.
+        """Save scores and return the number of their run.
+
+        They replace the scores of their task and all scores across tasks. Raises ValueError if there is no score or a
+        score is outside 0 to 1.
         """
         scores = new.scores.astype("<f4")
         if not len(scores) or not bool(((scores >= 0) & (scores <= 1)).all()):
@@ -74,8 +76,8 @@ class Scores(Repository):
         run = insert_row(db, "score_runs", row)
         _forget(db)
         scored, numbers = _scores_in_use(db)
-        # One statement from a table, in the order of the entries: a quarter of the time of single statements, in which
-        # nobody else can save.
+        # Insert from a table in one statement, in the order of the entries. Single statements take four times as long,
+        # and nobody else can save meanwhile.
         measure = value_id(db, "measure", MEASURE)
         db.execute("CREATE TEMP TABLE scores_coming (number REAL, entry INTEGER)")
         db.conn.executemany(
@@ -87,7 +89,7 @@ class Scores(Repository):
             [measure],
         )
         db.execute("DROP TABLE scores_coming")
-        # The triggers of the numbers skip this measure: they would change the sets image by image.
+        # Triggers on numbers skip this measure, as they would change the sets image by image.
         make_set(db, measure, scored)
         bins = entry_sets.bins_of(numbers.astype(np.float64))
         for place in np.unique(bins).tolist():
@@ -96,7 +98,7 @@ class Scores(Repository):
 
     @read
     def latest(self, db: Db) -> tuple[ScoreRun, ...]:
-        """Return the runs behind the catalogue's scores, by task; () if no image has one."""
+        """Return the runs whose scores the catalogue shows, by task; () if no image has a score."""
         return tuple(sorted((_run(db, run) for run in _in_use(db)), key=lambda one: one.task or ""))
 
     get = reading(_run)
@@ -110,7 +112,10 @@ def _forget(db: Db) -> None:
 
 
 def _in_use(db: Db) -> list[int]:
-    """Return the runs whose scores are in use: the latest of each task, none older than one across all tasks."""
+    """Return the runs whose scores are in use: the latest of each task.
+
+    Runs older than a run across all tasks are not in use. That run is in use only if no task has a later run.
+    """
     run_by_task: dict[str, int] = {}
     for run, task in db.execute("SELECT id, json_extract(learnt, '$.task') FROM score_runs ORDER BY id DESC"):
         if task is None:
@@ -120,7 +125,7 @@ def _in_use(db: Db) -> list[int]:
 
 
 def _scores_in_use(db: Db) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the scored entries of the catalogue, ascending, and their scores."""
+    """Return the catalogue numbers of the scored images, ascending, and their scores."""
     entries, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
     for run in _in_use(db):
         entry_bits, numbers = db.execute("SELECT entries, scores FROM score_runs WHERE id = ?", [run]).fetchone()
@@ -134,7 +139,7 @@ def _scores_in_use(db: Db) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
 
 
 def scored_rows(db: Db) -> list[Row]:
-    """Return the rows of `catalogue_numbers` that follow from the runs in use."""
+    """Return the rows that `catalogue_numbers` must have according to the runs in use."""
     measure = db.execute(f"SELECT {NUMBER}").fetchone()[0]
     entries, scores = _scores_in_use(db)
     return [

@@ -1,6 +1,6 @@
-"""A catalogue filter as a set of entries, and walks through such a set in an order. Reads only.
+"""Turn a catalogue filter into a set of entries, and walk through the set in an order. Reads only.
 
-No walk visits entries that it does not show: facets are intersected as sets, full text is queried for some chunks at a
+A walk reads few entries that it does not show. Sets of facets are intersected, full text is searched some chunks at a
 time, and an order by figures goes bin by bin.
 """
 
@@ -26,17 +26,20 @@ from storage.curation.scores import MEASURE as SCORE
 from storage.engine.rows import whole
 
 _PART = 8
-"""Number of chunks of one full-text query."""
+"""Number of chunks that one full-text query covers."""
 _FEW = 1000
-"""Maximum figures that are looked up singly rather than in the order of all."""
+"""Maximum number of figures that are read one by one. For more, the figures are read in their order."""
 _FIRST_BLOCK, _LARGEST_BLOCK = 256, 32_768
 REASONS = 5
-"""Number of reasons to look at an image: `Order` lists them."""
+"""Number of possible reasons to review an image. `Order` lists them."""
 _QUERIES = DataTable(__file__, str)
 
 
 def matching(text: str, edited: str = "") -> str | None:
-    """Return the full-text query for typed words, all quoted: none is syntax. None for typed text without a word."""
+    """Return the full-text query for typed words; None for typed text without a word.
+
+    All words are quoted, so none is taken for query syntax.
+    """
     parts = []
     for column, typed in (("", text), ("edited : ", edited)):
         words = [word for word in whole(typed).replace("\0", " ").split() if any(map(str.isalnum, word))]
@@ -50,15 +53,16 @@ def matching(text: str, edited: str = "") -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Entries that matched a filter at one time, regardless of later decisions."""
+    """Entries that matched a filter at one time. Later decisions do not change them."""
 
     bits: Bits
     strata: tuple[Bits, ...] = ()
-    """For the order by information: the entries by number of reasons, most first; those with a verdict last."""
+    """For the order "information": sets of entries by number of reasons to review them, most first. The last set holds
+    the entries with a verdict."""
 
 
 class Selection:
-    """The entries that match a filter, in the snapshot of `db`; or those held from an earlier query."""
+    """The entries that match a filter in the snapshot of `db`, or `held` entries from an earlier query."""
 
     def __init__(self, db: Db, image_filter: ImageFilter, held: Held | None = None) -> None:
         self._db, self.filter = db, image_filter
@@ -71,22 +75,22 @@ class Selection:
         self.chunks = ((last or 0) >> CHUNK_BITS) + 1
         self._words = matching(image_filter.text, image_filter.edited)
         self.everything = self._words == "" and replace(image_filter, text="", edited="") == ImageFilter()
-        """True if nothing is filtered out, so that the stored counts hold."""
+        """True if the filter excludes nothing. Then the stored counts can be used."""
         self.bits = self._without_words()
-        """Set of the entries, ignoring words; `whole` and `part` apply the words too."""
+        """Set of entries that match the filter without its words. `whole` and `part` apply the words too."""
 
     @property
     def has_words(self) -> bool:
-        """True if the filter has words for the full text."""
+        """True if the filter has words for a full-text search."""
         return self._words != ""
 
     @cached_property
     def whole(self) -> Bits:
-        """The whole selection."""
+        """The set of all selected entries."""
         return self.part(0, self.chunks)
 
     def part(self, first: int, last: int) -> Bits:
-        """Return the selection from chunk `first` up to but not including `last`."""
+        """Return the selected entries of chunks `first` up to but not including `last`."""
         bits = self.bits[first * BYTES : last * BYTES]
         if not self._words or not bits.any():
             return bits
@@ -98,7 +102,7 @@ class Selection:
         return bits
 
     def counted(self, most: int) -> int:
-        """Return the number of entries; if there are more than `most`, a number not much above it."""
+        """Return the number of selected entries. If it exceeds `most`, return a number not much above `most`."""
         if not self._words:
             return entry_sets.size(self.bits)
         number = 0
@@ -109,7 +113,7 @@ class Selection:
         return number
 
     def by_entry(self, key: int | None, backwards: bool, left_out: Bits | None = None) -> Iterator[int]:
-        """Yield the entries after `key` (None: from the start), by number."""
+        """Yield the selected entries after `key` by number; None starts at the first."""
         at = (1 << 62 if backwards else -1) if key is None else key
         first = min(max(at, 0) >> CHUNK_BITS, self.chunks - 1) // _PART
         parts = range(first, -1, -1) if backwards else range(first, -(-self.chunks // _PART))
@@ -123,21 +127,21 @@ class Selection:
                 yield entry + offset
 
     def value(self, facet: str, *values: str) -> Bits:
-        """Return the entries with one of these values of a facet, in the selection or not."""
+        """Return all entries of the catalogue with one of these values of a facet."""
         return self._values(facet, values)
 
     def having(self, facet: str) -> Bits:
-        """Return the entries with any value of a facet."""
+        """Return all entries of the catalogue that have a value of a facet."""
         return self._values(facet, None)
 
     def scored(self, band: ScoreBand) -> Bits:
-        """Return the entries with a validity score in a band, in the selection or not."""
+        """Return all entries of the catalogue with a validity score in a band."""
         low = -math.inf if band.low is None else band.low
-        high = math.inf if band.high is None else math.nextafter(band.high, -math.inf)  # the largest number below it
+        high = math.inf if band.high is None else math.nextafter(band.high, -math.inf)  # the float just below
         return self._between(SCORE, low, high)
 
     def value_of_any(self, begin: str, value: str) -> Bits:
-        """Return the entries with a value in any facet with this prefix, which ends in a colon."""
+        """Return all entries with this value in any facet whose name begins with `begin`, which ends in a colon."""
         query = "SELECT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND value = ? AND entries > 0"
         bits = entry_sets.none_of(self.chunks)
         for (facet,) in self._db.execute(query, [begin, f"{begin[:-1]};", value]).fetchall():
@@ -150,7 +154,7 @@ class Selection:
         yield from self._db.execute(query, [number << KEY_BITS, (number + 1) << KEY_BITS])
 
     def listed(self, facet: str) -> list[tuple[int, str, int]]:
-        """Return the values of a facet: number, value, and number of entries in the whole catalogue."""
+        """Return the values of a facet, each as (number, value, number of entries in the whole catalogue)."""
         query = "SELECT id, value, entries FROM catalogue_values WHERE facet = ? AND entries > 0"
         return self._db.execute(query, [facet]).fetchall()
 
@@ -191,14 +195,14 @@ class Selection:
         return bits
 
     def most_read(self, bits: Bits) -> str:
-        """Return the model under test with most predictions for these entries, or ""."""
+        """Return the model under test with most predictions for these entries; "" if none has any."""
         facets = sorted(facet for (facet,) in self._db.execute(_QUERIES["most_read"]))
         counts = {facet: entry_sets.size(bits & self._values(facet, None)) for facet in facets}
-        most_common = max(facets, key=lambda facet: counts[facet], default="")  # the first of several with as many
+        most_common = max(facets, key=lambda facet: counts[facet], default="")  # of equal counts the first by name
         return most_common.removeprefix("model:") if counts.get(most_common) else ""
 
     def _of_facet(self, facet: str, values: Sequence[str]) -> Bits:
-        """Return the entries with one of these values; "" selects those without a value."""
+        """Return all entries with one of these values of a facet. The value "" stands for entries without a value."""
         bits = self._values(facet, [value for value in values if value])
         return bits | ~self._values(facet, None) if "" in values else bits
 
@@ -207,13 +211,16 @@ class Selection:
         return entry_sets.of_entries(entry_sets.listed(listed), self.chunks)
 
     def _values(self, facet: str, values: Sequence[str] | None) -> Bits:
-        """Return the entries with one of these values, or with any if None."""
+        """Return all entries with one of these values of a facet; with None, those with any value."""
         query = _QUERIES["values"].format(key_bits=KEY_BITS, chunk=(1 << KEY_BITS) - 1)
         named = {"facet": facet, "values": None if values is None else json.dumps([whole(value) for value in values])}
         return entry_sets.of_rows(self._db.execute(query, named), self.chunks)
 
     def _between(self, measure: str, low: float, high: float) -> Bits:
-        """Return the entries in a range, ends included. Inner bins are sets; figures in the end bins are compared."""
+        """Return all entries whose figure is in a range, ends included.
+
+        Inner bins are read as sets, end bins by figure.
+        """
         ends = {entry_sets.bin_of(low), entry_sets.bin_of(high)}
         entry_counts = {value: size for _, value, size in self.listed(f"bin:{measure}")}
         inside = [value for value in entry_counts if min(ends) < int(value) < max(ends)]
@@ -230,7 +237,10 @@ class Selection:
         return bits
 
     def _part_of_bin(self, measure: str, place: int, first: float, last: float) -> Bits:
-        """Return the part of a bin in a range: reads the figures in it, or those outside it if these are fewer."""
+        """Return the entries of a bin that are in a range.
+
+        Reads the figures in the range, or the other figures of the bin if these are fewer.
+        """
         query = _QUERIES["part_of_bin"]
         low, high = entry_sets.bin_span(place)
         first, last = max(first, low), min(last, high)
@@ -245,7 +255,7 @@ class Selection:
 
 
 class Walk:
-    """A selection in an order: pages after and before a key, and the entry at a place."""
+    """Walks through a selection in an order: pages after and before a key, and the entry at a place."""
 
     def __init__(self, db: Db, selection: Selection, order: Order) -> None:
         self._db, self._selection, self._order = db, selection, order
@@ -256,7 +266,7 @@ class Walk:
         self._number = next((number for (number,) in rows), 0)
 
     def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
-        """Yield keys after a key (None: from the start), or, backwards, before it."""
+        """Yield the keys after a key; None starts at the first. Backwards, yield the keys before it."""
         if not self._measure:
             falling = (self._order.sort == "newest") != backwards
             for entry in self._selection.by_entry(key.entry if key is not None else None, falling):
@@ -273,7 +283,7 @@ class Walk:
         yield from self._numbered(None if without else key, not self._falling)
 
     def at(self, place: int) -> PageKey | None:
-        """Return the key at a zero-based place; None beyond the end."""
+        """Return the key at a zero-based place of the order; None beyond the end."""
         selected, falling = self._selection.whole, self._falling
         if not self._measure:
             entry = entry_sets.from_place(selected, place, self._order.sort == "newest")
@@ -294,7 +304,7 @@ class Walk:
         return PageKey(entry) if entry is not None else None
 
     def place(self, entry: int) -> int | None:
-        """Return the zero-based place of an entry; None if it is not in the selection."""
+        """Return the zero-based place of an entry in the order; None if the entry is not selected."""
         selected = self._selection.whole
         if not self._measure:
             return entry_sets.place_of(selected, entry, self._order.sort == "newest")
@@ -329,7 +339,7 @@ class Walk:
     def _numbered(self, key: PageKey | None, falling: bool) -> Iterator[PageKey]:
         start = None
         if key is not None:
-            assert key.number is not None  # else it is among those without a figure
+            assert key.number is not None  # keys without a figure are handled by the caller
             start = (key.number, key.entry)
         if (few := self._few(falling)) is not None:
             yield from _behind(few, start, falling)
@@ -376,7 +386,7 @@ class Walk:
         return PageKey(row[1], row[0]) if row is not None else None
 
     def _place_in_bin(self, number: int, place: int, figure: float, entry: int) -> int:
-        """Return the number of selected entries before an entry in its bin."""
+        """Return how many selected entries of its bin stand before an entry."""
         low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
         sign, last = (">", "number <= :high") if self._falling else ("<", "number >= :low")
         query = _QUERIES["before_in_bin"].format(last=last, sign=sign)
@@ -388,7 +398,7 @@ class Walk:
     def _in_bin(
         self, number: int, place: int, falling: bool, start: tuple[float, int] | None = None
     ) -> Iterator[PageKey]:
-        """Yield the entries of one bin in order, after `start`."""
+        """Yield the keys of one bin in order, after the position `start`."""
         entries = self._inside(number)
         if len(entries) <= _FEW:
             yield from _behind(self._looked_up(entries, falling), start, falling)
@@ -413,15 +423,16 @@ class Walk:
 
 
 class InformationWalk:
-    """A selection ordered by the information gained from a look at an image: each reason to look at an image is a set
-    of the catalogue, and images with equally many reasons are a stratum, newest first.
+    """Walks through a selection in the order "information", by the number of reasons to review each image.
+
+    Images with equally many reasons form a stratum, newest first.
     """
 
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
         self._selection, self._strata = selection, strata
 
     def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
-        """Yield keys as `Walk.from_key` does. A key holds its stratum: a verdict on its image does not move it."""
+        """Yield keys like `Walk.from_key`. A key holds a stratum, so later verdicts on its image do not move it."""
         start = self._stratum(key) if key is not None else (len(self._strata) - 1 if backwards else 0)
         for number in range(start, -1, -1) if backwards else range(start, len(self._strata)):
             behind = key.entry if key is not None and number == start else None
@@ -429,7 +440,7 @@ class InformationWalk:
                 yield self._key(entry, number)
 
     def at(self, place: int) -> PageKey | None:
-        """Return the key at a zero-based place; None beyond the end."""
+        """Return the key at a zero-based place of the order; None beyond the end."""
         for number, stratum in enumerate(self._strata):
             inside = stratum & self._selection.whole
             if place < (size := entry_sets.size(inside)):
@@ -439,7 +450,7 @@ class InformationWalk:
         return None
 
     def place(self, entry: int) -> int | None:
-        """Return the zero-based place of an entry; None if it is not in the selection."""
+        """Return the zero-based place of an entry in the order; None if the entry is not selected."""
         before = 0
         for stratum in self._strata:
             inside = stratum & self._selection.whole
@@ -459,7 +470,7 @@ class InformationWalk:
 
 
 def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = None) -> Walk | InformationWalk:
-    """Return the walk through the images of a filter in an order, or through the `held` ones."""
+    """Return a walk in an order through the images that match a filter, or through the `held` ones."""
     selection = Selection(db, image_filter, held)
     if order.sort != "information":
         return Walk(db, selection, order)
@@ -467,16 +478,17 @@ def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = No
 
 
 def hold(db: Db, image_filter: ImageFilter, order: Order) -> Held:
-    """Return the images that match now, for a review whose decisions change the match. A million take 125 kB, or seven
-    times that by information, whose order is fixed too. Other orders keep following decisions: "reviewed" moves an
-    image that gets a verdict.
+    """Return the images that match now, for a review whose own decisions change what matches.
+
+    A million images take 125 kB. In the order "information" they take seven times as much, as the order is kept too.
+    Other orders still change: in "reviewed" an image moves when it gets a verdict.
     """
     selection = Selection(db, image_filter)
     return Held(selection.whole, _strata(db, selection) if order.sort == "information" else ())
 
 
 def _strata(db: Db, selection: Selection) -> tuple[Bits, ...]:
-    """Return the entries without a verdict by descending number of reasons, then those with one."""
+    """Return strata: the entries without a verdict, by number of reasons (most first), then those with a verdict."""
     decided = selection.value("review", "accepted", "rejected")
     open_ones = selection.bits & ~decided
     reasons = (
@@ -487,7 +499,7 @@ def _strata(db: Db, selection: Selection) -> tuple[Bits, ...]:
         _without_decision(db, selection, open_ones),
     )
     assert len(reasons) == REASONS
-    # Add up each entry's reasons in binary, one array a digit: a hundred thousand bytes at once.
+    # Add up each entry's reasons as binary numbers, with one array for each digit.
     ones, twos, fours = (entry_sets.none_of(selection.chunks) for _ in range(3))
     for reason in reasons:
         carry = ones & reason
@@ -522,7 +534,7 @@ def _without_decision(db: Db, selection: Selection, open_ones: Bits) -> Bits:
 
 
 def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: bool) -> Iterator[PageKey]:
-    """Yield the keys with a figure that come after `start`."""
+    """Yield the keys that come after the position `start`. All have a figure."""
     for key in keys:
         assert key.number is not None
         position = (key.number, key.entry)
@@ -531,7 +543,10 @@ def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: b
 
 
 def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Count the entries of a selection by facet and value, at most `facets[name]` values a facet, most common first."""
+    """Count the selected entries by facet and value.
+
+    `facets` has the maximum number of values of each facet. The most common values are counted.
+    """
     everything = selection.everything
     counts_by_facet: dict[str, dict[str, int]] = {}
     for facet, most in facets.items():

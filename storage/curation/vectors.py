@@ -1,12 +1,10 @@
 """Embedding vectors of catalogue entries, in files that are mapped into memory.
 
-Each embedder has two files in `vectors/`: `N.rows` holds a unit vector of float16 for each of its entries, `N.entries`
-the entry's number of each row. Only the database says how many rows count: they are written within the transaction that
-updates this number, which also keeps two processes apart. Rows of a killed write after the last counted row are
-ignored, and the next write cuts them off.
-
-Vectors can be computed again from the images. So a backup omits them, and if the files are missing or shorter than they
-should be, there are no vectors until they are computed again.
+Each embedder has two files in `vectors/`. `N.rows` holds a row for each entry, a unit vector of float16. `N.entries`
+holds the catalogue number of each row. The database has the number of rows that count. Rows are written in the
+transaction that raises this number, so two processes never write at once. A killed write may leave further rows. They
+are ignored, and the next write cuts them off. Vectors can be computed again from the images, so backups omit them. If a
+file is missing or too short, there are no vectors until they are computed again.
 """
 
 from __future__ import annotations
@@ -37,14 +35,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class VectorTable:
-    """The vectors of one embedder at one moment. More may be added later; none of these changes."""
+    """The vectors of one embedder at one moment. Vectors added later are not in it."""
 
     version: tuple[int, int]
-    """Number of its files, and number of vectors. It changes whenever the vectors do."""
+    """Number of the embedder's files, and number of its vectors. This pair changes whenever the vectors do."""
     entries: Numbers
-    """Number in the catalogue of each row; distinct, in the order of their addition."""
+    """Catalogue number of each row, in the order in which the vectors were added. No number repeats."""
     rows: Rows
-    """Vectors (entries, dimensions) of length 1, to float16, mapped into memory: they are read when used."""
+    """Vectors (entries, dimensions) of length 1 in float16. They are mapped into memory, so they are read when used."""
 
     def row_of(self, entry: int) -> int | None:
         """Return the row of an entry; None if it has no vector."""
@@ -68,7 +66,7 @@ def _files(db: Db, embedder: str) -> _Files | None:
 
 
 class Vectors(Repository):
-    """The vectors of a workspace by embedder. Vectors of different embedders are never compared."""
+    """The vectors of a workspace for each embedder. Vectors of different embedders are never compared."""
 
     def __init__(self, database: Database, folder: Path) -> None:
         super().__init__(database)
@@ -89,21 +87,22 @@ class Vectors(Repository):
                 return _NONE
             rows_path, entries_path = self._paths(files.id)
             entries = np.fromfile(entries_path, _NUMBER, files.vectors).astype(np.int64)
-            # mode "c": nothing is written to it, but its users may treat it as writable
+            # mode "c": users may write to the array, but the file never changes
             rows = np.memmap(rows_path, _HALF, "c", shape=(files.vectors, files.dimensions))
             self._mapped[embedder] = table = VectorTable((files.id, files.vectors), entries, rows)
             return table
 
     @write
     def add(self, db: Db, embedder: str, entries: Sequence[int], vectors: NDArray[np.floating]) -> int:
-        """Save the vectors (entries, dimensions) of entries, of any length; return the number of new ones. An entry
-        keeps a vector that it has already. Raises ValueError for a zero or infinite vector or another number of
-        dimensions than the embedder's others, UserError if the disk fails.
+        """Save vectors (entries, dimensions), scaled to length 1. Return the number of new ones.
+
+        An entry that has a vector keeps it. Raises ValueError for a zero or infinite vector, and if the number of
+        dimensions differs from the embedder's other vectors. Raises UserError if the disk fails.
         """
         unscaled = np.asarray(vectors, np.float32)
         lengths = np.linalg.norm(unscaled, axis=1, keepdims=True)
         if not np.all(np.isfinite(lengths) & (lengths > 0)):
-            raise ValueError("a vector has no direction")
+            raise ValueError("a vector is zero or infinite, so it has no direction")
         numbers, first = np.unique(np.asarray(entries, np.int64), return_index=True)
         rows = (unscaled / lengths)[first]
         try:
@@ -122,12 +121,12 @@ class Vectors(Repository):
 
     @read
     def images_of(self, db: Db, entries: Iterable[int]) -> dict[int, str]:
-        """Return the SHA-256 of the image of each entry."""
+        """Return the SHA-256 of the image of each of these entries."""
         return _shas_of(db, "image", entries)
 
     @read
     def sources_of(self, db: Db, entries: Iterable[int]) -> dict[int, str]:
-        """Return the SHA-256 of the source of each entry; those without one are left out."""
+        """Return the SHA-256 of the source of each of these entries. Entries without a source are left out."""
         return _shas_of(db, "source", entries)
 
     _held = reading(_files)
@@ -136,7 +135,7 @@ class Vectors(Repository):
         files = _files(db, embedder)
         if files is not None and self._whole(files) < files.vectors:
             log.warning("The vectors of %s in %s are incomplete; they are computed again.", embedder, self.folder)
-            # Files of another name: a process may still have the old ones mapped, and truncating them would crash it.
+            # Use new file names: truncating the old files would crash a process that has mapped them.
             db.execute("DELETE FROM embedders WHERE id = ?", [files.id])
             for path in self._paths(files.id):
                 path.unlink(missing_ok=True)
@@ -168,7 +167,7 @@ def _shas_of(db: Db, column: str, entries: Iterable[int]) -> dict[int, str]:
 
 
 def _append(path: Path, at: int, data: bytes) -> None:
-    """Write after the first `at` bytes of a file and truncate it there; return when it is on the disk."""
+    """Write after the first `at` bytes of a file and cut off what followed. Return when it is on the disk."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     with open(descriptor, "r+b") as file:
         file.truncate(at)

@@ -1,8 +1,8 @@
 """The SQLite file: one writer thread with a queue, and a read-only connection for every thread.
 
-A write is a function of the database that runs in its own transaction (BEGIN IMMEDIATE ... COMMIT) on the writer
-thread; the caller waits, and gets the result after the commit, or the exception that undid it. Knows nothing of runs or
-images.
+A write is a function that takes the database. It runs on the writer thread in its own transaction (BEGIN IMMEDIATE ...
+COMMIT). The caller waits for the commit and gets the result, or the exception that undid the transaction. This module
+knows nothing of runs or images.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from core.errors import DiskTrouble, UserError
 from core.locks import keeps_locks, no_locks
 
 BUSY_SECONDS = 15.0
-"""Seconds that a write waits for another process's write. Writes take milliseconds: more would not help."""
+"""Seconds that a write waits for another process's write. Writes take milliseconds, so waiting longer would not
+help."""
 LEAST_SECONDS = 0.05
-"""Minimum seconds for a write that waited in the queue already: writes that wait for one lock wait together."""
+"""Minimum number of seconds that a write waits for the lock, even if it waited in the queue before."""
 
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R", bound="Repository")
 WriteFunction = Callable[[sqlite_utils.Database], T]
 _Job = tuple[WriteFunction[Any], "Future[Any]", float]
-"""A queued write. Its last item is the request time, by `time.monotonic`."""
+"""A queued write. Its last item is the time of the request, by `time.monotonic`."""
 
 
 class Database:
-    """An open SQLite file. Call `open` before use; may be used from any thread."""
+    """An open SQLite file. Call `open` before use. All methods may be called from any thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,17 +53,15 @@ class Database:
     def open(
         self, check: WriteFunction[None], migrate: WriteFunction[None], before_commit: WriteFunction[None]
     ) -> None:
-        """Open or create the file. `check` may refuse it before anything is written; `migrate` is the first write;
-        `before_commit` ends each write.
+        """Open or create the file. `check` may refuse the file before anything is written.
 
-        Foreign keys are not enforced while `migrate` runs, so that it can replace a table: it has to check them itself
-        before it ends.
-
-        Raises UserError if the file cannot be opened or written, is damaged, or `check` refuses it.
+        `migrate` is the first write. `before_commit` is called at the end of each write. Foreign keys are not enforced
+        while `migrate` runs, so it can replace a table, and must check them itself. Raises UserError if the file cannot
+        be opened or written, is damaged, or is refused by `check`.
         """
         if self._writer is not None:
             raise RuntimeError("this Database is open already")
-        self._local = threading.local()  # this thread may still have its closed reader of an earlier opening
+        self._local = threading.local()  # this thread may still have a closed connection from before
         self._watcher = None
         opened: Future[None] = Future()
         self._writer = threading.Thread(
@@ -76,7 +75,7 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Finish the queued writes and close every connection. A second call does nothing."""
+        """Finish the queued writes and close all connections. A second call does nothing."""
         with self._gate:
             writer, self._writer = self._writer, None
             if writer is None:
@@ -89,8 +88,8 @@ class Database:
     def write(self, function: WriteFunction[T]) -> T:
         """Run `function` in one transaction and return its result after the commit.
 
-        Its exception undoes the whole transaction and is raised here. `function` must not keep the database, and must
-        return finished data (no lazy rows).
+        If `function` raises, the whole transaction is undone and the exception is raised here. `function` must not use
+        the database after it returns, so it returns finished data (no lazy rows).
         """
         result: Future[T] = Future()
         with self._gate:
@@ -102,7 +101,7 @@ class Database:
         return result.result()
 
     def read(self, function: WriteFunction[T]) -> T:
-        """Run `function` on this thread's read-only connection, in one snapshot: it sees no partial write."""
+        """Run `function` on this thread's read-only connection. It sees one snapshot, without unfinished writes."""
         db = self._reader()
         if db.conn.in_transaction:  # a read inside a read shares its snapshot
             return function(db)
@@ -116,12 +115,12 @@ class Database:
             raise _explained(error, self.path) from error
 
     def saved(self) -> int:
-        """Return a number that changes with every commit of any process. Takes some microseconds."""
+        """Return a number that changes with each commit of any process. A call takes microseconds."""
         with self._watching:
             if self._watcher is None:
                 self._watcher = self._opened_to_read()
             try:
-                # It counts the commits of all other connections, so it must be the same connection every time.
+                # The number counts commits of other connections, so always ask the same connection.
                 (number,) = self._watcher.conn.execute("PRAGMA data_version").fetchone()
             except sqlite3.Error as error:
                 raise _explained(error, self.path) from error
@@ -175,16 +174,16 @@ class Database:
                 result.set_exception(error)
             else:
                 result.set_result(value)
-            del function, result, job  # otherwise the last write would keep its images alive until the next
+            del function, result, job  # frees the images of this write before the next one
         db.close()
 
 
 class Repository:
-    """The rows of one kind of thing in an open database.
+    """Base class of repositories, which hold the rows of one kind in an open database.
 
-    A method marked `@write` or `@read` takes the database as its first argument and is called without it: it runs in
-    one transaction. It cannot call another marked method; shared code is in functions that take the database, of which
-    `writing` and `reading` make methods.
+    A method marked `@write` or `@read` is defined with the database as its first argument, and called without this
+    argument. It runs in one transaction, so it cannot call another marked method. Shared code is in functions that take
+    the database. `writing` and `reading` make methods of these functions.
     """
 
     def __init__(self, database: Database) -> None:
@@ -192,7 +191,10 @@ class Repository:
 
 
 def write(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Callable[Concatenate[R, P], T]:
-    """Mark a writing method: it returns after the commit of its own transaction, and its exception undoes it."""
+    """Mark a writing method. It returns after the commit of its own transaction.
+
+    An exception undoes the transaction.
+    """
 
     @wraps(method)
     def in_transaction(self: R, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -202,7 +204,7 @@ def write(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Call
 
 
 def read(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Callable[Concatenate[R, P], T]:
-    """Mark a reading method: it sees one snapshot."""
+    """Mark a reading method. It runs in one snapshot of the database."""
 
     @wraps(method)
     def in_snapshot(self: R, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -212,7 +214,7 @@ def read(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Calla
 
 
 def writing(function: Callable[Concatenate[sqlite_utils.Database, P], T]) -> Callable[Concatenate[Repository, P], T]:
-    """Make a writing method of a function of an open database."""
+    """Make a writing method from a function that takes an open database."""
 
     @wraps(function)
     def in_transaction(self: Repository, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -222,7 +224,7 @@ def writing(function: Callable[Concatenate[sqlite_utils.Database, P], T]) -> Cal
 
 
 def reading(function: Callable[Concatenate[sqlite_utils.Database, P], T]) -> Callable[Concatenate[Repository, P], T]:
-    """Make a reading method of a function of an open database."""
+    """Make a reading method from a function that takes an open database."""
 
     @wraps(function)
     def in_snapshot(self: Repository, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -234,7 +236,7 @@ def reading(function: Callable[Concatenate[sqlite_utils.Database, P], T]) -> Cal
 def first_row(
     db: sqlite_utils.Database, query: str, values: Sequence[Any] | dict[str, Any] = ()
 ) -> dict[str, Any] | None:
-    """Return the first row of a query, or None. The query is then finished, so that the caller may change its table."""
+    """Return the first row of a query, or None. The query is finished then, so the caller may change its tables."""
     return next(iter(list(db.query(query, values))), None)
 
 
@@ -271,7 +273,7 @@ def _connect(
 
 
 def _in_transaction(db: sqlite_utils.Database, function: WriteFunction[T], before_commit: WriteFunction[None]) -> T:
-    # IMMEDIATE: the wait for another process happens here, not half-way through as with sqlite-utils' plain BEGIN.
+    # IMMEDIATE waits for other processes here. A plain BEGIN, as in sqlite-utils, may wait half-way through.
     db.conn.execute("BEGIN IMMEDIATE")
     try:
         value = function(db)
@@ -286,7 +288,10 @@ def _in_transaction(db: sqlite_utils.Database, function: WriteFunction[T], befor
 
 
 def _explained(error: sqlite3.Error, path: Path) -> Exception:
-    """Return a DiskTrouble for an error that the user can fix, any other error unchanged: a programmer's mistake."""
+    """Return a DiskTrouble for an error that the user can fix.
+
+    Return other errors unchanged, as they are our mistakes.
+    """
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the high bits only refine the low byte
     if code == sqlite3.SQLITE_NOTADB:
         return DiskTrouble(f"{path} is not a workspace database; move it away, or pick another workspace folder.")

@@ -1,8 +1,8 @@
-"""Lock files in `open/` that show which processes have the workspace open, one for each while it lives.
+"""Lock files in `open/` that show which processes have the workspace open. Each process locks one file.
 
-The kernel releases a lock when its process ends, however it ends. A process id would not do: ids are reused, and a
-restarted container has another host name or the same id. Call `enter` and `sweep` only while holding the database's
-write lock, so that no two processes check the folder at once. POSIX only.
+The kernel releases a lock when its process ends, however it ends. A process id would not do, as ids are reused and a
+restarted container may have the same id or another host name. Call `enter` and `sweep` only while holding the
+database's write lock, so that no two processes check the folder at once. POSIX only.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from core.locks import take_lock
 
 
 class Presence:
-    """Lock file of this process, with checks of the other processes."""
+    """Lock file of this process. It can also check the lock files of other processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._own: tuple[Path, int] | None = None
 
     def enter(self, number: int) -> None:
-        """Hold the lock file of process `number` until `leave` or the end of this process. Raises OSError, and
-        UserError on a drive without locks.
+        """Lock the file of process `number` until `leave` or the end of this process.
+
+        Raises OSError if the disk fails, and UserError on a drive without locks.
         """
         path = self.folder / f"{number}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -44,7 +45,7 @@ class Presence:
         return _held(self.folder / f"{number}.lock")
 
     def sweep(self) -> None:
-        """Remove the lock files without a lock."""
+        """Remove the lock files that no process has locked."""
         for path in self.folder.glob("*.lock"):
             if not _held(path):
                 path.unlink(missing_ok=True)

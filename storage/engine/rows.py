@@ -1,4 +1,4 @@
-"""Conversion of values to columns and back, such as times and JSON, and the insertion and change of rows."""
+"""Convert values such as times and JSON to columns and back. Insert and change rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 def now() -> str:
-    """Return the current time as stored: UTC, ISO 8601 with microseconds, so that text order is time order."""
+    """Return the current time as it is stored: UTC in ISO 8601 with microseconds. Text order is time order."""
     return later()
 
 
 def later(**delta: float) -> str:
-    """Return the time after an interval, such as `hours=1`, from now, as stored."""
+    """Return the time that lies an interval after now, such as `hours=1`, as it is stored."""
     return (datetime.now(UTC) + timedelta(**delta)).isoformat(timespec="microseconds")
 
 
@@ -50,7 +50,7 @@ def unpack_value(kind: Any, text: str) -> Any:
 
 
 def record_of(kind: Callable[..., T], row: Row, **values: Any) -> T:
-    """Return a dataclass from a row: fields from the columns of the same names, except those given as `values`."""
+    """Make a dataclass from a row. Each field comes from `values` or from the column of its name."""
     columns = {name: read(row[name]) for name, read in _readers(kind).items() if name in row and name not in values}
     return kind(**columns, **values)
 
@@ -62,7 +62,10 @@ def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """Return the parser of a column: lists, mappings and dataclasses are JSON, a seed is a text, no text is NULL."""
+    """Return the function that parses a column of this type.
+
+    Lists, mappings and dataclasses are stored as JSON and seeds as text. NULL becomes "" for a text.
+    """
     if get_origin(hint) in (tuple, dict, Mapping) or is_dataclass(hint):
         return partial(unpack_value, hint)
     known: dict[Any, Callable[[Any], Any]] = {
@@ -76,13 +79,14 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 
 
 def whole(text: str) -> str:
-    """Return the text with a question mark for each lone surrogate, which no file and no table accepts."""
+    """Return the text with a question mark in place of each lone surrogate. No file and no table accepts these."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def checked_text(text: str, what: str, longest: int, field: str = "", one_line: bool = True, if_empty: str = "") -> str:
-    """Return typed text as stored. Raises UserError about the `field` if it is too long, where `what` names it, and
-    with the sentence `if_empty`, if there is one, for no text.
+    """Return typed text as it is stored. Raises UserError about `field` if it is too long.
+
+    `what` names the text in the message. If `if_empty` is given, it is the message for empty text.
     """
     text = whole(" ".join(text.split()) if one_line else text.strip())
     if len(text) > longest:
@@ -93,19 +97,19 @@ def checked_text(text: str, what: str, longest: int, field: str = "", one_line: 
 
 
 def sha_of(text: str) -> str:
-    """Return the SHA-256 of a text, 64 hexadecimal digits. Stored in place of a text that grants access."""
+    """Return the SHA-256 of a text as 64 hexadecimal digits. It is stored in place of a text that grants access."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def insert_row(db: Db, table: str, row: Row) -> int:
-    """Insert a row with every value bound; return its id."""
+    """Insert a row and return its id. All values are bound parameters."""
     key = db.table(table).insert(dict(row)).last_pk
     assert key is not None  # insert() without ignore always has one
     return int(key)
 
 
 def insert_rows(db: Db, table: str, rows: Iterable[Row], ignore: bool = False) -> int:
-    """Insert rows of the same columns with every value bound; return their number. `ignore` skips existing ones."""
+    """Insert rows with the same columns and return their number. With `ignore`, existing rows are skipped."""
     new = list(rows)
     names = list(new[0]) if new else []
     query = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"
@@ -113,6 +117,6 @@ def insert_rows(db: Db, table: str, rows: Iterable[Row], ignore: bool = False) -
 
 
 def change_row(db: Db, table: str, key: int | str, columns: Row) -> None:
-    """Set columns of the row with this id, with every value bound."""
+    """Change columns of the row with this id. All values are bound parameters."""
     names = ", ".join(f"{name} = :{name}" for name in columns)
     db.execute(f"UPDATE {table} SET {names} WHERE id = :id", {**columns, "id": key})

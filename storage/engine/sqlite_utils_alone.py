@@ -1,6 +1,7 @@
-"""Import sqlite_utils without pandas, which it imports only to recognise one more type of value.
+"""Import sqlite_utils without pandas, which it needs only to recognise one more type of value.
 
-pandas would cost every process that opens a workspace, such as each worker of a batch, a fifth of a second and 60 MB.
+Importing pandas takes a fifth of a second and 60 MB in each process that opens a workspace, such as a worker of a
+batch.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from types import ModuleType
 
 
 class _NoPandas(MetaPathFinder):
-    """Refuses pandas to the thread that made it. Other threads may import it at the same time."""
+    """Import hook that refuses pandas to the thread that made it. Other threads may import pandas at the same time."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()

@@ -1,7 +1,7 @@
-"""The models under test of a workspace by identity, their answers for many images at once, as columns, and retrainings.
+"""The models under test of a workspace, their probabilities for many images at once, and results of retraining.
 
-A model is found by everything that its predictions depend on (`core.model_identity`): with other weights or another
-server it is another model with its own predictions. Predictions from before identities were recorded belong to the
+A model is identified by everything that its predictions depend on (`core.model_identity`). With other weights or
+another server it is another model with its own predictions. Predictions that are older than this identity belong to the
 first model loaded under their key.
 """
 
@@ -24,11 +24,11 @@ from storage.engine.database import Repository, first_row, read, write
 from storage.engine.rows import Row, insert_row, now, pack, record_of, whole
 
 NO_CLASS = 0xFFFF
-"""Padding value in `likeliest` where there is no further guess."""
+"""Number that fills `likeliest` if the classifier gave fewer guesses."""
 PIXELS = np.dtype([("mask", "u1"), ("said", "u1"), ("pixels", "<u4")])
-"""One entry of `NewPixelCount.counts`: class of the mask, class of the model, number of pixels."""
+"""Type of one entry of `NewPixelCount.counts`: class in the mask, class of the model, number of pixels."""
 _FAST = 1
-"""Compression level of zlib: low, since rows are read far more often than their size matters."""
+"""Compression level of zlib. It is low because rows are read often and their size matters little."""
 _WORTH = 0.6
 _AT_ONCE = 4096
 """Number of rows fetched from the database at a time."""
@@ -37,11 +37,11 @@ _QUERIES = DataTable(__file__, str)
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model under test that was loaded before."""
+    """A model under test that was loaded in this workspace before."""
 
     id: int
     key: str
-    """Key of its predictions."""
+    """Key under which the model's predictions are stored."""
     title: str
     identity: ModelIdentity
 
@@ -52,11 +52,11 @@ class AskedModel:
 
     model: StoredModel
     settings: dict[str, Any]
-    """`UnderTestSettings` as plain data."""
+    """Fields of `UnderTestSettings` as plain data."""
 
 
 class NewPixelCount(NamedTuple):
-    """Confusion of a segmenter with a mask, counted in pixels, to be saved."""
+    """Number of pixels for each pair of classes of a mask and a segmenter's prediction, to be saved."""
 
     prediction: int
     mask: str
@@ -66,14 +66,14 @@ class NewPixelCount(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityRows:
-    """Probabilities of a classifier, one row for each image."""
+    """Probabilities of a classifier for many images, one row for each image."""
 
     images: list[str]
-    """SHA-256 of each row's image. If an image repeats, the later row counts."""
+    """SHA-256 of each row's image. If an image has two rows, the later one counts."""
     likeliest: NDArray[np.uint16]
-    """(images,): number of the likeliest class."""
+    """Number of the likeliest class of each image: (images,)."""
     numbers: NDArray[np.float16]
-    """(images, classes), 0 to 1."""
+    """Probability of each class, 0 to 1: (images, classes)."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class StoredRetraining:
     about: str
     asked: str
     model: int
-    """Id of the model, as in `StoredModel.id`."""
+    """Id of the model that was trained further, as in `StoredModel.id`."""
     told: dict[str, Any]
-    """Plain data, which the services interpret."""
+    """The result as plain data, which services read."""
     created: str
 
 
@@ -97,7 +97,7 @@ class ModelsUnderTest(Repository):
     def record(
         self, db: Db, settings_key: str, identity: ModelIdentity, title: str, settings: dict[str, Any]
     ) -> StoredModel:
-        """Record that `settings_key` loads this model from now on, and return the stored model."""
+        """Record that `settings_key` loads this model from now on. Return the stored model."""
         known = first_row(db, "SELECT * FROM models_under_test WHERE digest = ?", [identity.digest])
         if known is not None:
             model = _stored(known)
@@ -117,22 +117,22 @@ class ModelsUnderTest(Repository):
 
     @read
     def asked_for(self, db: Db, settings_key: str) -> StoredModel | None:
-        """Return the model that `settings_key` loaded last, or None."""
+        """Return the model that was last loaded for `settings_key`, or None."""
         return next((_stored(row) for row in db.query(_QUERIES["asked_for"], [settings_key])), None)
 
     def key_of(self, settings_key: str) -> str:
-        """Return the key of the model that was last loaded for `settings_key`, or `settings_key` itself if none was."""
+        """Return the key of the model last loaded for `settings_key`; `settings_key` itself if none was loaded."""
         model = self.asked_for(settings_key)
         return settings_key if model is None else model.key
 
     @read
     def all(self, db: Db) -> tuple[AskedModel, ...]:
-        """Return all models with the settings by which each was last loaded, latest first."""
+        """Return all models, each with the settings by which it was last loaded, latest first."""
         return tuple(AskedModel(_stored(row), json.loads(row["settings"])) for row in db.query(_QUERIES["listed"]))
 
     @read
     def probabilities(self, db: Db, model: StoredModel, after: int = 0) -> tuple[ProbabilityRows, int]:
-        """Return the probabilities in rows after the row `after`, and the last row's id."""
+        """Return the probabilities of rows after the row `after`, and the last row's id."""
         size = 2 * len(model.identity.classes)
         images: list[str] = []
         likeliest: list[bytes] = []
@@ -152,34 +152,35 @@ class ModelsUnderTest(Repository):
 
     @read
     def latest(self, db: Db, key: str, after: int = 0) -> dict[str, int]:
-        """Map images by SHA-256 to the id of the model's latest prediction, if it is after the id `after`."""
+        """Map each image's SHA-256 to the id of the model's latest prediction, for predictions after the id `after`."""
         query = "SELECT image, max(id) FROM predictions WHERE model = ? AND id > ? GROUP BY image"
         return dict(db.execute(query, [key, after]).fetchall())
 
     @read
     def classes_of(self, db: Db, key: str) -> tuple[str, ...]:
-        """Return the class names of the class maps under this key, by number; () without predictions."""
+        """Return the class names of the class maps stored under this key, by number; () without predictions."""
         query = "SELECT classes FROM predictions WHERE model = ? ORDER BY id DESC LIMIT 1"
         row = db.execute(query, [key]).fetchone()
         return tuple(json.loads(row[0])) if row is not None else ()
 
     @read
     def known_classes(self, db: Db, key: str) -> tuple[str, ...]:
-        """Return all classes of the model with this key, by number; () if it was never loaded here."""
+        """Return all class names of the model with this key, by number; () if it was never loaded here."""
         row = db.execute("SELECT classes FROM models_under_test WHERE key = ?", [key]).fetchone()
         return tuple(json.loads(row[0])) if row is not None else ()
 
     @read
     def guesses(self, db: Db, predictions: Sequence[int]) -> list[tuple[str, list[dict[str, Any]]]]:
-        """Return the image and the likeliest classes, as plain data, of some predictions."""
+        """Return (image, likeliest classes as plain data) of these predictions."""
         query = "SELECT image, top FROM json_each(?) AS wanted CROSS JOIN predictions ON predictions.id = wanted.value"
         return [(image, json.loads(top)) for image, top in db.execute(query, [pack(list(predictions))])]
 
     @read
     def doubts(self, db: Db, key: str, after: int = 0) -> tuple[list[str], NDArray[np.float64], int]:
-        """Return the uncertainty of the segmenter with this key: SHA-256 of images, entropy and DeepGini as (images,
-        2), for predictions after `after`, in order: a later one of the same image counts. Also the last prediction
-        with known uncertainty.
+        """Return a segmenter's uncertainty for predictions after the prediction `after`.
+
+        Return the SHA-256 of images, their entropy and DeepGini as (images, 2), and the id of the latest prediction
+        with a known uncertainty. If an image has several rows, the last one counts.
         """
         rows = db.execute(_QUERIES["doubts"], [after, key]).fetchall()
         (last,) = db.execute("SELECT coalesce(max(prediction), 0) FROM doubts").fetchone()
@@ -187,7 +188,7 @@ class ModelsUnderTest(Repository):
 
     @write
     def keep_pixel_counts(self, db: Db, new: Iterable[NewPixelCount]) -> None:
-        """Save pixel counts of a segmenter, all or none; existing ones stay."""
+        """Save pixel counts of a segmenter, all or none. Existing counts stay."""
         time = now()
         rows = (
             (one.prediction, one.mask, zlib.compress(one.counts.astype(PIXELS).tobytes(), _FAST), time) for one in new
@@ -196,14 +197,16 @@ class ModelsUnderTest(Repository):
 
     @read
     def counted(self, db: Db, key: str) -> set[tuple[int, str]]:
-        """Return pairs of prediction and mask with pixel counts, for the model with this key."""
+        """Return (prediction, mask) of all pixel counts of the model with this key."""
         query = "SELECT prediction, mask FROM predictions JOIN pixel_counts ON prediction = predictions.id"
         return set(db.execute(f"{query} WHERE model = ?", [key]).fetchall())
 
     @read
     def pixel_counts(self, db: Db, key: str, after: int = 0) -> tuple[list[tuple[str, str, NDArray[Any]]], int]:
-        """Return image, mask and pixel counts (`PIXELS`) of the model with this key, saved after the row `after`, in
-        order: a later one of the same image and mask counts. Also the last row's id.
+        """Return pixel counts of the model with this key that were saved after the row `after`.
+
+        Return (image, mask, counts of type `PIXELS`) of each row, and the last row's id. If an image and mask have
+        several rows, the last one counts.
         """
         rows = [
             (image, mask, np.frombuffer(zlib.decompress(counts), PIXELS))
@@ -214,11 +217,11 @@ class ModelsUnderTest(Repository):
 
 
 class Retrainings(Repository):
-    """Results of further training of models under test. Their weights are files beside the database."""
+    """Results of further training of models under test. The trained weights are files beside the database."""
 
     @write
     def keep(self, db: Db, about: str, question: str, model: int, result: dict[str, Any]) -> int:
-        """Save a result, unless it equals the latest one for the same question; return its id."""
+        """Save a result and return its id. If it equals the latest result for the same question, nothing is added."""
         text = pack(result)
         query = "SELECT id, told FROM retrainings WHERE about = ? AND asked = ? ORDER BY id DESC LIMIT 1"
         last = db.execute(query, [about, question]).fetchone()
@@ -229,13 +232,13 @@ class Retrainings(Repository):
 
     @read
     def kept(self, db: Db, about: str = "") -> tuple[StoredRetraining, ...]:
-        """Return all results, or those about the same images and model, latest first."""
+        """Return all results, or only those for the same images and model, latest first."""
         query = "SELECT * FROM retrainings WHERE ? IN ('', about) ORDER BY id DESC"
         return tuple(record_of(StoredRetraining, row) for row in db.query(query, [about]))
 
 
 def insert_probabilities(db: Db, model: int, rows: Iterable[tuple[str, NDArray[Any]]], time: str) -> None:
-    """Add probabilities of a classifier: SHA-256 of each image, and a probability for each class."""
+    """Add a classifier's probabilities of each class for each image, given by its SHA-256."""
     new = ((model, image, *_packed(numbers), time) for image, numbers in rows)
     insert = "INSERT INTO probabilities (model, image, likeliest, numbers, created) VALUES (?, ?, ?, ?, ?)"
     db.conn.executemany(insert, new)
@@ -247,7 +250,7 @@ def _packed(numbers: NDArray[Any]) -> tuple[bytes, bytes]:
     likeliest[: len(best)] = best
     plain = numbers.astype("<f2").tobytes()
     packed = zlib.compress(plain, _FAST)
-    # A small saving is not worth the time of decompression. A row of full length was not compressed.
+    # Keep a row uncompressed if compression saves little. Its length shows that it is not compressed.
     return likeliest.tobytes(), packed if len(packed) < _WORTH * len(plain) else plain
 
 

@@ -1,4 +1,4 @@
-"""Predictions of models under test. Append-only: the latest row of an image and a model counts."""
+"""Predictions of models under test. Rows are only added: the latest row of an image and a model counts."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class NewPrediction(NamedTuple):
 
     sha: str
     model: str
-    """Key of the model's predictions."""
+    """Key under which the model's predictions are stored."""
     prediction: Prediction
     doubt: Doubt | None = None
     """Uncertainty of a segmenter; None for a classifier, or if unknown."""
     probabilities: NDArray[Any] | None = None
-    """Probability for each class of a classifier, 0 to 1, of any float type; None if unknown."""
+    """Probability of each class, 0 to 1, of any float type. None for a segmenter or if unknown."""
 
 
 def new_predictions(shas: Sequence[str], model: str, batch: PredictedBatch) -> list[NewPrediction]:
-    """Return the predictions of a batch, to be saved."""
+    """Return the predictions of a batch of images in the form to be saved."""
     nothing = (None,) * len(batch.predictions)
     rows = nothing if batch.probabilities is None else batch.probabilities
     each = zip(shas, batch.predictions, batch.doubts or nothing, rows, strict=True)
@@ -47,11 +47,14 @@ class Predictions(Repository):
         self._images = images
 
     def append(self, sha: str, model: str, prediction: Prediction) -> int:
-        """Save a prediction and return its id. Raises UserError for an unknown image, or a full disk."""
+        """Save a prediction and return its id. Raises UserError if the image is unknown or the disk is full."""
         return self.extend([NewPrediction(sha, model, prediction)])[0]
 
     def extend(self, new: Iterable[NewPrediction], model: int | None = None) -> tuple[int, ...]:
-        """Save predictions, all or none; return ids. With the id `model`, probabilities too. Raises as `append`."""
+        """Save predictions, all or none. Return their ids.
+
+        With the id `model`, probabilities are saved too. Raises the errors of `append`.
+        """
         predictions = tuple(new)
         # The files of the class maps are written before the rows.
         maps = [
@@ -84,14 +87,20 @@ class Predictions(Repository):
 
     @read
     def latest(self, db: Db, sha: str, model: str) -> Prediction | None:
-        """Return `model`'s latest prediction for the image; None without one, or if its class map's file is missing."""
+        """Return `model`'s latest prediction for the image.
+
+        None without a prediction or without the file of its class map.
+        """
         query = "SELECT * FROM predictions WHERE image = ? AND model = ? ORDER BY id DESC LIMIT 1"
         row = first_row(db, query, [sha, model])
         return None if row is None else prediction_of(row, self._images.folder)
 
 
 def prediction_of(row: Row, images: Path) -> Prediction | None:
-    """Return the prediction in a row; None if the file of its class map is missing: the model can predict again."""
+    """Return the prediction in a row, or None if the file of its class map is missing.
+
+    Then the model can predict again.
+    """
     class_map = b""
     if row["class_map"] is not None:
         try:

@@ -18,13 +18,13 @@ from storage.engine.rows import now, pack
 from storage.runs.rows import append_state, begin_steps, insert_value, latest_state
 
 LONGEST_NAME = 200
-"""Maximum characters in the name of a run."""
+"""Maximum number of characters in the name of a run."""
 _QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A new run that starts from an existing one."""
+    """A new run that starts from an existing run."""
 
     run: str
     """Id of the existing run."""
@@ -37,18 +37,16 @@ class Branch:
 
 @dataclass(frozen=True)
 class LatestRun:
-    """The latest run of a source image. A run limited to some edit types counts only if all runs of the source are
-    limited.
-    """
+    """The latest run of a source image. Runs limited to some edit types count only if a source has no other runs."""
 
     run: str
     source_sha: str
     waiting: int
-    """Runs of the source that are limited to the requested edit types and have no image yet."""
+    """Number of the source's runs that are limited to the requested edit types and have no image yet."""
 
 
 def begin_from(db: Db, branch: Branch) -> str:
-    """Create the run and return its id."""
+    """Create a run from a branch and return its id."""
     new_id, state = secrets.token_hex(8), latest_state(db, branch.run)
     row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [branch.run]))
     db.table("runs").insert({"id": new_id, **row, "created": now()})
@@ -72,9 +70,11 @@ def _name_with(db: Db, name: str, ending: str) -> str:
 def latest_of_sources(
     db: Db, recipes: Collection[str], label: str = "", keywords: Collection[EditType] = (), begun_for: str = ""
 ) -> tuple[LatestRun, ...]:
-    """Return the latest run of each source image, most recently changed first: among the runs with these recipes that
-    have a class (as label or protected class), and keywords of all these edit types. A run limited to some edit types
-    comes after all others. `begun_for` are the edit types in the keyword settings of the runs that count as waiting.
+    """Return the latest run of each source image, most recently changed first.
+
+    Runs count if they have one of these recipes, the class `label` (as label or protected class; "" for any), and
+    keywords of all these edit types. Runs limited to some edit types come last. Runs limited to the edit types
+    `begun_for` count as waiting if they have no image.
     """
     values = {"recipes": pack(list(recipes)), "label": label, "keywords": pack(list(keywords))}
     latest: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The rows of a run: its states and the versions of its values. Each change adds a row, and the latest counts."""
+"""The rows of a run: its states and the versions of its values. Each change adds a row, and the latest row counts."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_o
 
 
 def require_run(db: Db, run_id: str) -> None:
-    """Raise UserError if the run is unknown."""
+    """Raise UserError if there is no run with this id."""
     if not run_exists(db, run_id):
         raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.", field="run")
 
 
 def run_exists(db: Db, run_id: str) -> bool:
-    """Return True if the run exists, removed or not."""
+    """Return True if the run exists, even if it is removed."""
     return first_row(db, "SELECT 1 FROM runs WHERE id = ?", [run_id]) is not None
 
 
 def insert_value(db: Db, run_id: str, stage: StageName, value: StageValue[Any], batch: str = "") -> int:
-    """Insert a version of a stage's value; return its id. Versions of one `batch` are undone together. Raises UserError
-    for an unknown run, TypeError for another stage's value.
+    """Insert a version of a stage's value and return its id. Versions of one `batch` are undone together.
+
+    Raises UserError for an unknown run, and TypeError if the value has the type of another stage.
     """
     kind = stage_kinds()[stage].value
     if not isinstance(value.value, kind):
@@ -51,7 +52,7 @@ def insert_value(db: Db, run_id: str, stage: StageName, value: StageValue[Any], 
 
 
 def repeat_value(db: Db, value_id: int) -> int | None:
-    """Insert a copy of an earlier version as the latest; return its id, or None if the version does not exist."""
+    """Insert a copy of an earlier version as the latest one. Return its id, or None if there is no such version."""
     row = first_row(db, "SELECT * FROM stage_values WHERE id = ? AND value <> 'null'", [value_id])
     if row is None:
         return None
@@ -60,24 +61,24 @@ def repeat_value(db: Db, value_id: int) -> int | None:
 
 
 def empty_stage(db: Db, run_id: str, stage: StageName) -> int:
-    """Insert a version without a value; return its id. Earlier versions stay."""
+    """Insert a version without a value and return its id. Earlier versions stay."""
     texts = dict.fromkeys(("model", "prompt", "raw_reply", "inputs_key"), "")
     plain = {"value": "null", "author": "person", "settings": "{}", "seed": "0", "attempts": 0, "seconds": 0.0}
     return insert_row(db, "stage_values", {"run": run_id, "stage": stage, **plain, **texts, "created": now()})
 
 
 def begin_steps(db: Db, run_id: str) -> None:
-    """Mark the start of a run: nothing that was saved of it until now can be undone."""
+    """Mark the start of a run. Nothing that was saved before can be undone."""
     (state,) = db.execute("SELECT max(id) FROM run_states WHERE run = ?", [run_id]).fetchone()
     db.table("undo_log").insert({"run": run_id, "what": "begin", "step": str(state), "made": "[]", "created": now()})
 
 
 BEGUN = "coalesce((SELECT max(CAST(step AS INTEGER)) FROM undo_log WHERE run = summary.run AND what = 'begin'), 0)"
-"""SQL for the last state that a run began with; 0 if unknown."""
+"""SQL for the id of the last state that a run started with; 0 if unknown."""
 
 
 def waits(db: Db, run_id: str) -> bool:
-    """Return True if a run is not listed yet, since nothing was done with it."""
+    """Return True if a run is not listed yet, as nothing was done with it."""
     query = f"SELECT removed AND state <= {BEGUN} FROM run_summaries AS summary WHERE run = ?"
     return bool(db.execute(query, [run_id]).fetchone()[0])
 
@@ -102,13 +103,13 @@ def append_state(db: Db, run_id: str, state: Row) -> int:
 
 
 def latest_state(db: Db, run_id: str) -> dict[str, Any]:
-    """Return the changeable part of a run's state, without the row's own columns."""
+    """Return the latest state of a run by column, without id, run and time."""
     row = next(db.query("SELECT * FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id]))
     return {name: value for name, value in row.items() if name not in ("id", "run", "created")}
 
 
 def latest_values(db: Db, run_id: str) -> dict[StageName, StoredValue]:
-    """Return the latest values by stage, in stage order. Values of stages unknown to all recipes are left out."""
+    """Return the latest values by stage, in stage order. Values of stages that no recipe has are left out."""
     latest = "SELECT max(id) FROM stage_values WHERE run = ? GROUP BY stage"
     query = f"SELECT * FROM stage_values WHERE id IN ({latest}) AND value <> 'null'"
     row_by_stage = {row["stage"]: row for row in db.query(query, [run_id])}

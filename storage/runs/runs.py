@@ -46,17 +46,17 @@ from storage.runs.test_cases import insert_test_cases, read_jobs, read_test_case
 from storage.thumbnails import Thumbnails
 
 LOOKED_AT = 2000
-"""Number of latest runs that are read for the list of runs, in which those of a batch are one line."""
+"""Maximum number of latest runs that are read for the list of runs, where the runs of a batch share one row."""
 _QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """A run to import."""
+    """A run that is to be imported, with its source image and its reviews."""
 
     record: RunRecord
     source: Image.Image
-    """Source image in mode L, RGB or RGBA."""
+    """Source image of mode L, RGB or RGBA."""
     mask: Image.Image | None = None
     cases: Iterable[TestCase] = ()
     reviews: Sequence[ReviewDecision | None] = ()
@@ -64,9 +64,7 @@ class ImportedRun:
 
 
 class Runs(Repository):
-    """The runs of a workspace. Every method with the id of a run, except `exists` and `prompt_states`, raises UserError
-    for an unknown one.
-    """
+    """The runs of a workspace. Methods raise UserError for an unknown run id, except `exists` and `prompt_states`."""
 
     def __init__(self, database: Database, images: Images, thumbnails: Thumbnails) -> None:
         super().__init__(database)
@@ -85,8 +83,9 @@ class Runs(Repository):
     ) -> str:
         """Create a run from a source image (L, RGB or RGBA); return its id.
 
-        `settings` is plain data; `notes` state corrections made to the picture; `sample` is the name of the sample that
-        it is, if any; `recipe` is the name of a recipe. Raises UserError for an empty or too long name, or a full disk.
+        `settings` is plain data. `notes` say how the picture was corrected. `sample` is the name of the studio's
+        sample, or "". `recipe` is the name of a recipe. Raises UserError if the name is empty or too long, or the disk
+        is full.
         """
         image = self._thumbnails.save(source)
         record = RunRecord(
@@ -97,9 +96,9 @@ class Runs(Repository):
     def import_runs(self, imported: Iterable[ImportedRun]) -> tuple[str, ...]:
         """Save imported runs with everything in their records, and their test cases with reviews, all or nothing.
 
-        Returns their ids in order: the record's id if it is valid and free. Runs and their test cases are consumed one
-        by one, so that generators never hold all the pixels. Raises UserError for an empty or too long name, or a full
-        disk.
+        Return the ids in order. A run keeps its record's id if it is valid and free. Runs and their test cases are read
+        one by one, so pass generators to keep few pixels in memory. Raises UserError if a name is empty or too long, or
+        the disk is full.
         """
         saved = [
             (
@@ -116,8 +115,9 @@ class Runs(Repository):
 
     @write
     def duplicate(self, db: Db, run_id: str) -> str:
-        """Create a run with the source, task, settings, mask, prompts and latest values of this one; return its id.
-        Test cases are not copied: an image in two runs would count twice everywhere.
+        """Create a run with the source, task, settings, mask, prompts and latest values of this run. Return its id.
+
+        Test cases are not copied, as an image in two runs would count twice everywhere.
         """
         require_run(db, run_id)
         values = {stage: stored.value for stage, stored in latest_values(db, run_id).items()}
@@ -125,12 +125,12 @@ class Runs(Repository):
 
     @write
     def branch(self, db: Db, branches: Sequence[Branch]) -> tuple[str, ...]:
-        """Start runs from others with own settings and values, all or none; return their ids. Raises UserError."""
+        """Start runs from existing ones with own settings and values, all or none. Return ids. Raises UserError."""
         for one in branches:
             require_run(db, one.run)
         return tuple(begin_from(db, one) for one in branches)
 
-    # Changes by a person. Each adds a row, and the latest counts
+    # Changes by a person. Each adds a row, and the latest row counts
 
     @write
     def rename(self, db: Db, run_id: str, name: str) -> None:
@@ -139,26 +139,29 @@ class Runs(Repository):
 
     @write
     def set_task(self, db: Db, run_id: str, task: Task) -> None:
-        """Change the task of the run."""
+        """Change the task of a run."""
         change_state(db, run_id, task=pack_value(task))
 
     @write
     def set_recipe(self, db: Db, run_id: str, recipe: str) -> None:
-        """Change the recipe of the run by its name; its values stay."""
+        """Change the recipe of a run, given by its name. The values of the run stay."""
         change_state(db, run_id, recipe=recipe)
 
     @write
     def set_settings(self, db: Db, run_id: str, settings: Mapping[str, Any]) -> int | None:
-        """Change the settings. Return the new state, None if nothing changed."""
+        """Change the settings of a run. Return the id of the new state, or None if nothing changed."""
         return change_state(db, run_id, settings=pack(dict(settings)))
 
     @write
     def set_prompts(self, db: Db, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
-        """Replace all prompt templates that a person edited for the run. Returns as `set_settings`."""
+        """Replace all prompt templates that a person edited for the run. Return the id of the new state, or None."""
         return change_state(db, run_id, prompts=pack(dict(prompts)))
 
     def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
-        """Set the mask of a run (mode L) with its class names, or remove it. Raises UserError or ValueError."""
+        """Set the mask of a run with its class names, or remove it.
+
+        Raises UserError; ValueError unless its mode is L.
+        """
         if mask is not None and mask.mode != "L":
             raise ValueError(f"a mask has mode L, not {mask.mode}")
         stored = self._images.save(mask) if mask is not None else None
@@ -166,7 +169,7 @@ class Runs(Repository):
 
     @write
     def remove(self, db: Db, *run_ids: str) -> None:
-        """Remove runs from the list of runs; no data is lost."""
+        """Remove runs from the list of runs. Their data remain."""
         for run_id in run_ids:
             change_state(db, run_id, removed=1)
 
@@ -178,14 +181,14 @@ class Runs(Repository):
 
     @write
     def begun_with(self, db: Db, run_id: str, listed: bool) -> None:
-        """Mark the run's content as its start. Unless `listed` it is not listed until something is done with it."""
+        """Mark the run's content as its start. Unless `listed`, the run is listed once something is done with it."""
         if not listed:
             change_state(db, run_id, removed=1)
         begin_steps(db, run_id)
 
     @write
     def appear(self, db: Db, run_id: str) -> None:
-        """List the run from now on, as something was done with it."""
+        """List the run from now on, as something was done with it. A listed run stays unchanged."""
         require_run(db, run_id)
         appear(db, run_id)
 
@@ -195,7 +198,7 @@ class Runs(Repository):
 
     @write
     def bring_back(self, db: Db, value_id: int) -> int:
-        """Save a copy of an earlier version as the latest; return its id. Raises UserError without one."""
+        """Save a copy of an earlier version as the latest one. Return its id. Raises UserError if it does not exist."""
         number = repeat_value(db, value_id)
         if number is not None:
             return number
@@ -215,7 +218,7 @@ class Runs(Repository):
 
     @read
     def get(self, db: Db, run_id: str) -> Run:
-        """Return the run with the latest of everything, also a removed one."""
+        """Return a run with the latest version of everything, even if the run is removed."""
         require_run(db, run_id)
         row = next(db.query(_QUERIES["run"], [run_id]))
         return record_of(
@@ -229,26 +232,26 @@ class Runs(Repository):
 
     @read
     def mask(self, db: Db, run_id: str) -> tuple[str | None, Mapping[int, str]]:
-        """Return the SHA-256 of the mask or None, and its class names."""
+        """Return the SHA-256 of the run's mask (or None) and the class names by number."""
         require_run(db, run_id)
         state = latest_state(db, run_id)
         return state["mask"], unpack_value(dict[int, str], state["mask_classes"])
 
     @read
     def states(self, db: Db, run_id: str, since: int = 0) -> tuple[StoredState, ...]:
-        """Return settings and prompts over time from the state `since`."""
+        """Return the states of a run from the state `since`, with settings, prompts and times."""
         require_run(db, run_id)
         query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
         return tuple(record_of(StoredState, row) for row in db.query(query, [run_id, since]))
 
     @read
     def prompt_states(self, db: Db, run_id: str) -> tuple[StoredState, ...]:
-        """Return the states of a run that changed its prompts, oldest first."""
+        """Return the states of a run in which its prompts changed, oldest first."""
         return tuple(record_of(StoredState, row) for row in db.query(_QUERIES["prompt_states"], [run_id]))
 
     @read
     def edited(self, db: Db, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
-        """Count the values that people changed by profile and stage, in these runs or in all that are not deleted."""
+        """Count the values that people changed, by profile and stage, in these runs or in all not deleted ones."""
         chosen, order = None if run_ids is None else pack(list(run_ids)), list(stage_kinds())
         shares = [EditedShare(**row) for row in db.query(_QUERIES["edited"], {"runs": chosen}) if row["stage"] in order]
         return tuple(sorted(shares, key=lambda one: (one.profile, order.index(one.stage))))
@@ -257,28 +260,33 @@ class Runs(Repository):
     def search(
         self, db: Db, limit: int = 50, removed: bool = False, find: str = "", after: str = ""
     ) -> tuple[RunSummary, ...]:
-        """Return runs, most recently changed first; with `removed` the deleted ones. `find` selects those with this
-        text in name or label, ignoring case; `after` those after the run with this id, for the next page.
+        """Return up to `limit` runs, most recently changed first. With `removed`, return the deleted runs.
+
+        `find` selects runs with this text in name or label, ignoring case. For the next page, pass the last run's id as
+        `after`.
         """
         values = {"removed": int(removed), "find": find.casefold(), "limit": limit, "after": after}
         return tuple(_summary(row) for row in db.query(_QUERIES["search"].format(begun=BEGUN), values))
 
     @read
     def lines(self, db: Db, limit: int) -> tuple[RunSummary, ...]:
-        """Return runs, most recently changed first, without deleted ones. The latest run of a batch represents all of
-        its runs. Only the latest `LOOKED_AT` runs are read.
+        """Return the rows of the list of runs, most recently changed first, without deleted runs.
+
+        The latest run of a batch stands for all its runs. Only the latest `LOOKED_AT` runs are read.
         """
         return tuple(_summary(row) for row in db.query(_QUERIES["lines"], {"looked_at": LOOKED_AT, "limit": limit}))
 
     @read
     def count(self, db: Db, find: str = "") -> int:
-        """Return the number of runs, without deleted ones, that have `find` in their name or label."""
+        """Return the number of runs with `find` in their name or label, without deleted runs."""
         return int(db.execute(_QUERIES["count"], {"find": find.casefold()}).fetchone()[0])
 
 
 def insert_run(db: Db, source: StoredImage, record: RunRecord) -> str:
-    """Add a run with task, settings and notes of a record, but not its values, mask and prompts. Return its id: that of
-    the record, 16 hexadecimal digits, if it is valid and free. Raises UserError for an empty or too long name.
+    """Add a run with task, settings and notes of a record, without its values, mask and prompts. Return its id.
+
+    The run keeps the record's id (16 hexadecimal digits) if it is valid and free. Raises UserError if the name is empty
+    or too long.
     """
     keep_image(db, source)
     is_free = re.fullmatch(r"[0-9a-f]{16}", record.id) is not None and not run_exists(db, record.id)
@@ -311,7 +319,7 @@ def _import_run(
 
 
 def mask_columns(db: Db, mask: StoredImage | None, classes: Mapping[int, str]) -> dict[str, Any]:
-    """Return the columns of a mask whose file is on the disk, or of none."""
+    """Return the columns of a mask whose file is on the disk, or the columns that mean no mask."""
     if mask is None:
         return {"mask": None, "mask_classes": "{}"}
     keep_image(db, mask)

@@ -36,12 +36,14 @@ from storage.thumbnails import ThumbnailFiles, Thumbnails
 
 _QUERIES = DataTable(__file__, str)
 _ORIGIN = "run run_name profile recipe method model prompt negative_prompt seed settings created".split()
-"""Columns of a test case that a study item keeps."""
+"""Columns of a test case that a study item copies."""
 
 
 def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str = "", restores: int | None = None) -> int:
-    """Save a verdict on a test case, "open" to withdraw it; return the id of the row. `restores`: row that an undo
-    restores, 0 for none, None for a new verdict. Raises UserError.
+    """Save a verdict on a test case and return the row's id. "open" withdraws the verdict.
+
+    Raises UserError for an unknown test case. For an undo, `restores` is the row that is restored, or 0 for no row. For
+    a new verdict it is None.
     """
     if verdict not in VERDICTS:
         raise ValueError(f"there is no verdict {verdict!r}")
@@ -55,22 +57,23 @@ def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str = "", rest
 class TestCases(Repository):
     """The test cases of all runs."""
 
-    __test__ = False  # its name begins as pytest's own classes do
+    __test__ = False  # pytest would take it for a class of tests
 
     def __init__(self, database: Database, images: Images, thumbnails: Thumbnails) -> None:
         super().__init__(database)
         self._images, self._thumbnails = images, thumbnails
 
     def append(self, run_id: str, job_id: int | None, case: TestCase) -> int:
-        """Save a test case with its images; return its id. Raises UserError for an unknown run or a full disk."""
+        """Save a test case with its images and return its id. Raises UserError for an unknown run or a full disk."""
         return self.extend(run_id, job_id, [case])[0]
 
     def extend(
         self, run_id: str, job_id: int | None, cases: Iterable[TestCase], reviews: Sequence[ReviewDecision | None] = ()
     ) -> tuple[int, ...]:
-        """Save test cases of a run, all or none; return their ids in order. `reviews` are people's decisions on them in
-        the same order. `cases` are consumed one by one, so that a generator never holds all their pixels. Raises as
-        `append`.
+        """Save test cases of a run, all or none; return their ids in order.
+
+        `reviews` are people's decisions on them in the same order. `cases` are read one by one, so pass a generator to
+        keep few pixels in memory. Raises the errors of `append`.
         """
         saved = save_cases(self._images, self._thumbnails, cases)
         return self._database.write(lambda db: insert_test_cases(db, run_id, job_id, saved, reviews))
@@ -83,7 +86,7 @@ class TestCases(Repository):
         raise _unknown_case(case_id)
 
     def load(self, case_id: int) -> TestCase:
-        """Return a test case with its images loaded and checked. Raises UserError if it is missing or damaged."""
+        """Return a test case with its images, which are checked. Raises UserError if they are missing or damaged."""
         stored = self.get(case_id)
         return TestCase(
             image=self._images.load(stored.image_sha),
@@ -96,7 +99,7 @@ class TestCases(Repository):
 
     @read
     def candidates(self, db: Db, cases: Sequence[int] | None = None) -> tuple[Candidate, ...]:
-        """Return these test cases in order, or all, oldest first. Those of deleted runs are left out."""
+        """Return these test cases in order, or all of them, oldest first. Test cases of deleted runs are left out."""
         numbers = None if cases is None else json.dumps(list(cases))
         rows = list(db.query(_QUERIES["candidates"], {"cases": numbers}))
         shas = {row[name] for row in rows for name in ("source_sha", "image_sha")}
@@ -106,7 +109,7 @@ class TestCases(Repository):
 
 
 def _finish_job(db: Db, job_id: int, state: JobState, message: str = "") -> bool:
-    """End a job as "done", "cancelled", "failed" or "interrupted". The first end counts; False for a later one."""
+    """End a job as "done", "cancelled", "failed" or "interrupted". Return False if it has ended before."""
     if state not in JOB_STATES or state == "running":
         raise ValueError(f"a job cannot end as {state!r}")
     job = first_row(db, "SELECT state FROM jobs WHERE id = ?", [job_id])
@@ -119,14 +122,14 @@ def _finish_job(db: Db, job_id: int, state: JobState, message: str = "") -> bool
 
 
 class Jobs(Repository):
-    """The generations started by this process and by others."""
+    """The generations of images that this process and others started."""
 
     process = 0
     """Number of this process; 0 while the workspace is closed."""
 
     @write
     def start(self, db: Db, run_id: str, total: int, inputs_key: str = "") -> int:
-        """Start a generation of `total` images; return its id. Raises UserError for an unknown run."""
+        """Start a generation of `total` images and return the job's id. Raises UserError for an unknown run."""
         require_run(db, run_id)
         row = {"run": run_id, "process": self.process, "total": total, "inputs_key": inputs_key}
         return insert_row(db, "jobs", {**row, "state": "running", "message": "", "started": now(), "finished": None})
@@ -142,7 +145,7 @@ def interrupt_jobs(db: Db, alive: Callable[[int], bool]) -> None:
 
 
 def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[TestCase]) -> list[SavedCase]:
-    """Save the files of test cases, and the thumbnails of their images."""
+    """Save the image files of test cases, and thumbnails of the images."""
     saved = [
         SavedCase(
             case.lineage,
@@ -159,7 +162,7 @@ def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[T
 def insert_test_cases(
     db: Db, run_id: str, job_id: int | None, saved: Sequence[SavedCase], reviews: Sequence[ReviewDecision | None] = ()
 ) -> tuple[int, ...]:
-    """Insert test cases with their reviews, if any. The job must belong to the run. Raises UserError without a run."""
+    """Insert test cases, with reviews if given. The job must belong to the run. Raises UserError for an unknown run."""
     require_run(db, run_id)
     numbers = tuple(_insert_test_case(db, run_id, job_id, case) for case in saved)
     for number, review in zip(numbers, reviews or [None] * len(numbers), strict=True):
@@ -198,7 +201,7 @@ def read_test_cases(db: Db, run_id: str, images: Path) -> tuple[StoredTestCase, 
 
 
 def cases_by_id(db: Db, ids: Sequence[int], images: Path) -> tuple[StoredTestCase, ...]:
-    """Return the existing ones of these test cases, of any run."""
+    """Return the test cases with these ids, of any run. Ids that do not exist are left out."""
     rows = db.query(f"{_QUERIES['cases']} WHERE test_cases.id IN (SELECT value FROM json_each(?))", [pack(list(ids))])
     return tuple(_case(row, images) for row in rows)
 
@@ -214,7 +217,7 @@ def _unknown_case(case_id: int) -> UserError:
 
 @lru_cache(maxsize=256)
 def _settings(method: str, packed: str) -> MethodSettings:
-    # The images of a run share their settings, and parsing them costs more than the rest of a row.
+    # Cached, as images of a run share settings, and parsing these takes most of the time of a row.
     return read_settings(method, json.loads(packed))
 
 

@@ -1,7 +1,7 @@
-"""The undo history of a run. Nothing is deleted: an undo adds rows that repeat the earlier state.
+"""The undo history of a run. Nothing is deleted, as an undo adds rows that repeat the earlier state.
 
-The steps are derived from the tables that store the changes: states of the run, versions of values, reviews. `undo_log`
-records which of them were undone and redone, and which rows were added only for that.
+The steps come from the tables that store changes: states of the run, versions of values, reviews. `undo_log` records
+which steps were undone and redone, and which rows this added.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _QUERIES = DataTable(__file__, str)
 
 @dataclass(frozen=True)
 class AddedRows:
-    """Rows that an undo or redo added."""
+    """Rows that an undo or a redo added."""
 
     values: tuple[int, ...] = ()
     states: tuple[int, ...] = ()
 
 
 class Steps(Repository):
-    """The steps of all runs."""
+    """The undo histories of all runs."""
 
     @read
     def of(self, db: Db, run_id: str) -> RunSteps:
@@ -110,7 +110,7 @@ def _told(db: Db, steps: Sequence[UndoStep]) -> tuple[UndoStep, ...]:
     return (*steps[:-1], replace(steps[-1], changed=tuple(_changes(db, steps[-1].rows[0]))))
 
 
-# States: only values that the step changed are restored, so that other changes stay
+# Of a state only the values that the step changed are restored. Other changes stay
 
 _ABSENT = object()
 _AS_JSON = ("task", "settings", "prompts")
@@ -124,7 +124,7 @@ def _changes(db: Db, state_id: int) -> dict[Path, tuple[Any, Any]]:
 
 
 def _leaves(row: Row) -> dict[Path, Any]:
-    """Return the values of a state by path; a mask and its class names are one value."""
+    """Return the values of a state by path. A mask and its class names are one value."""
     leaves: dict[Path, Any] = {
         ("name",): row["name"],
         ("recipe",): row["recipe"],

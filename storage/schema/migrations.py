@@ -1,7 +1,7 @@
 """The schema of the database, in numbered steps: m001 is the schema of version 0.1.0. A released step is never edited.
 
-The database stores this program's mark (`application_id`) and the number of its last step (`user_version`), so that a
-file of another program or of a newer version is refused before it is changed.
+The database stores this program's mark (`application_id`) and the number of its last step (`user_version`). So a file
+of another program or a newer version is refused before it is changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from core.errors import UserError
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
 _FIRST = ("access", "decisions", "imports", "test_sets", "batches", "studies", "models", "runs", "catalogue")
-"""Files of m001 in order. A trigger comes after its table."""
+"""SQL files of m001 in order. A trigger must come after its table."""
 APPEND_ONLY = (
     *("processes", "images", "runs", "run_states", "stage_values", "undo_log", "test_cases", "artifacts"),
     *("models_under_test", "models_asked", "predictions", "probabilities", "pixel_counts", "doubts"),
@@ -29,7 +29,7 @@ APPEND_ONLY = (
 
 
 def m001_initial(db: Db) -> None:
-    """Create all tables, a file for each kind of thing."""
+    """Create all tables. Each kind of thing has an SQL file."""
     for name in _FIRST:
         for statement in _statements((Path(__file__).parent / "m001" / f"{name}.sql").read_text("utf-8")):
             db.execute(statement)
@@ -43,7 +43,7 @@ def m001_initial(db: Db) -> None:
 
 
 def m002_decision_keys(db: Db) -> None:
-    """Store a client's key with a decision about images, so that a decision sent twice counts once."""
+    """Store the key that a client sends with a decision on images. A decision that is sent twice then counts once."""
     db.execute("ALTER TABLE image_decisions ADD COLUMN key TEXT")
     db.execute("CREATE UNIQUE INDEX image_decisions_by_key ON image_decisions (key) WHERE key IS NOT NULL")
 
@@ -52,7 +52,7 @@ STEPS: tuple[Callable[[Db], None], ...] = (m001_initial, m002_decision_keys)
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Yield the statements of a script. (`executescript` would commit the transaction of the step.)"""
+    """Yield the statements of a script. `executescript` is not used, as it would commit the step's transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -62,9 +62,9 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def refusal(db: Db) -> str:
-    """Return why this version must not change the file, as the end of a sentence; "" if it may. Reads only."""
+    """Return why this version must not change the file, as the end of a sentence; "" if it may. Only reads the file."""
     if not db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-        return ""  # an empty file is ours to fill
+        return ""  # an empty file may become a workspace
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         return "is another program's database"
     step = _last_step(db)
@@ -81,7 +81,7 @@ def is_current(db: Db) -> bool:
 
 
 def check(db: Db) -> None:
-    """Raise UserError if the file belongs to another program or another version. Reads only."""
+    """Raise UserError if the file belongs to another program or another version. Only reads the file."""
     reason = refusal(db)
     if reason:
         path = db.execute("PRAGMA database_list").fetchone()[2]
@@ -89,7 +89,7 @@ def check(db: Db) -> None:
 
 
 def migrate(db: Db) -> None:
-    """Apply the missing steps in the caller's transaction, all or none. Raises UserError like `check`."""
+    """Apply the missing steps in the caller's transaction, all or none. Raises UserError in the cases of `check`."""
     check(db)
     if is_current(db):
         return

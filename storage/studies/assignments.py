@@ -1,7 +1,7 @@
-"""Assignment of items to workers and their answers: claim, submit, undo.
+"""Assign items to workers and save their answers: claim, submit, undo.
 
-Every writing method runs in one BEGIN IMMEDIATE transaction, so everything that it has read still holds when it writes;
-the tables refuse a second assignment of an item to a worker, and more leases and votes than an item gets.
+Every writing method runs in one BEGIN IMMEDIATE transaction, so what it has read is still true when it writes. The
+tables refuse a second assignment of an item to a worker, and more leases and votes than an item needs.
 `storage.studies.next_items` chooses the next item. Expired leases are ended by the next claim.
 """
 
@@ -30,20 +30,20 @@ from storage.studies.rows import append_log, item_of, require_study, rules_of, t
 LONGEST_COMMENT = 2000
 LONGEST_KEY = 100
 _MOST_NOTED = 20_000
-"""Number of latest assignments whose lease time by `time.monotonic` is kept."""
+"""Maximum number of latest assignments whose lease time by `time.monotonic` is remembered."""
 _BY_TOKEN = "SELECT * FROM assignments WHERE public = ?"
 _NOT_YOURS = "This image is not assigned to you, or no longer; continue with the next one."
-"""Refusal for missing assignments and for those of others: the same for both, so that nothing is revealed."""
+"""Refusal of a missing assignment and of another worker's. They look the same, so nothing is revealed."""
 _QUERIES = DataTable(__file__, str)
 
 
 def _with_conditions(name: str) -> str:
-    """Return a query with the conditions that it names in braces."""
+    """Return a query with the named conditions filled in."""
     return _QUERIES[name].format(to_see=_QUERIES["to_see"].format_map(_QUERIES), to_read=_QUERIES["to_read"])
 
 
 def _release(db: Db, study_id: str, worker: str) -> None:
-    """End the worker's lease for a pause. They get the item first on return, if it is still needed."""
+    """End the worker's lease for a pause. On return they get the same item first, if it still needs votes."""
     query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
     db.execute(query, [study_id, worker])
 
@@ -54,17 +54,17 @@ class Assignments(Repository):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._given: dict[int, float] = {}
-        """Lease time of this process's assignments by `time.monotonic`, which nobody can set."""
+        """Lease time by `time.monotonic` of each assignment that this process leased. Nobody can set this clock."""
         self.lost: frozenset[str] = frozenset()
-        """Pictures that could not be read when a worker was to judge them: no item with one of them is leased."""
+        """Pictures that could not be read when a worker was to judge them. Items with such a picture are not leased."""
 
     @write
     def claim(self, db: Db, study_id: str, worker: str, kind: ItemKind) -> Assignment | None:
-        """Lease the worker's next item: one that they already have, of any kind (its lease is renewed); else an item of
-        `kind` whose lease expired and that still needs a vote; else a new one, in a random order of their own. None
-        if there is nothing for them now.
+        """Lease the worker's next item, or return None if there is none now.
 
-        Raises VoteRefused if the study is not running, or the worker is excluded, blocked or not enrolled.
+        If the worker has an item of any kind, renew its lease. Otherwise choose an item of `kind` whose lease to this
+        worker expired and that still needs a vote, else a new one in the worker's own random order. Raises VoteRefused
+        if the study is not running, or the worker is excluded, blocked or not enrolled.
         """
         rules = _may_write(db, study_id, worker)
         time = now()
@@ -88,8 +88,9 @@ class Assignments(Repository):
 
     @read
     def ahead(self, db: Db, study_id: str, worker: str, kind: ItemKind, assignment_id: int) -> Item | None:
-        """Return the item that `claim` would lease once the assignment `assignment_id` is answered, or None. Nothing is
-        leased or reserved: it allows preloading the picture. Raises UserError for an unknown study.
+        """Return the item that `claim` would lease after the assignment `assignment_id` is answered, or None.
+
+        Use this to load its picture early. Nothing is leased or reserved. Raises UserError for an unknown study.
         """
         rules = rules_of(require_study(db, study_id)["rules"])
         values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes, "beside": assignment_id}
@@ -106,13 +107,13 @@ class Assignments(Repository):
 
     @read
     def image_of(self, db: Db, token: str, worker: str) -> str | None:
-        """Return the picture of a token while its worker judges it or reads its explanation, else None."""
+        """Return the picture of a token while its worker judges it or reads its explanation; otherwise None."""
         row = first_row(db, _with_conditions("image_of"), {"token": whole(token[:100]), "worker": worker})
         return None if row is None else str(row["sha"])
 
     @read
     def judging(self, db: Db, worker: str) -> dict[str, set[str]]:
-        """Return the hashes of the pictures that the worker judges now or reads feedback on, by study."""
+        """Return the hashes of the pictures that the worker judges or reads feedback on now, by study."""
         pictures_by_study: dict[str, set[str]] = {}
         for row in db.query(_with_conditions("judging"), {"worker": worker}):
             pictures_by_study.setdefault(row["study"], set()).update({row["image"], row["source"]} - {None, ""})
@@ -130,29 +131,27 @@ class Assignments(Repository):
         key: str,
         right: bool | None = None,
     ) -> Saved:
-        """Save the answers and return "saved"; "again" if the client's `key` was ever saved before.
+        """Save the answers and return "saved"; "again" if a vote with the client's `key` was saved before.
 
-        `answers` are already checked (study.questions.check_answers). `seconds`, measured by the client, are bounded by
-        the time since the lease. For an item with a known answer `right` must tell whether it was answered right
-        (core.studies.right): the worker's figures count it. An expired lease does not matter while the item needs the
-        vote.
-
-        Raises VoteRefused: "not yours" (also for missing assignments), "answered", "full", "not running", "excluded",
-        "blocked".
+        Check `answers` before (study.questions.check_answers). `seconds` come from the client and are limited to the
+        time since the lease. For an item with a known answer, `right` says if it was answered right
+        (core.studies.right), for the worker's figures. An expired lease does not matter while the item needs the vote.
+        Raises VoteRefused with one of the codes "not yours" (also for missing assignments), "answered", "full", "not
+        running", "not enrolled", "excluded", "blocked".
         """
         row = _own_row(db, public, worker)
         if row is None:
             raise VoteRefused("not yours", _NOT_YOURS)
         key = whole(key)
         if list(db.query("SELECT 1 FROM study_votes WHERE assignment = ? AND key = ?", [row["id"], key])):
-            return "again"  # first of all: a saved vote stays saved, also if the study was closed since
+            return "again"  # checked first, as a saved vote stays saved after the study is closed
         rules = _may_write(db, row["study"], worker)
         if row["state"] == "submitted":
             then = "go on with the next one" if row["kind"] == "training" else "undo that answer to give another one"
             raise VoteRefused("answered", f"You have answered this image already; {then}.")
         time = now()
         if row["state"] == "expired":
-            _end_leases(db, row["study"], time)  # so that expired leases of others do not block the item
+            _end_leases(db, row["study"], time)  # expired leases of others must not block the item
             if _is_full(db, row):
                 text = "This image has all its votes from other people by now; continue with the next one."
                 raise VoteRefused("full", text)
@@ -177,8 +176,9 @@ class Assignments(Repository):
 
     @write
     def keep_draft(self, db: Db, public: str, worker: str, draft: UnsentAnswers | None) -> bool:
-        """Replace the worker's unsent answers; None removes them. Return False for assignments of others or already
-        sent ones. Renews the lease unless it has expired.
+        """Replace the worker's unsent answers; None removes them. Renews the lease unless it has expired.
+
+        Return False if the assignment belongs to another worker or is answered.
         """
         row = _own_row(db, public, worker)
         if row is None or row["state"] == "submitted":
@@ -191,16 +191,17 @@ class Assignments(Repository):
 
     @write
     def undo(self, db: Db, study_id: str, worker: str) -> Assignment | None:
-        """Undo the worker's latest answer: the item is leased to them again with these answers; their current lease is
-        released, and the log of votes keeps both answers. None without an answer, or if it was undone already, approved
-        or rejected, or followed by feedback. Raises VoteRefused like `claim`.
+        """Undo the worker's latest answer, and lease its item to them again with these answers.
+
+        The worker's current lease is released. The log of votes keeps all answers. Return None if there is no answer,
+        or if it was undone already, approved, rejected or followed by feedback. Raises VoteRefused like `claim`.
         """
         rules = _may_write(db, study_id, worker)
         row = _to_undo(db, study_id, worker)
         if row is None:
             return None
         time = now()
-        # One lease at a time: the current item comes after this one, if it is still needed then.
+        # A worker has one lease at a time. The current item comes later, if it still needs votes then.
         _release(db, study_id, worker)
         answers, comment = _answers(db, row["vote"])
         _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
@@ -210,13 +211,13 @@ class Assignments(Repository):
 
     @read
     def to_read(self, db: Db, study_id: str, worker: str) -> Assignment | None:
-        """Return the training item that the worker has answered and not left yet, or None."""
+        """Return the training item whose feedback the worker has not left yet, or None."""
         row = first_row(db, _with_conditions("unread"), [study_id, worker])
         return None if row is None else _assignment(db, row)
 
     @write
     def read_on(self, db: Db, public: str, worker: str) -> bool:
-        """Record that a worker read the feedback on a training answer. Return False if there was nothing to read."""
+        """Record that a worker read the feedback on a training item. Return False if there was no feedback to read."""
         row = _own_row(db, public, worker)
         if row is None or row["kind"] != "training" or row["state"] != "submitted":
             return False
@@ -227,8 +228,10 @@ class Assignments(Repository):
 
     @write
     def set_aside(self, db: Db, study_id: str, worker: str, lost: Collection[str]) -> None:
-        """End the worker's lease because these pictures of it cannot be read; no item with one of them is leased while
-        `lost` contains it."""
+        """End the worker's lease because pictures of its item cannot be read.
+
+        Items with such a picture are not leased while `self.lost` contains it.
+        """
         self.lost |= frozenset(lost)
         _release(db, study_id, worker)
         words = f"an item is set aside: {', '.join(sorted(lost))} is missing or damaged; restore it from a backup"
@@ -237,18 +240,18 @@ class Assignments(Repository):
 
     @read
     def without_picture(self, db: Db, study_id: str) -> int:
-        """Return the number of items with an unreadable picture."""
+        """Return the number of items with a picture that cannot be read."""
         values = {"study": study_id, "lost": json.dumps(sorted(self.lost))}
         return int(db.execute(_QUERIES["without_picture"], values).fetchone()[0]) if self.lost else 0
 
     @read
     def can_undo(self, db: Db, study_id: str, worker: str) -> bool:
-        """Return True if `undo` would undo an answer in a running study."""
+        """Return True if `undo` would undo an answer of the worker in a running study."""
         return _to_undo(db, study_id, worker) is not None
 
     @read
     def progress(self, db: Db, study_id: str, worker: str) -> tuple[int, int]:
-        """Return how many items a worker has judged and could still get, without those with a known answer."""
+        """Return how many items without a known answer a worker has judged, and how many they could still get."""
         study = require_study(db, study_id)
         values = {"study": study_id, "worker": worker, "votes": study["votes"]}
         remaining, seen = db.execute(_QUERIES["progress"], values).fetchone()
@@ -257,7 +260,7 @@ class Assignments(Repository):
 
     @read
     def controls_left(self, db: Db, study_id: str, worker: str) -> int:
-        """Count a worker's remaining control items with the current one, without those seen or given feedback on."""
+        """Return the number of a worker's remaining control items, with the current one, without known pictures."""
         query = _QUERIES["controls_left"]
         values = {"study": study_id, "worker": worker}
         seen_in_training = told_of(db, study_id, worker)
@@ -269,7 +272,7 @@ class Assignments(Repository):
 
     @read
     def waiting(self, db: Db, study_id: str, worker: str) -> bool:
-        """Return True if others have leased items that this worker has not judged: one of them may become free."""
+        """Return True if others have leased items that this worker has not judged. One of them may become free."""
         return bool(list(db.query(_QUERIES["waiting"], {"study": study_id, "worker": worker})))
 
     def _noted(self, assignment: Assignment) -> Assignment:
@@ -279,10 +282,10 @@ class Assignments(Repository):
         return assignment
 
     def _most_seconds(self, row: Row, time: str, rules: Rules) -> float:
-        """Return the maximum seconds of a vote: the time since its lease, by the clock that gives more.
+        """Return the maximum number of seconds of a vote: the time since its lease, by the clock that gives more.
 
-        The server's clock may have been set back since. `time.monotonic` stops while the machine sleeps, and another
-        process may have given the lease: if neither clock can tell, it is the time of a lease.
+        The server's clock may have been set back since the lease. `time.monotonic` stops while the machine sleeps, and
+        is unknown for another process's lease. If neither clock can tell, the maximum is the duration of a lease.
         """
         by_clock = (when(time) - when(row["accepted"])).total_seconds()
         leased_at = self._given.get(row["id"])
@@ -297,13 +300,13 @@ def _has_had_most(db: Db, study_id: str, worker: str, rules: Rules) -> bool:
 
 
 def hold_again(db: Db, study_id: str) -> None:
-    """Renew all leases of a study."""
+    """Renew all leases in a study."""
     expires = _later(now(), rules_of(require_study(db, study_id)["rules"]))
     db.execute("UPDATE assignments SET expires = ? WHERE study = ? AND state = 'leased'", [expires, study_id])
 
 
 def _may_write(db: Db, study_id: str, worker: str) -> Rules:
-    """Return the rules of the study. Raises VoteRefused unless it is running and the worker's votes count in it."""
+    """Return the study's rules. Raises VoteRefused unless it is running and the worker's votes count in it."""
     study = require_study(db, study_id)
     if study["state"] != "running":
         words = {"paused": "is paused; please come back later", "closed": "is closed; no more votes are taken"}
@@ -319,10 +322,10 @@ def _may_write(db: Db, study_id: str, worker: str) -> Rules:
 
 
 def _to_undo(db: Db, study_id: str, worker: str) -> Row | None:
-    """Return the worker's latest answered assignment, while it is not undone or decided; else None."""
+    """Return the worker's latest answered assignment; None if there is none or its answer cannot be undone."""
     values = {"study": study_id, "worker": worker}
     row = first_row(db, _QUERIES["to_undo"], values)
-    # A worker who had feedback would only repeat the right answer.
+    # A worker who has read the feedback would only repeat the right answer.
     if row is None or row["kind"] not in WORK:
         return None
     return None if first_row(db, _QUERIES["taken_back"], {**values, "vote": row["vote"]}) else row
@@ -358,7 +361,7 @@ def _is_full(db: Db, row: Row) -> bool:
 
 
 def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> None:
-    """Raise UserError for too long a comment, ValueError for a form that none of our pages sends."""
+    """Check a vote. Raises UserError if the comment is too long, ValueError for data that our pages never send."""
     if not all(isinstance(name, str) and isinstance(answer, str) for name, answer in answers.items()):
         raise ValueError("answers are text by question id")
     if not math.isfinite(seconds):
@@ -382,7 +385,7 @@ def _later(time: str, rules: Rules) -> str:
 
 
 def _own_row(db: Db, public: str, worker: str) -> Row | None:
-    """Return the assignment of a token, or None if there is none or it belongs to another worker."""
+    """Return the assignment with this token; None if there is none or it belongs to another worker."""
     row = first_row(db, _BY_TOKEN, [whole(public[:100])])
     return row if row is not None and row["worker"] == worker else None
 

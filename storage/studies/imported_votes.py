@@ -1,4 +1,4 @@
-"""Votes collected elsewhere: their workers, and the rows made from them."""
+"""Votes that were collected elsewhere: their workers, and the rows that store them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from storage.engine.rows import Row, change_row, insert_row, now, pack, whole
 from storage.studies.workers import enrol, insert_decision
 
 IMPORTED = "imported-"
-"""Prefix of a worker who voted elsewhere, to keep their record apart from our worker of the same name."""
+"""Prefix for the name of a worker who voted elsewhere. It keeps their record apart from our worker of the same name."""
 LONGEST_WORKER = 80
 
 
 def imported_worker(db: Db, study_id: str, vote: ImportedVote, numbers: dict[str, int]) -> str:
-    """Return the worker's name here, adding and enrolling them if new; count this vote as their next."""
+    """Return the worker's name here. A new worker is added and enrolled. The vote is counted as their next one."""
     name = whole(" ".join(vote.worker.split()))
     if not name or len(name) > LONGEST_WORKER:
         raise UserError(f"Nothing was imported: a worker's name has 1 to {LONGEST_WORKER} characters.")
@@ -82,7 +82,7 @@ def import_vote(
 
 
 def _time(time: datetime) -> str:
-    """Return a time as stored. Raises ValueError without a zone, which would differ between machines."""
+    """Return a time as it is stored. Raises ValueError if it has no time zone and so depends on the machine."""
     if time.tzinfo is None:
         raise ValueError("the times of a vote carry their zone")
     return time.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,8 +1,8 @@
-"""Choice of a worker's next item. A function of an open database.
+"""Choose a worker's next item. Functions of an open database.
 
-Every worker has a random order: a permutation of the places of a kind, drawn with the seed of the rules and the
-worker's name, so that it can be repeated and needs no table. One time in four, an item that others have begun is taken
-from a random place further on in this order: so a study that stops early has more finished items, and the order is
+Each worker gets the items of a kind in a random order of their own. The order depends only on the seed of the rules and
+the worker's name, so it can be repeated and needs no table. One time in four, an item that others have begun is taken
+from a random place further on in the order. So a study that stops early has more finished items, and the order is
 hardly less random.
 """
 
@@ -20,9 +20,9 @@ from core.studies import ItemKind, Rules
 from storage.engine.rows import Row
 
 BEGUN_FIRST = 0.25
-"""Probability, 0 to 1, that an item begun by others is searched first."""
+"""Probability, 0 to 1, that items begun by others are searched first."""
 STRETCHES = (16, 128)
-"""Numbers of places of the worker's order that are searched first and next. Then all items are searched at once."""
+"""Numbers of items in the worker's order that are searched first and second. After that, all items are searched."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -35,9 +35,11 @@ def next_item(
     lost: Collection[str] = (),
     remember: bool = True,
 ) -> Row | None:
-    """Return the row (id, kind, image, source) of an item of this kind that the worker never had and that needs a vote,
-    without the pictures `lost`, or None. Items with a known answer need any number of votes, and none
-    repeats a picture of the worker's training. Without `remember` nothing is written: for a preview.
+    """Return the row (id, kind, image, source) of the worker's next item of a kind, or None if there is none.
+
+    The worker never had it, it needs a vote, and it has none of the pictures `lost`. Items with a known answer always
+    need votes. Except in training, they repeat no picture of the worker's training. Without `remember`, for a preview,
+    nothing is written.
     """
     query = "SELECT coalesce(max(place) + 1, 0) FROM study_items WHERE study = ? AND kind = ?"
     order = _order(rules.seed, worker, kind, db.execute(query, [study_id, kind]).fetchone()[0])
@@ -47,7 +49,7 @@ def next_item(
         return {place: row for place, row in chosen.items() if row["image"] not in lost and row["source"] not in lost}
 
     if kind != "item":
-        # There are few of them, and all are free until the worker has had them.
+        # There are few of these items, and each is free until the worker has had it.
         usable = usable_of(None)
         if kind != "training":
             seen_in_training = told_of(db, study_id, worker)
@@ -60,15 +62,15 @@ def next_item(
         images, sources = {row["image"] for row in given}, {row["source"] for row in given if row["source"]}
         fresh = {place: row for place, row in usable.items() if row["image"] not in images}
         if rules.show_source:
-            # A source that only control items repeat, here beside them, would reveal them.
+            # Sources are shown too. If only control items repeated a source, this would reveal them.
             chosen = _first(order, {place: row for place, row in fresh.items() if row["source"] not in sources})
             if chosen is not None:
                 return chosen
         chosen = _first(order, fresh)
-        # Quiz and training have a fixed number, so pictures may repeat; a control item never shows a known picture.
+        # Quiz and training have a fixed length, so pictures may repeat. A control item never repeats a picture.
         return chosen if chosen is not None or kind == "control" else _first(order, usable)
     query = "SELECT reached, given FROM enrolments WHERE study = ? AND worker = ?"
-    # `reached` only says where to search first: whether an item is free is always checked.
+    # `reached` only says where to search first. Each item found is checked to be free.
     reached, assigned = db.execute(query, [study_id, worker]).fetchone()
     drawn = random.Random(f"begun\0{rules.seed}\0{worker}\0{assigned}")
     if drawn.random() < BEGUN_FIRST and reached < len(order):
@@ -93,12 +95,12 @@ def next_item(
 
 
 def look_again(db: Db, study_id: str) -> None:
-    """Let all workers' searches start from the beginning, as finished items need votes again or the orders changed."""
+    """Let all workers' searches start at the beginning again, as more items need votes or orders changed."""
     db.execute("UPDATE enrolments SET reached = 0 WHERE study = ?", [study_id])
 
 
 def told_of(db: Db, study_id: str, worker: str) -> set[str]:
-    """Return all pictures of the worker's training: as shown, as they were before, and their sources."""
+    """Return all pictures of the worker's training: as shown, as they were before disguise, and their sources."""
     return {sha for row in db.query(_QUERIES["told_of"], [study_id, worker]) for sha in row.values() if sha}
 
 
@@ -108,7 +110,7 @@ def _first(places: Sequence[int], found: Mapping[int, Row]) -> Row | None:
 
 @lru_cache(maxsize=512)
 def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
-    """Return the places 0 to count - 1 in the worker's order. Cached: shuffling thousands is the slowest part."""
+    """Return the places 0 to count - 1 in the worker's order. Cached, as shuffling thousands takes longest."""
     places = list(range(count))
     random.Random(f"order\0{seed}\0{worker}\0{kind}").shuffle(places)
     return array("L", places)
@@ -117,7 +119,7 @@ def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
 def _usable(
     db: Db, study_id: str, worker: str, kind: ItemKind, votes: int, places: Sequence[int] | None
 ) -> dict[int, Row]:
-    """Return the items at these places (None: all) that need a vote and that the worker never had, by place."""
+    """Return items by place that need a vote and that the worker never had, at these places (None: all)."""
     if places is None:
         index, some = "study_items_by_room", ""
     else:

@@ -1,7 +1,7 @@
 """Panel participants of a study: settings, their ids in the panel, and their answers about themselves.
 
-Kept apart from everything else: no result, analysis or export of votes reads who they are or their answers. How a link
-admitted people, which a report states, follows from the settings and the times when the link was open.
+These data are kept apart: no result, analysis or export of votes reads them. A report states how a link admitted
+people. This follows from the settings and the times when the link was open.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from storage.studies.rows import append_log, require_study, touch
 from storage.studies.workers import add_worker, came_from, enrol
 
 _LINK = {"invitation opened": True, "invitation ended": False, "restored": False, "closed": False}
-"""Log events that open or end the link."""
+"""Events of the log that open (True) or close (False) the link."""
 
 
 def _panel(db: Db, study_id: str) -> Panel:
-    """Return the settings of a study; the defaults if none were made."""
+    """Return the panel settings of a study; the defaults if none were made."""
     row = first_row(db, "SELECT settings FROM study_panels WHERE study = ? ORDER BY id DESC LIMIT 1", [study_id])
     panel: Panel = Panel() if row is None else unpack_value(Panel, row["settings"])
     return panel
 
 
 class Panels(Repository):
-    """The panels of all studies."""
+    """The panel settings and participants of all studies."""
 
     get = reading(_panel)
 
@@ -38,7 +38,7 @@ class Panels(Repository):
     def set(self, db: Db, study_id: str, panel: Panel) -> None:
         """Change the settings from now on. Raises UserError if the study is not running or paused."""
         if require_study(db, study_id)["state"] not in ("running", "paused"):
-            raise UserError("People of a panel are for a study that is running or paused.")
+            raise UserError("Panel settings can be changed only while a study is running or paused.")
         if _panel(db, study_id) == panel:
             return
         insert_row(db, "study_panels", {"study": study_id, "settings": pack_value(panel), "created": now()})
@@ -48,7 +48,7 @@ class Panels(Repository):
 
     @write
     def join(self, db: Db, study_id: str, participant: str, browser: str) -> str:
-        """Return a participant's worker in this study: a returning one, with any browser, is the same worker."""
+        """Return a participant's worker in this study. A returning participant is the same worker in any browser."""
         known = "SELECT worker FROM participants WHERE study = ? AND participant = ?"
         if earlier := first_row(db, known, [study_id, participant]):
             return str(earlier["worker"])
@@ -61,12 +61,12 @@ class Panels(Repository):
 
     @read
     def participants(self, db: Db, study_id: str) -> dict[str, str]:
-        """Return the panel's id of each worker."""
+        """Return the participant's id in the panel for each worker."""
         return dict(db.execute("SELECT worker, participant FROM participants WHERE study = ?", [study_id]).fetchall())
 
     @read
     def participant(self, db: Db, study_id: str, worker: str) -> str:
-        """Return the panel's id of one worker; "" if they came from no panel."""
+        """Return the participant's id in the panel for one worker; "" if they came from no panel."""
         row = first_row(db, "SELECT participant FROM participants WHERE study = ? AND worker = ?", [study_id, worker])
         return "" if row is None else str(row["participant"])
 
@@ -79,7 +79,7 @@ class Panels(Repository):
 
     @read
     def was_asked(self, db: Db, study_id: str, worker: str) -> bool:
-        """Return True if the worker was asked about themselves, with or without answers."""
+        """Return True if the worker was asked about themselves, even if they answered nothing."""
         return bool(list(db.query("SELECT 1 FROM person_answers WHERE study = ? AND worker = ?", [study_id, worker])))
 
     @read
@@ -90,8 +90,9 @@ class Panels(Repository):
 
 
 def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:
-    """Return two flags: an open link admitted anybody, and one admitted only people named by a panel. A link that
-    admitted anybody before its panel was set counts as open to anybody only if somebody joined in that time.
+    """Return two flags: True if an open link admitted anybody, and True if it admitted only people of a panel.
+
+    If a link was open before its panel was set, the first flag is True only if somebody joined in that time.
     """
     panels = db.execute("SELECT created, settings FROM study_panels WHERE study = ? ORDER BY id", [study_id])
     settings = [(created, bool(unpack_value(Panel, packed).parameter)) for created, packed in panels]
@@ -103,14 +104,14 @@ def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:
         if event in _LINK:
             opened = _LINK[event]
         elif event == "panel changed":
-            # Saved just before this line, in one transaction.
+            # The settings were saved just before this log entry, in one transaction.
             saved = [names for time, names in settings if changed < time <= created]
             named = saved[-1] if saved else named
             changed = created
         panelled |= opened and named
         since = created
     if opened and not named:
-        times.append((since, "~"))  # later than any time
+        times.append((since, "~"))  # a text after any time
     joined = db.execute("SELECT created FROM enrolments WHERE study = ?", [study_id]).fetchall()
     linked = any(start <= time <= end for start, end in times for (time,) in joined) if panelled else bool(times)
     return linked, panelled

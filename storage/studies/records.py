@@ -1,7 +1,7 @@
 """A whole study as plain rows, to move it to another workspace. Functions of an open database.
 
-The rows come from an untrusted file: only known columns with values of their kinds are accepted, every reference is
-looked up among the rows themselves, and the tables' own rules hold. They never contain sign-in data.
+The rows come from an untrusted file: only known columns with values of the right type are accepted, references must
+lead to other rows of the file, and the rules of the tables hold. The rows never contain sign-in data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from storage.engine.rows import Row, change_row, insert_row, pack, pack_value, u
 from storage.studies.rows import append_log, require_study
 
 Records = Mapping[str, Any]
-"""Rows by table; "study" has the single row of the study."""
+"""Rows by table. The table "study" has one row, the study itself."""
 _STUDY = "id name state rules created changed"
 
 
@@ -63,9 +63,9 @@ def _only(row: Mapping[str, Any], columns: str) -> dict[str, Any]:
 def insert_records(db: Db, records: Records, images: Mapping[str, str], check: Callable[[str], None]) -> str:
     """Insert a study with all its rows; return its id. A running study becomes paused.
 
-    `images` maps the hashes in the records to pictures of this workspace; `check` is called with the id at the end. If
-    another worker here has the name of a restored one, the restored one gets a new name. Raises UserError for
-    inconsistent records, and if the study exists already.
+    `images` maps hashes in the records to pictures of this workspace. `check` is called with the new id at the end. If
+    another worker here has the name of a restored worker, the restored worker gets a new name. Raises UserError if the
+    records are inconsistent or the study exists here already.
     """
     try:
         study_id = _Restoring(db, records, images).run()
@@ -146,7 +146,7 @@ class _Restoring:
         return {**_only(row, "public kind place created"), "content": pack(content), **pictures, **self._here}
 
     def _worker(self, row: Row) -> str:
-        """Return the worker's name here: their own, or a new one if another worker has it."""
+        """Return the worker's name here: their own name, or a new one if another worker has it."""
         name, tries = str(row["id"]), 1
         if not _WORKER.fullmatch(name):
             raise ValueError("a worker has another name")
@@ -172,7 +172,7 @@ class _Restoring:
         ids = {}
         fixed = "worker kind side number imported accepted expires"
         for row in assignments:
-            # Nothing counts until all rows exist, so no order of the rows makes an item too full.
+            # Rows count only after all exist. So an item never seems to have too many votes meanwhile.
             new = {**_only(of(row), fixed), "item": items[row["item"]], "state": "expired", "counts": 0}
             tokens = {"public": secrets.token_urlsafe(16), "image_token": secrets.token_urlsafe(16)}
             if self._has_source(new["item"]):
@@ -205,7 +205,7 @@ def _at(ids: Mapping[int, int], key: int | None) -> int | None:
 
 
 def _checked(row: Any, columns: str) -> dict[str, Any]:
-    """Return the known columns of a row, checked by kind. Raises ValueError, KeyError or TypeError."""
+    """Return the known columns of a row, each checked by its type. Raises ValueError, KeyError or TypeError."""
     checked: dict[str, Any] = {}
     for name in columns.split():
         value = row[name]

@@ -1,4 +1,4 @@
-"""Functions shared by the repositories of studies: a study's row, its items, its log. They take an open database."""
+"""Functions on an open database that repositories of studies share: a study's row, its items, its log."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from core.studies import Item, Rules
 from storage.engine.rows import Row, insert_row, now, unpack_value, whole
 
 LONGEST_DETAIL = 1000
-"""Maximum characters of a log line, so that text from strangers cannot fill the disk."""
+"""Maximum number of characters in a log entry. So text from strangers cannot fill the disk."""
 
 
 def require_study(db: Db, study_id: str) -> Row:
-    """Return the study's row. Raises UserError for an unknown study."""
+    """Return the row of a study. Raises UserError for an unknown study."""
     for row in db.query("SELECT * FROM studies WHERE id = ?", [study_id]):
         return row
     raise UserError(f"This workspace has no study {study_id[:80]!r}; pick one from the list of studies.")
 
 
 def update_study(db: Db, study_id: str, columns: Row) -> None:
-    """Change columns of a study, and record a change that results may depend on."""
+    """Change columns of a study, and note that its results may change."""
     names = "".join(f"{name} = :{name}, " for name in columns)
     query = f"UPDATE studies SET {names}changed = :changed, revision = revision + 1 WHERE id = :id"
     db.execute(query, {**columns, "changed": now(), "id": study_id})
 
 
 def touch(db: Db, study_id: str) -> None:
-    """Record a change that results may depend on."""
+    """Note that the results of a study may change."""
     update_study(db, study_id, {})
 
 
 def append_log(db: Db, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
-    """Append a line to the log, such as a refusal; too long texts are cut. Study and worker need not exist."""
+    """Add an entry to the log, such as a refusal. Long texts are cut. Study and worker need not exist."""
     row = {"study": study_id[:80], "worker": worker[:80], "event": event[:80], "detail": detail[:LONGEST_DETAIL]}
     insert_row(db, "study_log", {**{name: whole(text) for name, text in row.items()}, "created": now()})
 
 
 def item_of(row: Row) -> Item:
-    """Return the item of a row of study_items."""
+    """Return the item in a row of study_items."""
     content = json.loads(row["content"])
     for name in ("classes", "edit_types"):
         content[name] = tuple(content[name])
@@ -57,6 +57,6 @@ def item_of(row: Row) -> Item:
 
 @lru_cache(maxsize=64)
 def rules_of(text: str) -> Rules:
-    """Return the rules in a column. Cached by text: every claim and every vote needs them."""
+    """Return the rules stored in a column. Cached, as every claim and every vote needs them."""
     rules: Rules = unpack_value(Rules, text)
     return rules

@@ -32,16 +32,16 @@ from storage.studies.rows import append_log, item_of, require_study, rules_of, t
 from storage.studies.workers import Sessions, Workers, checked_reason, read_workers
 
 LONGEST_NAME = 200
-"""Maximum characters in the name of a study."""
+"""Maximum number of characters in the name of a study."""
 MOST_ITEMS = 100_000
-"""Maximum items of a study, of all kinds together."""
+"""Maximum number of items in a study, of all kinds together."""
 _CONTENT = "expected why label classes edit_types caption counterfactual test_case model model_right group origin"
 """Fields of an item that are stored as JSON in one column."""
 _QUERIES = DataTable(__file__, str)
 
 
 def create_study(db: Db, name: str, rules: Rules) -> str:
-    """Create a draft; return its id, 16 hexadecimal digits. Raises UserError for an empty or too long name."""
+    """Create a draft and return its id, 16 hexadecimal digits. Raises UserError for an empty or too long name."""
     study_id, time = secrets.token_hex(8), now()
     row = {"id": study_id, "name": _name(name), "state": "draft", "created": time, "changed": time}
     db.table("studies").insert({**row, **_rules_columns(replace(rules, version=0))})
@@ -50,7 +50,7 @@ def create_study(db: Db, name: str, rules: Rules) -> str:
 
 
 def _data(db: Db, study_id: str) -> StudyData:
-    """Return all data for an analysis."""
+    """Return all data of a study for an analysis."""
     linked, panelled = ways_in(db, study_id)
     return StudyData(
         study=_study(db, require_study(db, study_id)),
@@ -69,14 +69,14 @@ def _data(db: Db, study_id: str) -> StudyData:
 
 
 def _history(db: Db, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
-    """Return the versions of the rules, each with the time of its start, oldest first; () for a draft."""
+    """Return the versions of a study's rules, each with its start time, oldest first; () for a draft."""
     require_study(db, study_id)
     rows = db.query("SELECT rules, created FROM study_rules WHERE study = ? ORDER BY version", [study_id])
     return tuple((rules_of(row["rules"]), when(row["created"])) for row in rows)
 
 
 def _items(db: Db, study_id: str) -> tuple[Item, ...]:
-    """Return the items of all kinds, in the order of their addition."""
+    """Return the items of all kinds, in the order in which they were added."""
     require_study(db, study_id)
     return tuple(map(item_of, db.query("SELECT * FROM study_items WHERE study = ? ORDER BY id", [study_id])))
 
@@ -97,7 +97,7 @@ class Studies(Repository):
 
     @write
     def rename(self, db: Db, study_id: str, name: str) -> None:
-        """Rename the study, in any state. Raises UserError for an empty or too long name."""
+        """Rename a study in any state. Raises UserError if the name is empty or too long."""
         study, name = require_study(db, study_id), _name(name)
         if study["name"] != name:
             db.execute("UPDATE studies SET name = ? WHERE id = ?", [name, study_id])
@@ -109,7 +109,7 @@ class Studies(Repository):
         """Delete a draft with its items; a log line stays. Raises UserError once the study has started."""
         study = require_study(db, study_id)
         if study["state"] != "draft":
-            raise UserError("A study that has started is kept, with all its votes; it can be closed.")
+            raise UserError("A study that has started cannot be deleted, as its votes are kept; close it instead.")
         for table in ("study_items", "enrolments"):
             db.execute(f"DELETE FROM {table} WHERE study = ?", [study_id])
         db.execute("DELETE FROM studies WHERE id = ?", [study_id])
@@ -124,7 +124,7 @@ class Studies(Repository):
 
     @write
     def set_votes(self, db: Db, study_id: str, votes: int, consensus: int) -> None:
-        """Increase the votes per item in new rules. Raises UserError for fewer, and unless running or paused."""
+        """Increase the votes per item by new rules. Raises UserError for fewer votes, or if not running or paused."""
         row = require_study(db, study_id)
         rules = rules_of(row["rules"])
         if row["state"] not in ("running", "paused"):
@@ -144,7 +144,7 @@ class Studies(Repository):
 
     @write
     def add_items(self, db: Db, study_id: str, items: Sequence[NewItem]) -> tuple[int, ...]:
-        """Add items; return their ids, in order. Raises UserError for a closed study, a missing image, or too many."""
+        """Add items and return their ids. Raises UserError for a closed study, a missing image, or too many items."""
         study = require_study(db, study_id)
         if study["state"] == "closed":
             raise UserError("This study is closed: nothing can be added to it; make a new study.")
@@ -164,7 +164,7 @@ class Studies(Repository):
 
     @write
     def remove_items(self, db: Db, study_id: str, ids: Sequence[int]) -> None:
-        """Remove items from a draft; unknown ids are ignored. Raises UserError once it has started."""
+        """Remove items from a draft. Unknown ids are ignored. Raises UserError once the study has started."""
         if require_study(db, study_id)["state"] != "draft":
             raise UserError(
                 "The items of a study are fixed when it starts; it can be extended, nothing can be taken out."
@@ -175,30 +175,30 @@ class Studies(Repository):
 
     @write
     def start(self, db: Db, study_id: str) -> None:
-        """Freeze the rules as version 1 and accept votes from now on. Raises UserError without items or questions."""
+        """Freeze the rules as version 1 and accept votes. Raises UserError for a study without items or questions."""
         _change_state(db, study_id, "running", "draft")
 
     @write
     def pause(self, db: Db, study_id: str) -> None:
-        """Accept no votes until it is resumed. Raises UserError for a draft or a closed study."""
+        """Pause the study: accept no votes until it is resumed. Raises UserError for a draft or a closed study."""
         _change_state(db, study_id, "paused")
 
     @write
     def resume(self, db: Db, study_id: str) -> None:
-        """Accept votes again. Raises UserError for a draft or a closed study."""
+        """Resume the study: accept votes again. Raises UserError for a draft or a closed study."""
         _change_state(db, study_id, "running", "paused")
 
     @write
     def close(self, db: Db, study_id: str) -> None:
-        """Close the study for good: no more votes. Raises UserError for a draft."""
+        """Close the study for good, so it accepts no more votes. Raises UserError for a draft."""
         _change_state(db, study_id, "closed")
 
     @write
     def archive(self, db: Db, study_id: str, archived: bool) -> None:
-        """Archive a study, pausing it if it runs, or take it out again. Raises UserError for a draft."""
+        """Archive a study (a running one is paused), or bring it back. Raises UserError for a draft."""
         row = require_study(db, study_id)
         if row["state"] == "draft":
-            raise UserError("A draft cannot be put away; delete it, or start it first.")
+            raise UserError("A draft cannot be archived; delete it, or start it first.")
         if _is_archived(db, study_id) == archived:
             return
         if archived and row["state"] == "running":
@@ -209,7 +209,7 @@ class Studies(Repository):
 
     @write
     def set_link(self, db: Db, study_id: str, on: bool) -> str:
-        """Open or end the invitation; return its token, "" if it is off. An ended one never opens again."""
+        """Open or end the invitation. Return its token, "" if it is off. An ended invitation never opens again."""
         study = require_study(db, study_id)
         if bool(study["link"]) == on:
             return study["link"] or ""
@@ -220,14 +220,14 @@ class Studies(Repository):
 
     @write
     def restore(self, db: Db, records: Records, images: Mapping[str, str], check: Callable[[StudyData], None]) -> str:
-        """Restore a study from its records, all or nothing, if `check` accepts it; return its id. Raises UserError."""
+        """Restore a study from its records, all or nothing. Return its id. `check` may refuse. Raises UserError."""
         return insert_records(db, records, images, lambda study_id: check(_data(db, study_id)))
 
     # Queries
 
     @read
     def whole(self, db: Db, study_id: str) -> tuple[StudyData, dict[str, Any]]:
-        """Return, in one snapshot, a study's data and the rows that `restore` takes, without codes, sessions, link."""
+        """Return a study's data and the rows for `restore` in one snapshot, without codes, sessions and link."""
         return _data(db, study_id), records_of(db, study_id)
 
     @read
@@ -247,24 +247,25 @@ class Studies(Repository):
 
     @read
     def revision(self, db: Db, study_id: str) -> int:
-        """Return a number that grows with every change that results may depend on. It validates cached results."""
+        """Return a number that grows with every change that may alter results, so cached results can be checked."""
         return int(require_study(db, study_id)["revision"])
 
     @read
     def log(self, db: Db, study_id: str = "", limit: int = 200) -> tuple[LogEntry, ...]:
-        """Return the latest log lines, latest first; of one study, or of all with ""."""
+        """Return the latest log entries, latest first, of one study, or of all studies with ""."""
         where = "WHERE study = :study" if study_id else ""
         rows = db.query(f"SELECT * FROM study_log {where} ORDER BY id DESC LIMIT :n", {"study": study_id, "n": limit})
         return tuple(record_of(LogEntry, row, study_id=row["study"]) for row in rows)
 
-    # Statements about a study, besides its workers' answers
+    # Answers that do not come from the study's own workers
 
     note = writing(append_log)
 
     @write
     def adjudicate(self, db: Db, study_id: str, item: int, question: str, answer: str, reason: str) -> None:
-        """Save a person's answer to a question of an item, apart from the votes; "" withdraws an earlier one. Raises
-        UserError if the item does not belong to the study.
+        """Save a person's answer to a question of an item, apart from the votes. "" withdraws an earlier answer.
+
+        Raises UserError if the item is not one of the study's, or the answer is longer than 2000 characters.
         """
         require_study(db, study_id)
         query = "SELECT 1 FROM study_items WHERE id = ? AND study = ? AND kind = 'item'"
@@ -279,12 +280,13 @@ class Studies(Repository):
 
     @write
     def import_votes(self, db: Db, study_id: str, votes: Iterable[ImportedVote]) -> int:
-        """Save votes collected elsewhere, all or none, as finished assignments of workers named `imported-NAME`, in the
-        order of their times; return their number. Plain tuples with the fields of `ImportedVote` work as well. An item
-        may get more votes than it needs: the first count. Those of an excluded worker count once they are readmitted.
+        """Save votes that were collected elsewhere, all or none. Return their number.
 
-        Raises UserError if the study is not running or paused, for an item of another study, a second vote of a worker
-        on an item, and impossible times or names.
+        They become finished assignments of workers named `imported-NAME`, in the order of their times. Plain tuples
+        with the fields of `ImportedVote` are accepted too. An item may get more votes than it needs; the first ones
+        count. Votes of an excluded worker count after the worker is readmitted. Raises UserError if the study is not
+        running or paused, for an item of another study, a second vote of a worker on an item, and impossible times or
+        names.
         """
         if require_study(db, study_id)["state"] not in ("running", "paused"):
             raise UserError("Votes can be imported into a study that is running or paused; start it first.")
@@ -312,8 +314,9 @@ class Studies(Repository):
 
 
 def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | None = None) -> None:
-    """Start, pause, resume or close; a repeated call does nothing. `only` is the single state that may be left. Raises
-    UserError for an impossible change.
+    """Start, pause, resume or close a study. A repeated call does nothing.
+
+    `only` is the state from which the change is allowed. Raises UserError for other states.
     """
     old: StudyState = require_study(db, study_id)["state"]
     if old == state:
@@ -329,7 +332,7 @@ def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | N
     event = {"running": "started" if old == "draft" else "resumed", "paused": "paused", "closed": "closed"}[state]
     if state == "closed":
         db.execute("UPDATE assignments SET state = 'expired' WHERE study = ? AND state = 'leased'", [study_id])
-    if event == "resumed":  # nobody could answer during the pause: no worker loses their current item by it
+    if event == "resumed":  # nobody could answer during the pause, so no worker loses their current item
         hold_again(db, study_id)
     update_study(db, study_id, {"state": state})
     append_log(db, event, "", study_id)
@@ -361,7 +364,7 @@ def _is_archived(db: Db, study_id: str) -> bool:
 
 
 def _count_items(db: Db, study: Row, kind: str) -> int:
-    # Places have no gaps, but drafts have no places yet.
+    # Places of items have no gaps. Items of drafts have no places yet.
     what = "count(*)" if study["state"] == "draft" else "coalesce(max(place) + 1, 0)"
     return _count(db, f"SELECT {what} FROM study_items WHERE study = ? AND kind = ?", [study["id"], kind])
 
@@ -378,7 +381,7 @@ def _freeze(db: Db, study_id: str) -> None:
 
 
 def _give_places(db: Db, study_id: str) -> None:
-    """Number the items without a place, continuing after the others, each kind separately."""
+    """Number the items that have no place yet. Numbers continue after the other items, separately for each kind."""
     for kind in ITEM_KINDS:
         of_kind = "FROM study_items WHERE study = ? AND kind = ? AND place"
         first = _count(db, f"SELECT count(*) {of_kind} NOT NULL", [study_id, kind])

@@ -1,7 +1,7 @@
-"""Workers: pseudonyms, codes, their studies, decisions on them, and sessions.
+"""Workers of studies: pseudonyms, codes to sign in, enrolments, decisions on them, and sessions.
 
-A code is never stored, only its SHA-256: a reader of the database cannot sign in as anybody. It has many random bits,
-so it needs no salt and no slow hash. The same holds for the token of a session, of 256 random bits.
+Only the SHA-256 of a code is stored, so a reader of the database cannot sign in as anybody. A code has many random
+bits, so it needs no salt and no slow hash. The same holds for the token of a session, which has 256 random bits.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from storage.studies.rows import append_log, require_study, touch
 
 LONGEST_REASON = 500
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Base32 without letters that look like digits or form words: https://www.crockford.com/base32.html."""
+"""Symbols of codes: base32 without letters that look like digits or form words
+(https://www.crockford.com/base32.html)."""
 _SYMBOLS = 16
-"""Number of symbols of a code: 16 times 5 bits."""
+"""Number of symbols in a code. Each holds 5 bits."""
 _READ_AS = str.maketrans("OIL", "011", "- \t\r\n")
 _NAMES = DataTable(__file__, str, "names")
 
 
 HOURS = 12.0
-"""Default hours of a session."""
+"""Number of hours that a session lasts by default."""
 _QUERIES = DataTable(__file__, str, "queries")
 
 
@@ -49,7 +50,7 @@ def read_workers(db: Db, study_id: str) -> tuple[Worker, ...]:
 
 
 def enrol(db: Db, study_id: str, worker: str) -> None:
-    """Enrol a worker; a repeated call does nothing. Raises UserError for an unknown study or worker."""
+    """Enrol a worker in a study. A repeated call does nothing. Raises UserError for an unknown study or worker."""
     require_study(db, study_id)
     require_worker(db, worker)
     if _enrolment(db, study_id, worker) is None:
@@ -58,7 +59,7 @@ def enrol(db: Db, study_id: str, worker: str) -> None:
 
 
 def came_from(db: Db, worker: str, browser: str) -> None:
-    """Record once that a worker signed in from the browser with this secret, of which only a hash is stored."""
+    """Record that a worker signed in from the browser with this secret. Only a hash of the secret is stored."""
     row = {"worker": worker, "browser": sha_of(browser), "created": now()}
     if browser and insert_rows(db, "worker_browsers", [row], ignore=True):
         for study_id in _enrolled(db, worker):
@@ -66,8 +67,9 @@ def came_from(db: Db, worker: str, browser: str) -> None:
 
 
 def add_worker(db: Db, browser: str = "") -> tuple[Worker, str]:
-    """Create a pseudonym and its code, which cannot be shown again: only its hash is stored. The code is derived from
-    the secret of a `browser` if there is one.
+    """Create a worker with a pseudonym and a code. The code cannot be shown again, as only its hash is stored.
+
+    If the secret of a `browser` is given, the code is derived from it.
     """
     worker = _free_name(db)
     db.table("workers").insert({"id": worker, "created": now()})
@@ -81,7 +83,7 @@ def _enrolled(db: Db, worker: str) -> tuple[str, ...]:
 
 
 def _enrolment(db: Db, study_id: str, worker: str) -> Enrolment | None:
-    """Return a worker's state in a study; None if they are not enrolled."""
+    """Return a worker's state in a study; None if the worker is not enrolled."""
     row = first_row(db, _QUERIES["enrolment"], [study_id, worker])
     if row is None:
         return None
@@ -90,7 +92,7 @@ def _enrolment(db: Db, study_id: str, worker: str) -> Enrolment | None:
 
 
 class Workers(Repository):
-    """The workers of all studies. A method raises UserError for an unknown worker or study unless it says otherwise."""
+    """The workers of all studies. Methods raise UserError for an unknown worker or study unless they say otherwise."""
 
     add = writing(add_worker)
     enrol = writing(enrol)
@@ -102,10 +104,10 @@ class Workers(Repository):
 
     @write
     def join(self, db: Db, link: str, browser: str = "") -> tuple[str, Worker, str]:
-        """Return the study's id, a worker and their code, for the token of an open invitation. `browser` is the secret
-        of the requesting browser, if any: a worker who joined from it and has not begun is returned again.
+        """Join the study of an invitation's token `link`. Return the study's id, a worker and the worker's code.
 
-        Raises UserError if no study of this token is running or paused.
+        `browser` is the secret of the requesting browser, or "". If a worker joined from it and has not begun, this
+        worker is returned again. Raises UserError if no study with this token is running or paused.
         """
         for row in db.query("SELECT id, state FROM studies WHERE link = ?", [whole(link[:200])]):
             if row["state"] in ("running", "paused"):
@@ -125,14 +127,14 @@ class Workers(Repository):
 
     @read
     def code_of_browser(self, db: Db, worker: str, browser: str) -> str:
-        """Return the code of a worker who joined from this browser and has not begun, for a reloaded page; else ""."""
+        """Return the code of a worker who joined from this browser and has not begun, for a reload; else ""."""
         symbols = _symbols(worker, browser)
         is_theirs = browser and first_row(db, _QUERIES["code_of_browser"], [worker, sha_of(symbols), sha_of(browser)])
         return _spaced(symbols) if is_theirs else ""
 
     @write
     def new_code(self, db: Db, worker: str) -> str:
-        """Return a new code; the earlier one becomes invalid, and the worker's sessions end."""
+        """Make and return a new code. The earlier code becomes invalid, and the worker's sessions end."""
         require_worker(db, worker)
         code = _new_code(db, worker)
         db.execute("DELETE FROM sessions WHERE role = 'worker' AND worker = ?", [worker])
@@ -140,21 +142,21 @@ class Workers(Repository):
 
     @read
     def of_code(self, db: Db, code: str) -> str | None:
-        """Return the worker of a code, ignoring spacing and case, or None."""
+        """Return the worker with this code, ignoring spaces and case, or None."""
         symbols = code[:200].upper().translate(_READ_AS)
         row = first_row(db, "SELECT worker FROM worker_codes WHERE sha = ?", [sha_of(symbols)])
         return None if row is None else str(row["worker"])
 
     @write
     def consent(self, db: Db, study_id: str, worker: str) -> None:
-        """Record the worker's consent; the first time counts. Raises UserError if they are not enrolled."""
+        """Record the worker's consent. The first time counts. Raises UserError if the worker is not enrolled."""
         query = "UPDATE enrolments SET consented = coalesce(consented, ?) WHERE study = ? AND worker = ?"
         if not db.execute(query, [now(), study_id, worker]).rowcount:
             raise UserError("You are not part of this study; open the link of its invitation.")
 
     @write
     def block(self, db: Db, worker: str, blocked: bool) -> None:
-        """Block a worker from voting anywhere, or unblock them; existing votes stay."""
+        """Block a worker from voting in any study, or end this. Earlier votes stay."""
         if require_worker(db, worker).blocked != blocked:
             db.execute("UPDATE workers SET blocked = ? WHERE id = ?", [int(blocked), worker])
             if blocked:
@@ -167,7 +169,7 @@ class Workers(Repository):
 
     @write
     def exclude(self, db: Db, study_id: str, worker: str, reason: str, by: Literal["rule", "person"]) -> None:
-        """Exclude a worker's votes; the first reason stays. Raises UserError if they are not in the study."""
+        """Exclude a worker's votes. The first reason stays. Raises UserError if they are not in the study."""
         if _require_enrolment(db, study_id, worker).exclusion is not None:
             return
         reason = checked_reason(reason, needed=True)
@@ -182,7 +184,7 @@ class Workers(Repository):
 
     @write
     def readmit(self, db: Db, study_id: str, worker: str, reason: str) -> None:
-        """Let a worker's votes count again, the first K of an item by time. Raises UserError."""
+        """Let an excluded worker's votes count again. The first K votes of an item count. Raises UserError."""
         if _require_enrolment(db, study_id, worker).exclusion is None:
             return
         reason = checked_reason(reason, needed=False)
@@ -198,9 +200,10 @@ class Workers(Repository):
     def decide(
         self, db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str, only_pending: bool = False
     ) -> None:
-        """Approve or reject all that the worker has answered in this study except training, or reset it with "pending".
-        With `only_pending` earlier decisions stay. Raises UserError if the worker is not in the study, and for a
-        rejection without a reason.
+        """Approve or reject all assignments that the worker has answered in this study, except training.
+
+        "pending" resets the decisions. With `only_pending`, earlier decisions stay. Raises UserError if the worker is
+        not in the study, and for a rejection without a reason.
         """
         _require_enrolment(db, study_id, worker)
         reason = checked_reason(reason, needed=verdict == "rejected")
@@ -212,19 +215,19 @@ class Workers(Repository):
 
 
 def insert_decision(db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str) -> int:
-    """Insert a decision; return its id."""
+    """Insert a decision on an assignment. Return its id."""
     row = {"study": study_id, "worker": worker, "verdict": verdict, "reason": reason, "created": now()}
     return insert_row(db, "decisions", row)
 
 
 def checked_reason(reason: str, needed: bool) -> str:
-    """Return a reason as stored. Raises UserError if it is too long, or missing and `needed`."""
+    """Return a reason as it is stored. Raises UserError if it is too long, or is empty although `needed`."""
     empty = "Say why: the worker may ask, and the report names the reason." if needed else ""
     return checked_text(reason, "The reason", LONGEST_REASON, if_empty=empty)
 
 
 def _symbols(worker: str, browser: str) -> str:
-    """Return the code of a worker who joins from the browser with this secret: always the same."""
+    """Return the code of a worker who joins from the browser with this secret. It is the same each time."""
     number = int.from_bytes(hmac.digest(browser.encode("utf-8", "replace"), worker.encode(), "sha256"), "big")
     return "".join(_CROCKFORD[number >> 5 * place & 31] for place in range(_SYMBOLS))
 
@@ -249,7 +252,7 @@ def _require_enrolment(db: Db, study_id: str, worker: str) -> Enrolment:
 
 
 def _free_name(db: Db) -> str:
-    """Return a free name such as heron-41. Two digits while most are free, then more, to keep the search short."""
+    """Return a free name such as heron-41, with two digits while most are free, to keep the search short."""
     count = db.execute("SELECT count(*) FROM workers").fetchone()[0]
     birds, largest = _NAMES["birds"].split(), 100
     while count > len(birds) * largest // 2:
@@ -261,11 +264,11 @@ def _free_name(db: Db) -> str:
 
 
 class Sessions(Repository):
-    """The signed-in browsers of the lead and of the workers, and named secrets."""
+    """The sessions of signed-in browsers, of the lead and of workers. Also stores named secrets."""
 
     @write
     def open(self, db: Db, role: Role, worker: str = "", hours: float = HOURS) -> str:
-        """Open a session of the lead or a worker; return its token. Raises UserError for an unknown worker."""
+        """Open a session of the lead or a worker. Return its token. Raises UserError for an unknown worker."""
         if (role == "worker") != bool(worker):
             raise ValueError("a session is the lead's, or a worker's with a name")
         if worker:
@@ -278,28 +281,28 @@ class Sessions(Repository):
 
     @read
     def get(self, db: Db, token: str) -> Session | None:
-        """Return the session of a token; None if it is unknown, expired or closed."""
+        """Return the session with this token; None if it is unknown, expired or closed."""
         query = "SELECT role, worker, expires FROM sessions WHERE sha = ? AND expires > ?"
         row = first_row(db, query, [sha_of(token[:200]), now()])
         return None if row is None else record_of(Session, row)
 
     @write
     def close(self, db: Db, token: str) -> None:
-        """End a session; an unknown token is ignored."""
+        """End the session with this token. An unknown token is ignored."""
         db.execute("DELETE FROM sessions WHERE sha = ?", [sha_of(token[:200])])
 
     @write
     def close_all(self, db: Db, role: Role, worker: str = "") -> None:
-        """End all sessions of a role, or those of one worker."""
+        """End all sessions of a role, or only those of one worker."""
         db.execute("DELETE FROM sessions WHERE role = ? AND ? IN ('', worker)", [role, worker])
 
     @read
     def secret(self, db: Db, name: str) -> str | None:
-        """Return a named value for sign-in, such as the hash of the lead's password; None if it was never set."""
+        """Return the secret of this name, such as the hash of the lead's password; None if it was never set."""
         row = first_row(db, "SELECT value FROM secrets WHERE name = ?", [name])
         return None if row is None else str(row["value"])
 
     @write
     def set_secret(self, db: Db, name: str, value: str) -> None:
-        """Set a named value, replacing the earlier one."""
+        """Set the secret of this name. It replaces the earlier one."""
         db.table("secrets").insert({"name": name, "value": value, "changed": now()}, replace=True)

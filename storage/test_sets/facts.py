@@ -20,17 +20,17 @@ _QUERIES = DataTable(__file__, str)
 
 @dataclass(frozen=True)
 class CaseFacts:
-    """Facts about a test case."""
+    """Current facts about one test case."""
 
     run: str
     new_caption: str
     edits: tuple[Edit, ...]
     facts: dict[str, Any]
-    """Lineage, checks, review, votes and predictions, JSON-ready."""
+    """Lineage, checks, review, votes and predictions, as JSON-ready data."""
 
 
 def captions_of(db: Db, version: int) -> dict[str, str]:
-    """Return the captions of a version's source images, by run and by hash of the source; "" without one."""
+    """Return the captions of a version's source images, by run and by the source's hash; "" without a caption."""
     caption_by_key: dict[str, str] = {}
     for row in db.query(_QUERIES["captions_of"], [version]):
         text = (json.loads(row["caption"]) or {}).get("text", "") if row["caption"] else ""
@@ -40,7 +40,7 @@ def captions_of(db: Db, version: int) -> dict[str, str]:
 
 
 def facts_of(db: Db, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
-    """Return the facts about these test cases, by id."""
+    """Return the current facts about these test cases, by id."""
     votes, predictions = _votes(db, ids), _predictions(db, ids)
     profiles = dict(db.execute(_QUERIES["profiles"], [pack(list(ids))]).fetchall())
     facts_by_case = {}

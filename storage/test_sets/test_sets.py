@@ -40,19 +40,19 @@ from storage.test_sets.facts import CaseFacts, captions_of, facts_of
 
 LONGEST_NOTE = 4000
 MOST_ENTRIES = 1_000_000
-"""Maximum images in one version."""
+"""Maximum number of images in one version."""
 Removed = tuple[Row, ...]
-"""Rows of images removed from a draft: `put_back` uses them to undo the removal."""
+"""Rows of images that were removed from a draft. `put_back` uses them to undo the removal."""
 _AT_ONCE = 500
-"""Number of images in memory while they are added to a draft."""
+"""Number of images that are in memory at once while they are added to a draft."""
 _ENTRY = "version image source label split mask mask_classes role test_case origin source_elsewhere".split()
 _OWN: tuple[Facet, ...] = ("class", "split", "review")
-"""Facets that a version stores itself; the catalogue has the others."""
+"""Facets of a filter that a version stores itself. All others are read from the catalogue."""
 _QUERIES = DataTable(__file__, str)
 
 
 def _begin_next(db: Db, version: int) -> SetVersion:
-    """Create a draft from a released version, its parent. Raises UserError for a draft, or if there is one."""
+    """Create a draft with the images of a released version, its parent. Raises UserError if the set has a draft."""
     parent = _version(db, version)
     drafts = "SELECT 1 FROM test_set_versions WHERE test_set = ? AND state = 'draft'"
     if parent.is_draft or db.execute(drafts, [parent.test_set]).fetchone() is not None:
@@ -65,11 +65,10 @@ def _begin_next(db: Db, version: int) -> SetVersion:
 
 
 def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
-    """Add images to a draft, all or none; existing ones stay unchanged. Return the number of new ones. `entries` are
-    consumed one by one.
+    """Add images to a draft, all or none. Return the number of new ones. Images that the draft has stay unchanged.
 
-    The source of an image without a test case may be elsewhere. Raises UserError for a released version, any other
-    image that is not in the workspace, and too many.
+    `entries` are read one by one. All images must be in the workspace, except the source of an image without a test
+    case. Raises UserError for a released version, a missing image, and too many images.
     """
     _require_draft(db, version)
     count_before, waiting = _count(db, version), iter(entries)
@@ -87,23 +86,23 @@ def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
 
 
 def _version(db: Db, number: int) -> SetVersion:
-    """Return one version by its row number. Raises UserError if it was deleted."""
+    """Return a version by its row number. Raises UserError if it does not exist, such as a deleted draft."""
     for version in _versions(db, "WHERE versions.number = ?", number):
         return version
     raise _gone()
 
 
 def _entries(db: Db, version: int) -> tuple[SetEntry, ...]:
-    """Return all images of a version in the order of their addition, without their origins: see `origins`."""
+    """Return all images of a version in the order in which they were added. For their origins, call `origins`."""
     names = ", ".join(name for name in _ENTRY if name != "origin")
     query = f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id"
     return tuple(map(_entry, db.query(query, [version])))
 
 
 class TestSets(Repository):
-    """The test sets, and the hashes by which pictures are found again."""
+    """The test sets of a workspace, and the hashes by which pictures are found again."""
 
-    __test__ = False  # its name begins as pytest's own classes do
+    __test__ = False  # pytest would take it for a class of tests
 
     def __init__(self, database: Database, images: Images) -> None:
         super().__init__(database)
@@ -118,7 +117,7 @@ class TestSets(Repository):
 
     @write
     def create_with(self, db: Db, name: str, note: str, entries: Iterable[SetEntry]) -> tuple[SetVersion, int]:
-        """Create a set with a draft of these images, all or none; return it and their number. Raises UserError."""
+        """Create a set with a draft of these images, all or none. Return (draft, image number). Raises UserError."""
         _, number = create_set(db, name, note)
         added = _add(db, number, entries)
         return _version(db, number), added
@@ -127,14 +126,14 @@ class TestSets(Repository):
 
     @write
     def begin_draft_with(self, db: Db, version: int, entries: Iterable[SetEntry]) -> tuple[SetVersion, int]:
-        """Create a draft as `begin_draft` with more images, all or none; return it and how many are new."""
+        """Create a draft as `begin_draft` does, and add images, all or none. Return it and the number of new images."""
         number = _begin_next(db, version).number
         added = _add(db, number, entries)
         return _version(db, number), added
 
     @write
     def delete_draft(self, db: Db, version: int) -> None:
-        """Delete a draft, and its set if nothing of it was released. Raises UserError for a released version."""
+        """Delete a draft, and its set if no version was released. Raises UserError for a released version."""
         _require_draft(db, version)
         draft = _version(db, version)
         db.execute("DELETE FROM test_set_entries WHERE version = ?", [version])
@@ -144,10 +143,10 @@ class TestSets(Repository):
 
     @write
     def release(self, db: Db, version: int, expected: str, note: str, thresholds: Mapping[str, float]) -> SetVersion:
-        """Make a draft final, under the id that follows from its content.
+        """Make a draft final. Its id follows from its content.
 
-        `expected` is the id of the content that was checked: raises UserError if the draft was changed since, or is no
-        draft, or if that id exists, as the same content was released before.
+        `expected` is the id of the content that was checked. Raises UserError if the draft was changed since, is no
+        draft, or if the same content was released before.
         """
         _require_draft(db, version)
         draft, note = _version(db, version), checked_note(note)
@@ -157,7 +156,7 @@ class TestSets(Repository):
                 f"Nothing was released: “{draft.set_name}” was changed meanwhile; look at it and try again."
             )
         for row in db.query("SELECT place FROM test_set_versions WHERE sha = ?", [content_id]):
-            raise UserError(f"This is version {row['place']} of “{draft.set_name}” already, image by image.")
+            raise UserError(f"Version {row['place']} of “{draft.set_name}” has this content already.")
         values = [content_id, now(), note, pack({name: float(value) for name, value in thresholds.items()}), version]
         db.execute(_QUERIES["release"], values)
         return _version(db, version)
@@ -168,7 +167,7 @@ class TestSets(Repository):
 
     @write
     def remove(self, db: Db, version: int, images: Sequence[str]) -> Removed:
-        """Remove images from a draft; return their rows. Raises UserError for a released version."""
+        """Remove images from a draft. Return their rows, for `put_back`. Raises UserError for a released version."""
         _require_draft(db, version)
         query = f"SELECT entries.* {_QUERIES['from_chosen']}"
         removed = tuple(db.query(query, [pack(list(dict.fromkeys(images))), version]))
@@ -177,16 +176,19 @@ class TestSets(Repository):
 
     @write
     def put_back(self, db: Db, version: int, removed: Removed) -> int:
-        """Restore removed images unchanged at their old places; return their number. An image that was added again
-        since then stays unchanged. Raises UserError for a released version.
+        """Put removed images back at their old places. Return their number.
+
+        An image that was added again meanwhile stays unchanged. Raises UserError for a released version.
         """
         _require_draft(db, version)
         return insert_rows(db, "test_set_entries", ({**row, "version": version} for row in removed), ignore=True)
 
     @write
     def part(self, db: Db, version: int, name: str, moved: Sequence[str], shared: Sequence[str]) -> SetVersion:
-        """Move images of a draft into the draft of a new set, with their labels and splits; `shared` ones are then in
-        both. Return the new draft. Raises UserError for a released version and for a taken name.
+        """Move images of a draft, with labels and splits, into the draft of a new set. Return the new draft.
+
+        `shared` images are copied, so both drafts have them. Raises UserError for a released version and for a taken
+        name.
         """
         _require_draft(db, version)
         _, number = create_set(db, name, "")
@@ -200,7 +202,7 @@ class TestSets(Repository):
 
     @write
     def relabel(self, db: Db, version: int, images: Sequence[str], label: str) -> int:
-        """Relabel images of a draft, "" for none; return how many changed. Raises UserError if one is not in it."""
+        """Relabel images of a draft, "" for no label. Return how many changed. Raises UserError if one is not in it."""
         label = checked_text(label, "The label", LONGEST_NAME, "label")
         _require_inside(db, version, images)
         query = "UPDATE test_set_entries SET label = ? WHERE version = ? AND image = ? AND label <> ?"
@@ -210,7 +212,7 @@ class TestSets(Repository):
     def set_splits(self, db: Db, version: int, splits: Mapping[str, Split]) -> int:
         """Assign images of a draft to splits; return how many changed. Raises UserError if one is not in it."""
         _require_inside(db, version, tuple(splits))
-        # One image at a time: for a list SQLite would scan the whole version for each.
+        # One image at a time, as with a list SQLite would scan the whole version for each image.
         query = "UPDATE test_set_entries SET split = ? WHERE version = ? AND image = ? AND split <> ?"
         rows = ((split, version, image, split) for image, split in splits.items())
         return db.conn.executemany(query, rows).rowcount
@@ -238,7 +240,7 @@ class TestSets(Repository):
 
     @read
     def by_id(self, db: Db, beginning: str) -> tuple[SetVersion, ...]:
-        """Return the released versions whose id begins with the hexadecimal digits `beginning`."""
+        """Return the released versions whose id begins with `beginning`, some hexadecimal digits."""
         return _versions(db, "WHERE versions.sha BETWEEN ? AND ?", beginning, f"{beginning}g")
 
     version = reading(_version)
@@ -247,32 +249,32 @@ class TestSets(Repository):
 
     @read
     def origins(self, db: Db, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        """Return the origins of imported images of a version, by hash. They may be long: request some hundred."""
+        """Return the origins of imported images, by hash. They may be long, so ask for some hundred at most."""
         rows = db.execute(_QUERIES["origins"], {"version": version, "images": pack(list(images))})
         return {image: json.loads(origin) for image, origin in rows}
 
     @read
     def page(self, db: Db, version: int, after: int, limit: int) -> tuple[tuple[int, SetEntry], ...]:
-        """Return up to `limit` images of a version after the row `after`, each with its row number, in order."""
+        """Return up to `limit` images of a version that come after the row `after`, each with its row number."""
         query = "SELECT * FROM test_set_entries WHERE version = ? AND id > ? ORDER BY id LIMIT ?"
         return tuple((row["id"], _entry(row)) for row in db.query(query, [version, after, limit]))
 
     @read
     def shown(self, db: Db, version: int, image_filter: ImageFilter, at: int, limit: int) -> tuple[ShownEntry, ...]:
-        """Return up to `limit` matching images of a version from the zero-based place `at`, in order."""
+        """Return up to `limit` images of a version that match a filter, from the zero-based place `at`."""
         query, values = _matching(db, version, image_filter, f"entries.*, {_QUERIES['review']} AS review")
         rows = db.query(f"{query} ORDER BY entries.id LIMIT :limit OFFSET :at", {**values, "at": at, "limit": limit})
         return tuple(ShownEntry(_entry(row), row["review"]) for row in rows)
 
     @read
     def chosen(self, db: Db, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
-        """Return the hashes of all matching images, in the order of `entries`."""
+        """Return the hashes of all images of a version that match a filter, in the order of `entries`."""
         query, values = _matching(db, version, image_filter, "image")
         return tuple(image for (image,) in db.execute(f"{query} ORDER BY entries.id", values))
 
     @read
     def count(self, db: Db, version: int, image_filter: ImageFilter) -> int:
-        """Return the number of matching images in a version."""
+        """Return the number of images of a version that match a filter."""
         query, values = _matching(db, version, image_filter, "count(*)")
         return int(db.execute(query, values).fetchone()[0])
 
@@ -283,7 +285,7 @@ class TestSets(Repository):
 
     @read
     def tasks(self, db: Db, version: int) -> dict[TaskKind, tuple[str, ...]]:
-        """Return the generated images of a version whose task is known, by task."""
+        """Return the generated images of a version by task. Images with an unknown task are left out."""
         images_by_task: dict[TaskKind, list[str]] = {}
         for image, kind in db.execute(_QUERIES["tasks"], [version]):
             if kind is not None:
@@ -292,18 +294,18 @@ class TestSets(Repository):
 
     @read
     def not_accepted(self, db: Db, version: int) -> dict[int, str]:
-        """Return the verdicts of a version's test cases that are not accepted: "rejected", or "" without a review."""
+        """Return verdicts by test case for those not accepted: "rejected", or "" if nobody reviewed them."""
         return {row["test_case"]: row["verdict"] for row in db.query(_QUERIES["not_accepted"], [version])}
 
     @read
     def brought_not_accepted(self, db: Db, version: int) -> dict[str, str]:
-        """Return imported images that are not accepted, here or where they came from: "rejected" or ""."""
+        """Return verdicts by imported image for those accepted neither here nor at their origin: "rejected" or ""."""
         verdicts = db.execute(_QUERIES["brought_not_accepted"], [version])
         return {image: verdict if verdict == "rejected" else "" for image, verdict in verdicts if verdict != "accepted"}
 
     @read
     def cases(self, db: Db, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
-        """Return the fields of these test cases that test sets store, in order. Raises UserError if one is unknown."""
+        """Return these test cases in order, as test sets store them. Raises UserError if one is unknown."""
         case_ids = list(dict.fromkeys(ids))
         found = tuple(_case(row) for row in db.query(_QUERIES["cases"], [pack(case_ids)]))
         if len(found) < len(case_ids):
@@ -318,26 +320,26 @@ class TestSets(Repository):
 
     @read
     def facts(self, db: Db, ids: Sequence[int]) -> dict[int, CaseFacts]:
-        """Return the current facts about these test cases, also of deleted runs."""
+        """Return the current facts about these test cases, even if their runs are deleted."""
         return facts_of(db, ids, self._images.folder)
 
     @read
     def reviews_of(self, db: Db, images: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return a person's latest verdict here on each image with its reason and time; open images are left out."""
+        """Return the latest verdict in this workspace on each image, with reason and time. Open images are left out."""
         return {row.pop("image"): row for row in db.query(_QUERIES["reviews_of"], [pack(list(images))])}
 
     # Hashes by which pictures are found again
 
     @read
     def hashes(self, db: Db, images: Iterable[str]) -> dict[str, ImageHashes]:
-        """Return the stored hashes of these images."""
+        """Return the hashes of these images that are stored."""
         query = "SELECT * FROM image_hashes WHERE image IN (SELECT value FROM json_each(?))"
         rows = db.query(query, [pack(list(images))])
         return {row["image"]: ImageHashes(row["pixels"], int(row["perceptual"], 16)) for row in rows}
 
     @write
     def keep_hashes(self, db: Db, found: Mapping[str, ImageHashes]) -> None:
-        """Save the hashes of stored images; existing ones stay."""
+        """Save hashes of images. Hashes that are stored already stay."""
         rows = (
             {"image": image, "pixels": hashes.pixels, "perceptual": f"{hashes.perceptual:016x}"}
             for image, hashes in found.items()
@@ -346,7 +348,7 @@ class TestSets(Repository):
 
 
 def create_set(db: Db, name: str, note: str) -> tuple[str, int]:
-    """Create a set with an empty draft; return its id and the number of the draft. Raises UserError as `create`."""
+    """Create a set with an empty draft. Return its id and the draft's row number. Raises the errors of `create`."""
     name = checked_text(name, "The name", LONGEST_NAME, "title", if_empty="The test set has no name; give it one.")
     if any(other_name.casefold() == name.casefold() for (other_name,) in db.execute("SELECT name FROM test_sets")):
         raise UserError(f"There is a test set “{name}” already; take another name, or add to it.", field="title")
@@ -370,7 +372,7 @@ def _set(db: Db, row: Row) -> TestSet:
 
 
 def _versions(db: Db, which: str, *values: Any) -> tuple[SetVersion, ...]:
-    """Return the versions that the SQL after `FROM` selects and orders."""
+    """Return the versions that a query selects and orders. The SQL begins after `FROM`."""
     rows = list(db.query(f"{_QUERIES['versions']} {which}", values))
     return tuple(record_of(SetVersion, row, entries=sum(json.loads(row["splits"]).values())) for row in rows)
 
@@ -380,10 +382,10 @@ def _gone() -> UserError:
 
 
 def _require_draft(db: Db, number: int) -> str:
-    """Return the name of the draft's set, without counting its images. Raises UserError if it is no draft."""
+    """Return the name of a draft's set, without counting images. Raises UserError if the version is no draft."""
     for place, state, name in db.execute(_QUERIES["require_draft"], [number]):
         if state != "draft":
-            raise UserError(f"Version {place} of “{name}” is released and stays as it is: draft the next.")
+            raise UserError(f"Version {place} of “{name}” is released and cannot be changed: begin a new draft.")
         return str(name)
     raise _gone()
 
@@ -431,13 +433,14 @@ def _require_inside(db: Db, version: int, images: Sequence[str]) -> None:
 
 
 def checked_note(note: str) -> str:
-    """Return the note of a version as stored. Raises UserError if it is too long."""
+    """Return the note of a version as it is stored. Raises UserError if it is too long."""
     return checked_text(note, "The note", LONGEST_NOTE, "note", one_line=False)
 
 
 def _matching(db: Db, version: int, image_filter: ImageFilter, columns: str) -> tuple[str, dict[str, Any]]:
-    """Return a query of these columns of the matching images of a version, with its values. Label, split and review are
-    the version's; all else is the catalogue's.
+    """Return a query of these columns for the images of a version that match a filter, and its parameters.
+
+    Label, split and review are taken from the version, everything else from the catalogue.
     """
     conditions, values = ["version = :version"], dict[str, Any](version=version)
 
@@ -455,7 +458,7 @@ def _matching(db: Db, version: int, image_filter: ImageFilter, columns: str) -> 
             if chosen is None:
                 continue
             condition = f"{column} IN {listed(chosen)}"
-            if facet == "class" and any(chosen):  # the classes of a mask, which are no label, are in the catalogue
+            if facet == "class" and any(chosen):  # masks have classes but no label, so ask the catalogue
                 other = of_catalogue(ImageFilter(facets={facet: chosen, "kind": ("segmentation",)}))
                 condition = f"({condition} OR label = '' AND {other})"
             conditions.append(f"{sign}({condition})")

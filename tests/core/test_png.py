@@ -81,14 +81,14 @@ def test_texts_of_other_programs_are_read_in_every_form() -> None:
 @pytest.mark.parametrize("data", [b"", b"\xff\xd8\xff\xe0JFIF", b"tEXt", SIGNATURE, SIGNATURE + b"\xff" * 40])
 def test_what_is_no_png_has_no_texts(data: bytes) -> None:
     assert read_texts(data, ["a"]) == {}
-    with pytest.raises(ValueError, match="no whole PNG"):
+    with pytest.raises(ValueError, match="no complete PNG"):
         with_texts(data, {"a": "b"})
 
 
 def test_a_cut_file_has_the_texts_up_to_the_cut() -> None:
     data = with_texts(picture(), {"a": "b"})
     assert read_texts(data[:-30], ["a"]) == {"a": "b"}
-    with pytest.raises(ValueError, match="no whole PNG"):
+    with pytest.raises(ValueError, match="no complete PNG"):
         with_texts(data[:-30], {"a": "c"})
 
 

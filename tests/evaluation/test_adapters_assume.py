@@ -483,7 +483,7 @@ def test_a_server_is_sent_the_image_as_it_is() -> None:
         model = ModelUnderTest(wanted("http", address=server.url))
     assert told(model) == {
         "Picture": "sent as it is; the server prepares it",
-        "Answer": "probabilities, taken as the server sends them",
+        "Answer": "probabilities, used as the server sends them",
         "Class names": "3, from the server",
     }
     assert np.array_equal(np.asarray(model.input_picture(BUSY)), np.asarray(BUSY))

@@ -192,5 +192,5 @@ def test_the_card_and_the_manifest_count_what_the_files_of_the_format_do_not_say
     left_out = LEFT_OUT.get(layout, {})
     assert json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["left_out"] == left_out
     card = (folder / "README.md").read_text(encoding="utf-8")
-    told = re.findall(r"The (.+) of (\d+) images stand in `records.jsonl` alone", card)
+    told = re.findall(r"The (.+) of (\d+) images are only in `records.jsonl`", card)
     assert {what: int(count) for what, count in told} == left_out

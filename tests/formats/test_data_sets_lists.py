@@ -85,7 +85,7 @@ def test_parquet_with_several_labels_folders_and_masks(tmp_path: Path) -> None:
     about = features(fine={"names": ["a", "b"], "_type": "ClassLabel"}, coarse={"names": ["x"], "_type": "ClassLabel"})
     rows = [{"image": {"bytes": png(1, (48, 32)), "path": ""}, "fine": 1, "coarse": 0, "seg": {"bytes": mask(0, 3)}}]
     root = put(tmp_path, {"one/0.parquet": parquet(rows, metadata=about)})
-    assert "Say which label is meant with label: there is fine, coarse" in refusal(root, "huggingface")
+    assert "Choose a label by the option label: there is fine, coarse" in refusal(root, "huggingface")
     assert "There is no column “rough”" in refusal(root, "huggingface", label="rough")
     more = {"label": "fine", "mask": "seg", "mask_classes": "0 sky, 3 road"}
     data_set = open_data_set(root, "huggingface", **more)
@@ -95,7 +95,7 @@ def test_parquet_with_several_labels_folders_and_masks(tmp_path: Path) -> None:
         open_data_set(root, "huggingface", **{**more, "mask_classes": "0 sky"}), "one/0.parquet/0"
     )
     put(root, {"two/0.parquet": parquet(rows, metadata=about)})
-    assert "say which one with config, such as one" in refusal(root, "huggingface", label="fine")
+    assert "name one by the option config, such as one" in refusal(root, "huggingface", label="fine")
     assert number_of_items(open_data_set(root, "huggingface", label="fine", config="two")) == 1
 
 
@@ -233,7 +233,7 @@ def test_a_csv_with_classes_of_its_own_or_in_need_of_a_word(tmp_path: Path) -> N
     assert "Its label “9” is none of the 2 classes" in why(data_set, "b.png")
     assert "There is no column “kind” for the label: there is path, class" in refusal(root, "csv", label="kind")
     put(root, {"b.csv": b"path\na.png\n", "c.csv": "path\nä.png\n".encode("latin-1")})
-    assert "Say which table is meant with table: there is a.csv, b.csv, c.csv" in refusal(root, "csv")
+    assert "Choose a table by the option table: there is a.csv, b.csv, c.csv" in refusal(root, "csv")
     assert "not in UTF-8" in refusal(root, "csv", table="c.csv")
     assert number_of_items(open_data_set(root, "csv", table="b.csv")) == 1
 

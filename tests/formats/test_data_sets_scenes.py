@@ -105,12 +105,12 @@ def test_shift_in_each_of_its_forms_has_the_same_items(tmp_path: Path, part: str
 
 def test_shift_asks_for_part_split_and_view(tmp_path: Path) -> None:
     shift(shift(tmp_path), "continuous/videos/1x")
-    words = "Say which part is meant with part: there is discrete/images, continuous/videos/1x"
+    words = "Choose a part by the option part: there is discrete/images, continuous/videos/1x"
     assert words in refusal(tmp_path, "shift")
     shift(tmp_path, split="val")
     assert "Choose a split" in refusal(tmp_path, "shift", part="discrete/images")
     shutil.copytree(tmp_path / "discrete/images/val/front", tmp_path / "discrete/images/val/left_45")
-    assert "Say which view" in refusal(tmp_path, "shift", "val", part="discrete/images")
+    assert "Choose a view" in refusal(tmp_path, "shift", "val", part="discrete/images")
     data_set = open_data_set(tmp_path, "shift", "val", part="discrete/images", view="front")
     assert {item.split for item in data_set.items()} == {"validation"}
 

@@ -153,7 +153,7 @@ def test_a_drive_without_locks_is_called_that(tmp_path: Path) -> None:
         text=True,
         timeout=60,
     )
-    why = "keeps no locks, without which two programs could spoil it: pick a folder on a local disk."
+    why = "has no file locks, so two programs could damage it: pick a folder on a local disk."
     assert done.stdout.splitlines() == [f"The drive of {at / 'studio.db'} {why}" for at in (new, filled_before)]
     with Workspace(filled_before) as workspace:
         assert len(workspace.runs.search()) == 30
@@ -173,7 +173,7 @@ def test_locks_that_fail_later_are_not_blamed_on_another_program(
         with pytest.raises(UserError, match="another program has kept"):
             workspace.studies.note("x", "y")
         monkeypatch.setattr("fcntl.lockf", fails)
-        with pytest.raises(UserError, match="keeps no locks"):
+        with pytest.raises(UserError, match="has no file locks"):
             workspace.studies.note("x", "y")
         other.close()
         monkeypatch.undo()

@@ -111,7 +111,7 @@ def test_a_draft_is_deleted_and_a_study_that_has_started_is_kept(workspace: Work
     with pytest.raises(UserError, match="no study"):
         studies.delete_draft(draft)
     assert (studies.log(draft)[0].event, studies.log(draft)[0].detail) == ("draft deleted", "Boats")
-    with pytest.raises(UserError, match="has started is kept"):
+    with pytest.raises(UserError, match="has started cannot be deleted"):
         studies.delete_draft(kept)
 
 

@@ -182,7 +182,7 @@ def test_a_scale_gets_ordinal_alpha():
     near = [["4", "5"], ["1", "2"], ["2", "1"], ["5", "4"], ["3", "3"]] * 4
     found = agreement(near, ("1", "2", "3", "4", "5"), ordered=True)
     assert found.ordinal is not None and known(found.ordinal.value) > known(found.alpha.value)
-    assert "near misses" in found.words
+    assert "neighbouring answers" in found.words
     with pytest.raises(ValueError, match="order of the scale"):
         alpha([["1", "6"]], ("1", "2", "3", "4", "5"))
 

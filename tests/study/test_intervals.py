@@ -170,7 +170,7 @@ def test_plans_that_are_none():
         ({"items": 5, "valid": 1.2}, "between 0 and 100"),
         ({"items": 5, "accuracy": 0.3}, "between 50 and 100"),
         ({"items": 5, "minutes": 0.01}, "more time"),
-        ({"items": 5, "lost": 1.0}, "less than all"),
+        ({"items": 5, "lost": 1.0}, "below 100 %"),
     ):
         with pytest.raises(ValueError, match=said):
             plan(rules=BIRD, **wrong)

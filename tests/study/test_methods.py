@@ -96,7 +96,7 @@ def test_what_was_shown_is_what_the_images_had_and_not_what_the_rules_allow() ->
 
 def test_workers_are_called_different_people_only_as_far_as_is_known() -> None:
     whole = simple({1: YES})
-    assert "Only who was given a personal code by the study lead could take part." in paragraph(analyse(whole))
+    assert "Only people with a personal code from the study lead could take part." in paragraph(analyse(whole))
     text = paragraph(analyse(replace(whole, linked=True)))
     assert "it is not known that they are different people" in text and "independent" not in text
     text = paragraph(analyse(replace(whole, panelled=True)))

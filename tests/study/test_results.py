@@ -68,7 +68,7 @@ def test_the_papers_driving_figures():
     assert (report.images.rate.count, report.images.rate.n, report.images.discarded) == (87, 90, 10)
     text = paragraph(report)
     assert "“vehicles”: valid 100 % (24 of 24; 95 % Wilson interval 86.2 to 100.0 %); 1 image discarded" in text
-    assert "They count which images were drawn, and no errors that workers share" in text
+    assert "Intervals show the chance in which images were drawn, but no errors that workers share" in text
     assert "100 images were to be judged by 5 workers each, on 3 questions" in text
     assert "Source and generated image were shown side by side" in text
 
@@ -442,7 +442,7 @@ def test_the_paragraph_states_the_whole_protocol():
         "No answer was pre-selected",
         "The rules were fixed before the first vote.",
         "Workers needed an approval rate above 95 % over at least 50 finished assignments.",
-        "Only who was given a personal code by the study lead could take part.",
+        "Only people with a personal code from the study lead could take part.",
         "10 % of what a worker was shown were to be control items with a known answer (0 of 50 (0 %) of what was ",
         "fewer than 75 % of them right, after at least 3",
         "On 2 November 2026, 5 workers cast 50 votes on these images.",

@@ -138,7 +138,7 @@ def with_question(**fields):
         (with_question(valid=("maybe",)), "among its answers"),
         (with_question(valid=("yes", "no")), "says nothing"),
         (with_question(kind="text"), "fixed answers"),
-        (with_question(follows="other", follows_answer="yes"), "no question before"),
+        (with_question(follows="other", follows_answer="yes"), "no earlier question"),
         (replace(LANCE, questions=(*LANCE.questions[:5], replace(LANCE.questions[5], follows_answer="?"))), "lacks"),
         (replace(BIRD, votes=0), "Votes an image: .* from 1 to 50"),
         (replace(BIRD, votes=4, consensus=2), "all of them: 3 to 4 of 4 votes"),

@@ -268,7 +268,7 @@ def test_names_of_images_are_the_same_in_both_forms_of_unicode() -> None:
         ({"Answer.taskAnswers": "{"}, "is no JSON"),
         ({"Answer.valid.yes": "true", "Answer.valid.no": "true", "Answer.Valid": ""}, "with both “yes” and “no”"),
         ({"Answer.taskAnswers": '[{"valid": {"no": true}}]'}, "with both “yes” and “no”"),
-        ({"Answer._side": "top"}, "left and right are sides"),
+        ({"Answer._side": "top"}, "it has to be left or right"),
     ],
 )
 def test_a_row_that_is_no_vote_is_told_with_its_number(cells: Mapping[str, str], said: str) -> None:

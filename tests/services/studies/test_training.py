@@ -309,7 +309,7 @@ def test_given_control_items_are_left_out_of_the_training_and_a_clash_is_told() 
     asks = replace(rules, eligibility=Eligibility(quiz=1))
     for of, with_rules, stops in ((given, rules, False), (quiz, asks, True)):
         (note,) = (n for n in findings(with_rules, [*made_of(8), *clash, of]) if n.field == "training")
-        assert "what is told of in the training" in note.text and note.stops == stops
+        assert "a picture of the training" in note.text and note.stops == stops
     (note,) = (n for n in findings(replace(rules, training=0), [*made_of(8), *clash]) if n.field == "training")
     assert "never shown" in note.text and not note.stops
 

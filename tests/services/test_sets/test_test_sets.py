@@ -289,7 +289,7 @@ def test_the_next_version_begins_with_the_last_one_and_differs(workspace: Worksp
     assert [entry.image for entry in Versions(workspace).compare("Birds@1", "Birds@2").removed] == [gone]
     TestSetDrafts(workspace).begin("Birds@1")
     TestSetDrafts(workspace).remove("Birds", (gone,))
-    with pytest.raises(UserError, match="This is version 2 of “Birds” already"):
+    with pytest.raises(UserError, match="Version 2 of “Birds” has this content already"):
         release(workspace, set_id)
     workspace.test_sets.delete_draft(draft(workspace, set_id).number)
     assert [version.place for version in workspace.test_sets.get(set_id).versions] == [1, 2]

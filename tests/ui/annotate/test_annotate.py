@@ -798,7 +798,7 @@ def test_who_signs_out_and_joins_again_in_one_browser_is_told_to_the_lead(
     report = analyse(data)
     assert report.conditions.same_browser == ((first, one.worker),)
     assert any(f"{first} and {one.worker} voted from the same browser" in note for note in report.notes)
-    assert f"From one and the same browser voted {first} and {one.worker}." in paragraph(report)
+    assert f"These workers voted from the same browser: {first} and {one.worker}." in paragraph(report)
     beside = {worker.worker: worker.same_browser for worker in report.workers}
     assert beside == {first: (one.worker,), one.worker: (first,), other.worker: ()}
     assert {row["worker"]: row["same_browser_as"] for row in worker_rows(data)}[first] == one.worker
