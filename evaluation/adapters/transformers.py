@@ -35,7 +35,9 @@ _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 def from_transformers(settings: UnderTestSettings) -> Network:
-    """Return the network with its weights, on the CPU. Raises UserError if it cannot be fetched or is no such model."""
+    """Return the network with its weights, on the CPU. Raises UserError if it cannot be fetched, or has
+    another task.
+    """
     folder, called, weights = folder_of(settings)
     config = _config(folder, called)
     kind = _kind(config, called)
@@ -55,7 +57,7 @@ def from_transformers(settings: UnderTestSettings) -> Network:
     def prepare(image: Any) -> Any:
         try:
             return processor(images=image, return_tensors="pt")["pixel_values"][0]
-        except Exception as error:  # of transformers, which reads its size only now
+        except Exception as error:  # of transformers, which checks the configured size only here
             if out_of_memory(error):
                 raise
             why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
@@ -74,7 +76,9 @@ def from_transformers(settings: UnderTestSettings) -> Network:
 
 
 def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
-    """Return the files' folder, the model's name, and its weights' identity. Raises UserError as `find_network`."""
+    """Return the folder of the files, the model's name, and the identity of its weights. Raises UserError if the folder
+    is missing or the repository cannot be fetched.
+    """
     if settings.file:
         folder = checkpoint_path(settings.file)
         if not folder.is_dir():
@@ -151,7 +155,7 @@ def _load(folder: Path, called: str, kind: TaskKind, own_code: bool) -> Any:
             ) from error
         if own_code:
             raise UserError(
-                f"{called} wants to run code of its own, which is not done: take a model that needs none."
+                f"{called} needs code of its own, which is not run here: take a model that needs none."
             ) from error
         why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         raise UserError(f"{called} cannot be loaded by transformers: {why}.") from error

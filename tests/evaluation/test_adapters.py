@@ -377,7 +377,7 @@ def test_numbers_that_are_none_are_told_and_never_kept(tmp_path: Path) -> None:
         with torch.no_grad():
             for parameter in adapter.net.parameters():
                 parameter.fill_(float("nan"))
-        with pytest.raises(UserError, match="something that is no number"):
+        with pytest.raises(UserError, match="NaN or infinite numbers"):
             model.predict(IMAGES[0])
 
 

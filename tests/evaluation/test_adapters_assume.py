@@ -390,8 +390,8 @@ def test_names_that_a_model_has_twice_are_told_and_stay_apart(tmp_path: Path) ->
     ("source", "given", "field", "said"),
     [
         ("torchvision", {"size": "256"}, "size", "does not take a size"),
-        ("torchvision", {"model": "resnet18", "mean": MEAN}, "mean", "prepared as torchvision prepares it"),
-        ("timm", {"model": "resnet18", "std": STD}, "std", "prepared as timm prepares it"),
+        ("torchvision", {"model": "resnet18", "mean": MEAN}, "mean", "torchvision prepares its images"),
+        ("timm", {"model": "resnet18", "std": STD}, "std", "timm prepares its images"),
         ("timm", {"model": "resnet18", "file": "/models/mine.pt"}, "file", "does not take a file"),
         ("transformers", {"model": "a/b", "size": "256"}, "size", "preprocessor_config.json says"),
         (
