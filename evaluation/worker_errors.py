@@ -34,7 +34,7 @@ _PRIOR = np.array([0.5, 0.5, 0.1])
 _MEANS, _SIZES = np.linspace(0.525, 0.995, 20), np.array([1.0, 4.0, 20.0, 100.0])
 """Grid of the population of workers: mean rate of right answers, and similarity of workers (a + b of a beta)."""
 _LEAST = 1e-3
-"""Minimum rate: no answer of a worker is impossible."""
+"""Minimum distance of a worker's rate of right answers from 0 and from 1: no answer is impossible."""
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,7 @@ def test_a_name_of_two_classes_is_told_and_not_guessed() -> None:
     mapping = map_classes(["cat", "house finch"], TORCHVISION)
     assert [one.doubtful for one in mapping.labels] == [True, False]
     assert mapping.labels[0].note == "taken as true cat, not kat, cat-o'-nine-tails, Caterpillar, big cat"
-    assert "Taken for something that you should look at: cat." in report_of(mapping).summary
+    assert "Check whether these labels mean what the table says: cat." in report_of(mapping).summary
 
 
 def test_cifar_on_imagenet_and_what_is_unmapped_is_told_with_suggestions() -> None:
