@@ -1,8 +1,8 @@
 """Compare recipes on the same drawn sources: `python -m experiments.compare_recipes --results FILE`.
 
-Each recipe takes every source through its own stages with the demo profile, and draws its own control set. The world
-says what each image should show, judges read what it shows, and the demo's models under test predict on it. The file
-gets a line per source, so that a stopped run can resume. `--out FILE` writes the report as Markdown.
+Each recipe takes every source through its own stages with the demo profile, and draws its own control set. The drawn
+world says what each image should show, judge models read what it shows, and the demo's models under test predict on it.
+The file gets a line per source, so that a stopped run can resume. `--out FILE` writes the report as Markdown.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ModelsUnderTest:
 
 
 def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
-    """Return an object or a road in turn, on a fair day, as the models under test know them."""
+    """Return a scene on a fair day, as the models under test know them. Objects and roads take turns."""
     scene = fair_scene(first_seed + number, "road" if number % 2 else "object", number // 2)
     pixels, mask = render(scene)
     road = Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
@@ -96,7 +96,7 @@ def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
 
 
 def made(driver: Driver, recipe: str, walk: Walk) -> tuple[list[TestCase], MemoryStore, float]:
-    """Return the images of a source, and the CPU seconds of text, inversion and drawing."""
+    """Return the images of a source, the store of the run, and the CPU seconds of text, inversion and drawing."""
     own, begun, store = recipe_of(recipe), processor_seconds(), MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, own.settings_in(driver.profile), recipe, walk.number), store)
@@ -106,7 +106,7 @@ def made(driver: Driver, recipe: str, walk: Walk) -> tuple[list[TestCase], Memor
 
 
 def measured(driver: Driver, walk: Walk, scene: Scene, judges: Judges, models: ModelsUnderTest) -> dict[str, Any]:
-    """Return one line of the results."""
+    """Return one line of the results: a source with its images by each recipe."""
     known = not models.wrong(walk.task, walk.image, walk.mask)
     line: dict[str, Any] = {"number": walk.number, "family": scene.family, "right on the source": known}
     for recipe in RECIPES:

@@ -57,7 +57,7 @@ def _act(workspace: Workspace, options: argparse.Namespace) -> int:
 
 
 def _watched(studio: Studio, view: ExampleView, is_stopped: Callable[[], bool]) -> ExampleView:
-    """Print each step as it begins, until nothing is at work."""
+    """Print each step as it begins, until the example's job ends."""
     printed = ""
     while view.active:
         if view.doing != printed:

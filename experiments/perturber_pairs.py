@@ -25,11 +25,12 @@ from pipeline.stages.reply_schema import NO_EDIT, edit_text
 HELD_OUT = 0.1
 """Share of the captions that are held out."""
 MOST_HELD_OUT = 200
-"""Number of captions. More would cost more time than they tell."""
+"""Maximum number of held-out captions. More captions would take time and tell little more."""
 NO_EDIT_KEPT = 0.25
-"""Share of the drawn captions without such an edit that are kept. With all, a small LoRA says "none" too often."""
+"""Share kept of the drawn captions in which nothing of the type may change. With all, a small LoRA says "none" too
+often."""
 FEWEST = 10
-"""Number of captions that a training needs."""
+"""Minimum number of captions for a training."""
 
 
 class Pair(Data):
@@ -98,7 +99,7 @@ def read_pairs(file: Path) -> tuple[list[Pair], list[str]]:
 
 
 def drawn_pairs(count: int) -> list[Pair]:
-    """Return pairs of drawn scenes for training. Some say that a caption has no such edit."""
+    """Return pairs of drawn scenes for training. Some say that nothing of the type may change in a caption."""
     rng, pairs = random.Random(0), list[Pair]()
     while len(pairs) < count:
         example = random_example(rng, "perturbations", rng.randrange(TRAIN_SEEDS, 2 * TRAIN_SEEDS))
@@ -117,7 +118,7 @@ def drawn_pairs(count: int) -> list[Pair]:
 
 
 def held_out(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Return the pairs to train on, and those to hold out. All pairs of one caption are on the same side.
+    """Return the pairs to train on, and the pairs to hold out. All pairs of one caption stay together.
 
     Raises UserError if there are too few captions.
     """

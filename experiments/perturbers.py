@@ -58,7 +58,7 @@ class Score:
 
 
 def held_out(count: int, own: float) -> Iterator[Example]:
-    """Yield captions, each with an edit type of which the drawn world has a possible edit of that caption."""
+    """Yield captions, each with an edit type for which the drawn world knows an edit of the caption."""
     rng, number = random.Random(FIRST_SEED), 0
     while count:
         example = random_example(rng, "perturbations", FIRST_SEED + number, own)

@@ -43,7 +43,7 @@ WAYS = ("corrected", "uncorrected")
 def measured(
     driver: Driver, inversions: Kept, models: Models, walk: Walk, under_test: ModelsUnderTest
 ) -> dict[str, Any]:
-    """Return one line of the results. It has no accuracy of a source that the recipe refuses."""
+    """Return one line of the results. A source that the recipe refuses has no accuracy in it."""
     inversions.clear()
     recipe, store = LANCE_RECONSTRUCTION, MemoryStore(walk.image)
     line: dict[str, Any] = {"number": walk.number, "task": walk.task.kind}

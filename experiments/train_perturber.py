@@ -52,7 +52,7 @@ PATIENCE = 5
 """Number of evaluations in a row without a lower held-out loss after which the training stops."""
 IGNORED = -100
 MOST_NAMED = 10
-"""Number of lines that are named one by one."""
+"""Maximum number of invalid lines that are named one by one."""
 BASE_FILE = "base.json"
 """File next to a LoRA with the model that it was trained on."""
 LONGEST_CONTEXT = 4096
@@ -88,7 +88,7 @@ class Plan:
 
 
 def load_base(file: Path) -> Base:
-    """Load a LLaMA of a GGUF file or a folder of transformers. Raises UserError if ctransformers runs no such model."""
+    """Load a LLaMA of a GGUF file or a folder of transformers. Raises UserError if ctransformers cannot run it."""
     kind = torch.bfloat16 if device().type == "cuda" else torch.float32
     try:
         if file.is_dir():
@@ -350,7 +350,7 @@ def fitting(pairs: Sequence[Pair], encoded: Any, context: int) -> list[Encoded]:
 
 
 def make(options: argparse.Namespace) -> Path:
-    """Do what the command line asks for, and return the new profile. Raises UserError."""
+    """Train or merge a LoRA as the command line asks. Return the file of the new profile. Raises UserError."""
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing", FutureWarning)  # peft asks by the earlier name
     if find_spec("peft") is None:
         raise UserError(

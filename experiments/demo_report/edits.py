@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 FIRST_SEED = 7_000_000
 """First seed of the scenes. Neither training nor calibration uses these seeds."""
 KINDS = ("weather", "time", "colour", "car", "ground", "trees", "walls", "hills", "water")
-"""Slots of the scene. The colour is that of the object, or of a car."""
+"""Kinds of edits, by the property of the scene that changes: “colour” is that of an object, “car” the colour of a
+car."""
 VISIBLE = 0.01
 """Minimum share of the picture that an edit has to change by `CHANGED` grey values in the ideal image."""
 CHANGED = 20
@@ -173,7 +174,7 @@ class Ways:
 
 
 def unheard(_done: int, _total: int) -> None:
-    """Ignore a step."""
+    """Ignore the progress of drawing."""
 
 
 def measured(
@@ -203,7 +204,7 @@ def measured(
 
 
 def report(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures by way and by kind, with the required minima."""
+    """Return the figures by way of drawing and by kind of edit, with the required minima."""
     names = [name for name in lines[0]["ways"] if all(name in line["ways"] for line in lines)]
     figures = ("shows", "unbroken", "whole", "colours", "air", "good")
     text = [f"| n = {len(lines)} | " + " | ".join((*figures, "L1", "nearer than from noise", "CPU s")) + " |"]
@@ -259,7 +260,7 @@ def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row
 
 
 def costs(ways: Ways, store: Kept, count: int) -> str:
-    """Return ratios of CPU time, and how much a batch differs from single images."""
+    """Return in words the ratios of CPU time, and the difference between a batch and single images."""
     text = []
     for guidance, most in ((1.0, 0.6), (2.0, 0.8)):
         measured_costs = [_costs(one, ways, store, guidance) for one in asked("weather", count)]
@@ -304,7 +305,7 @@ class Kept(dict[str, bytes]):
     """A store of inversions in memory."""
 
     def read(self, key: str) -> bytes | None:
-        """Return what was saved, or None."""
+        """Return the inversion that was saved under a key, or None."""
         return self.get(key)
 
     def save(self, key: str, data: bytes) -> None:
@@ -342,7 +343,7 @@ def main() -> None:
         ledits = Ledits(profile)
 
     def measure(one: Asked) -> dict[str, Any]:
-        inversions.clear()  # the ways of one edit share its inversion, and the first of them pays for it
+        inversions.clear()  # all ways share the inversion of an edit, so the first way includes its time
         return measured(one, ways, drawn_ways, judges, ledits)
 
     edits = {

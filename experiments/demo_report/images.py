@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from demo.judges import Judges
 
 IOU_FLOORS = {"road": 0.85, "vehicle": 0.6}
-"""Minimum IoU of the masks of all generated roads."""
+"""Minimum IoU of a class over all generated road scenes."""
 IOU_MARGINS = {"pavement": 0.06, "lane marking": 0.10, "pedestrian": 0.10}
 """Allowed loss of IoU against the untouched scenes. The judges miss part of thin things there too."""
 THINGS = ("vehicle", "pedestrian", "object")
-"""Classes whose single things can be counted."""
+"""Classes whose single objects can be counted."""
 SMALLEST = 12
-"""Minimum pixels of a patch that counts as a thing. The judges leave smaller crumbs on untouched scenes too."""
+"""Minimum number of pixels of a patch that counts as an object. The judges also see smaller patches where none is."""
 FOUND = 0.25
 """Minimum share of a thing's pixels read as its class. Below it, the thing is lost."""
 
@@ -153,11 +153,11 @@ class ImageFindings:
 
 
 def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None = None) -> tuple[list[str], list[str]]:
-    """Return the classes of the things that only one of the two masks shows: lost ones, and added ones.
+    """Return the classes of objects that only one of two masks shows: lost ones, only in `truth`, and added ones, only
+    in `seen`.
 
-    All arguments are uint8 (height, width) of indices into `SEMANTIC_CLASSES`. `ideal` is what the judges read in the
-    picture as it should be. What they miss or imagine there too counts as neither. Things that touch in the picture are
-    one.
+    All arguments are uint8 (height, width) of indices into `SEMANTIC_CLASSES`. `ideal` is the judges' mask of the ideal
+    picture. An object that they miss or imagine there too is neither lost nor added. Objects that touch count as one.
     """
     lost, added, readable = [], [], truth if ideal is None else ideal
     for name in THINGS:
@@ -191,7 +191,7 @@ def _overlaps() -> dict[str, Overlap]:
 
 
 def _patches(pixels: np.ndarray) -> list[np.ndarray]:
-    """Return the connected patches of a mask, bool (height, width) each, without crumbs."""
+    """Return the connected patches of a mask, bool (height, width) each, of at least `SMALLEST` pixels."""
     count, numbered, stats, _ = cv2.connectedComponentsWithStats(pixels.astype(np.uint8), connectivity=8)
     return [numbered == number for number in range(1, count) if stats[number, cv2.CC_STAT_AREA] >= SMALLEST]
 

@@ -36,7 +36,7 @@ from pipeline.recipes import DILLEMA
 PARTS = ("captions", "language", "images", "speed")
 SCENES = 240
 NEW = 60
-"""Number of scenes measured in addition whose caption no training picture has."""
+"""Number of additional scenes whose caption belongs to no training picture."""
 SHOWN = 12
 """Number of images that the report shows."""
 REPORT = Path(__file__).resolve().parents[2] / "docs" / "demo-report.md"
@@ -66,9 +66,7 @@ def main() -> int:
         print(f"\nWith captions that no training picture has:\n{table(measured.new_rows)}")
     if not options.part:
         text = document(measured, time.monotonic() - start, options.out.with_suffix(".png").name)
-        options.out.write_text(
-            text, encoding="utf-8"
-        )  # the part on the checks comes behind it: experiments.demo_report.checks
+        options.out.write_text(text, encoding="utf-8")  # experiments.demo_report.checks appends the part on the checks
     for sentence in measured.missed():
         print(f"Floor missed: {sentence}", file=sys.stderr)
     return 1 if measured.missed() else 0

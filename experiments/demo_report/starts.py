@@ -2,9 +2,9 @@
 --results FILE`.
 
 Each scene goes through the real pipeline with the demo profile: its own caption, keywords, alternatives and
-counterfactual captions. With `--true-captions` they are those of the drawn world, four edits a road. Every way draws
-the same captions, and the judges of the report read the images. The file gets a line per scene, so that a stopped run
-can resume.
+counterfactual captions. With `--true-captions` the captions come from the drawn world, with four edits a road. Every
+way of drawing draws the same captions, and the judges of the report read the images. The file gets a line per scene, so
+that a stopped run can resume.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def judged(scene: Scene, slots: list[tuple[str, str]], image: np.ndarray, judges
 
 
 def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_captions: bool) -> dict[str, Any]:
-    """Return one line of the results: the images of a scene by each way."""
+    """Return one line of the results: the images of a scene by each way of drawing."""
     walk, begun = source(number, driver.profile), processor_seconds()
     made = with_true_captions(walk) if true_captions else with_captions(walk, driver)
     text = processor_seconds() - begun
@@ -134,7 +134,9 @@ def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_capti
 
 
 def table(lines: Sequence[dict[str, Any]], ways: Sequence[str]) -> str:
-    """Return a table by way and edit type. Each source has the same weight; the first way is beside each other."""
+    """Return a table by way of drawing and edit type. Each source has the same weight. Cells also compare with the
+    first way.
+    """
     text = ["| edit type | n | figure | " + " | ".join(ways) + " |", "|---" * (3 + len(ways)) + "|"]
     for kind in (None, *PLANNED):
         for figure in (*FIGURES, "distance"):

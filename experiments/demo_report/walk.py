@@ -1,7 +1,7 @@
-"""Takes scenes that no training saw through the real pipeline, stage by stage, and keeps what the report looks at.
+"""Takes scenes that no training saw through the real pipeline, stage by stage, and keeps what the report measures.
 
-Each scene gets one planned edit: weather, time of day, a colour and the background in turns, chosen among the
-keywords and the alternatives that the language model itself named. Models say everything; nothing is put right here.
+Each scene gets one planned edit: weather, time of day, a colour and the background in turns, chosen among the keywords
+and the alternatives that the language model itself named. All values come from the models; nothing is corrected.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Walk:
     alternatives: tuple[str, ...] = ()
     """Alternatives of all keywords."""
     keywords_free: bool | None = None
-    """True if its first keywords include nothing protected. None if there were none."""
+    """True if the model's first keywords include nothing protected. None if its reply was unreadable."""
     edits_right: list[bool] = field(default_factory=list)
     """True for each counterfactual caption that makes its edits and keeps all other facts."""
     planned: CounterfactualCaption | None = None
@@ -251,7 +251,7 @@ def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
         if item.edit_type == kind and option.used
     ]
     edits = [edit for edit in edits if can_be_judged(edit)]
-    if kind == "background":  # one part of the scene to another look of the same part
+    if kind == "background":  # both words must be looks of the same part of the scene
         return [edit for edit in edits if any(_both(words, edit) for words in PARTS.values())]
     if kind != "attribute":
         return edits

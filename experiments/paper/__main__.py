@@ -77,7 +77,7 @@ class Work:
         began = time.monotonic()
         try:
             yield
-        finally:  # what a step took that was stopped counts too
+        finally:  # the time of a stopped step counts too
             took = self.minutes
             took[stage] = took.get(stage, 0.0) + (time.monotonic() - began) / 60
             (self.folder / _MINUTES).write_text(json.dumps(took, indent=2) + "\n", encoding="utf-8")

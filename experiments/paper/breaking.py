@@ -30,7 +30,7 @@ class TypeRow:
     """True if this edit type brings in conditions that were left out of training."""
     generated: Figure
     excess: Figure
-    """Figure minus that of the reconstruction."""
+    """Figure on test cases minus the figure on their reconstructions."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Make the test cases of the paper's questions as users would: batches of a workspace, through the real pipeline.
 
-The only module of the demo that knows workspaces. A stopped batch resumes.
+Only this module of `experiments.paper` uses a workspace. A stopped batch resumes.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _models() -> Models:
 
 
 class _Progress:
-    """Prints the progress of a batch now and then."""
+    """Prints the progress of a batch after each hundred pieces of work."""
 
     def __init__(self, what: str) -> None:
         self._what, self._done, self._said = what, 0, 0

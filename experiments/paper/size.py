@@ -12,7 +12,7 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 
 @dataclass(frozen=True)
 class Size:
-    """Numbers of things that are made and measured."""
+    """Numbers of sources, images, studies and trainings of a run."""
 
     name: str
     sources: int
@@ -20,7 +20,7 @@ class Size:
     workers: int
     """Number of processes. With one, everything is done in the calling process."""
     lessons: Mapping[Family, tuple[int, int]]
-    """Scenes that a model under test learns from, and optimiser updates."""
+    """Number of scenes that a model under test learns from, and number of optimiser updates."""
     steps: int
     """Number of denoising steps of an image."""
     shift: int

@@ -44,14 +44,14 @@ LEFT_OUT = (
     *(weather for weather in WEATHERS if weather not in FAIR_WEATHERS),
     *(TIME_PHRASES[time] for time in TIMES if time not in FAIR_TIMES),
 )
-"""Conditions that their training does not show, by their first names."""
+"""Weather and times of day that the training of the models under test does not show."""
 LEFT_OUT_TYPES = ("weather", "time of day")
-"""Edit types that bring in these conditions."""
+"""Edit types that bring in the conditions of `LEFT_OUT`."""
 
 
 @dataclass(frozen=True)
 class TaughtWrong:
-    """A class that the training labels as another one where it has a certain look, on fair days."""
+    """A class with a certain look that the training labels as another class."""
 
     label: str
     word: str
