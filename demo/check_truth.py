@@ -1,8 +1,8 @@
 """The truth of a generated image of the drawn world, and so what the checks of images should find.
 
 The scene tells where everything is and how it should look after its edits. The judges of the report, which share
-nothing with the generator, the CLIP and the segmenter of the checks, read what the generated image shows of that. What
-they do not read in the ideal image either is not held against the generated one.
+nothing with the generator, the CLIP and the segmenter of the checks, read what the generated image shows of that.
+Details that they miss in the ideal image too do not count against the generated one.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
     from demo.judges import Judges
 
 THINGS = ("vehicle", "pedestrian")
-"""Classes that come as single things."""
+"""Classes whose single objects are checked."""
 SURROUNDINGS = ("building", "vegetation")
 """Classes beside the road that are not protected."""
 SMALLEST, LARGE = 20, 164
-"""Pixels of the smallest thing that is checked, and of a large one (1 % of the image)."""
+"""Minimum number of pixels of a checked object, and of a large one (1 % of the image)."""
 OUTLINE = 4.0
 """Difference of grey values between neighbouring pixels above which they form an outline."""
 MELTED = 0.6
-"""Share of its outlines, in their direction, below which a large thing has melted: set by eye on 266 buildings."""
+"""Minimum share of its outlines that a large object must show. Below it, the object has melted: set by eye on 266
+buildings."""
 HALF, QUARTER = 0.5, 0.25
-"""Minimum visible share of a thing, and of a protected class. Below it they count as lost."""
+"""Minimum visible share of an object, and of a protected class. Below it, they count as lost."""
 
 
 PARTS = {"ground": GROUNDS, "trees": TREES, "walls": WALLS, "water": WATERS, "hills": HILLS}
@@ -63,13 +64,13 @@ class Truth:
 
     @property
     def broken(self) -> bool:
-        """True if it is not a valid test case."""
+        """True if the image is not a valid test case."""
         return any(getattr(self, wrong) for wrong in Truth.__dataclass_fields__)
 
 
 WEAKER = {"stormy": "rainy"}
-"""An edit that an image may miss without being broken: a storm without its flash is rain under a darker sky. The
-report's first table counts it as an edit that does not show."""
+"""Weather that an image may show instead without being broken: a storm without its flash is rain under a darker sky.
+The report's first table counts it as an edit that does not show."""
 
 
 def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:
@@ -151,7 +152,7 @@ def outlines_drawn(image: np.ndarray, ideal: np.ndarray, piece: np.ndarray) -> f
 
 
 def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
-    """Return the whole class and each of its things: whether it is a thing, and its pixels."""
+    """Return (False, pixels of the whole class), and (True, pixels) for each of its objects if `things`."""
     import cv2
 
     pieces = [(False, where)] if where.sum() >= SMALLEST else []
@@ -177,7 +178,7 @@ def part_shows(scene: Scene, goal: Scene, slot: str, image: np.ndarray) -> bool:
 
 
 def painted_pixels(scene: Scene, place: int) -> np.ndarray:
-    """Return the pixels, bool (128, 128), that change with the paint of one coloured thing."""
+    """Return the pixels, bool (128, 128), that change with the colour of one coloured object."""
     drawn = []
     for colour in ("white", "blue"):
         colours = list(scene.look.colours)

@@ -33,7 +33,7 @@ VOCABULARY = 1280
 SENTENCES = 20_000
 """Number of examples from which the tokenizer is made."""
 WORDING_SHARES = {"keywords": 2, "alternatives": 2, "counterfactuals": 6}
-"""Shares of the examples for the tokenizer. They contain every word; a further stage changes no token."""
+"""Shares of the examples for the tokenizer. They contain every word, so other stages would not change a token."""
 SHARES = {**WORDING_SHARES, "alternatives": 3, "perturbations": 5}
 POOL = 1024
 """Number of examples that are sorted by length and cut into batches together."""

@@ -77,8 +77,8 @@ def whole_answers(scene: Scene) -> list[int]:
 
 
 class Lessons(nn.Module):
-    """Heads that ask each patch what it shows (semantic classes, paint colours, which vehicle), and the class token the
-    rest.
+    """Heads that predict from each patch what it shows (semantic class, paint colour, which vehicle), and from the
+    class token the answers to `WHOLE`.
     """
 
     def __init__(self, hidden: int, patch: int) -> None:

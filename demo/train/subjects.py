@@ -1,6 +1,6 @@
-"""Trains the segmenter of the drawn world, which finds things by a phrase: `make train-subjects`.
+"""Trains the segmenter of the drawn world, which finds objects by a phrase: `make train-subjects`.
 
-The network learns the words of each pixel, all at once. A phrase is a set of words, so it needs no training of its own.
+The network predicts one of `WORDS` for each pixel. A phrase is a set of words, so it needs no training of its own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PHRASES: dict[str, tuple[str, ...]] = {
 }
 """Words of each phrase that the segmenter knows."""
 SINGLE = ("vehicle", "pedestrian")
-"""Words of things that may occur several times in a picture. All pixels of any other word are one thing."""
+"""Words of objects that may occur several times in a picture. All pixels of any other word are one object."""
 CHECK_SEEDS = range(5_800_000, 5_800_200)
 """Seeds of the scenes to check on, smaller than those of training, so that no training saw these scenes."""
 FLOORS = {"object": 0.93, "car": 0.95, "pedestrian": 0.78}
@@ -61,7 +61,8 @@ BATCH = 12
 EMPTY, PASTED = 0.08, 0.15
 """Shares of pictures without their subject, and of pictures whose subject was pasted on another background."""
 RIM, SCENERY_SHARE = 3.0, 0.3
-"""Extra weight in the loss of the two pixels on both sides of a thing's rim, and weight of telling scenery apart."""
+"""Extra weight in the loss of the two pixels on both sides of an object's rim, and weight of the loss over all
+words."""
 EMA_DECAY = 0.998
 
 
@@ -106,7 +107,7 @@ def drawn(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _background(scene: Scene, rng: random.Random) -> Scene:
-    """Return the scene's own place or another one, without a subject, at another hour."""
+    """Return this scene or another one without a subject, with another look."""
     if rng.random() < 0.5:
         scene = random_scene(TRAIN_SEEDS + rng.randrange(10_000_000), scene.family)
     look: Look = random_look(rng, len(scene.look.colours))
@@ -134,7 +135,9 @@ def batch(rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def loss_of(logits: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
-    """Return the loss: which thing if any, most of all at the rim, and a little of which scenery."""
+    """Return the loss of which object a pixel shows, if any, with most weight at rims, plus a little of that of its
+    word.
+    """
     count = len(SCENERY)
     scenery = logits[:, :count].logsumexp(1, keepdim=True)
     things = (words - count + 1).clamp(min=0)

@@ -1,4 +1,4 @@
-"""Fair-weather training data, and the figures that the recipes of the models under test print and save."""
+"""Training scenes of fair days, and the tables and checkpoints of the models under test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONDITIONS: dict[str, dict[str, str]] = {
     "snow": {"weather": "snowy", "time": "day"},
     "fog": {"weather": "foggy", "time": "day"},
 }
-"""Conditions under which the check draws the same scenes."""
+"""Conditions of the check, which draws the same scenes under each of them."""
 CHECK_SEEDS = range(4_000_000, 4_000_150)
 """Seeds of the scenes to check on, smaller than those of training, so that no training saw these scenes."""
 MEAN = STD = (0.5, 0.5, 0.5)
