@@ -52,7 +52,7 @@ ALIKE = 1.05
 STEADY = 1.1
 """Maximum memory at the end relative to the memory at the first length. More would be a leak."""
 RESUMED, RESUMES = 125_000, 10_000.0
-"""Number of finished images, and the longest acceptable time in milliseconds to the first new image then."""
+"""Number of finished images before `resume`, and the longest acceptable time in milliseconds to the next image."""
 TIMES, TIMES_AIM = 2.0, 5.0
 """Minimum test cases per second relative to the reference, and the goal.
 
@@ -70,7 +70,9 @@ ASKED = ("caption", "caption_many", "complete", "complete_many", "image", "image
 
 
 def measure(large: bool = False) -> list[Figure | Comparison]:
-    """Run short measurements of all parts. With `large`, as much is done before as in the goal, which takes minutes."""
+    """Run short measurements of all parts. With `large`, `RESUMED` images are finished before `resume`, which takes
+    minutes.
+    """
     sizes = Sizes(resumed=RESUMED if large else RESUMED // 25)
     return [figure for part in PARTS.values() for figure in part(sizes)]
 
@@ -127,7 +129,7 @@ class Timed:
         drawing._draw = self._timed(drawing._draw)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do a lot, as `Worker.do`."""
+        """Do the work of a lot, like `Worker.do`."""
         before = self._seconds
         done = self._worker.do(lot)
         each = (self._seconds - before) / len(lot.pieces)
@@ -224,7 +226,7 @@ class Ready:
             getattr(models, name)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do a lot, as `Worker.do`."""
+        """Do the work of a lot, like `Worker.do`."""
         return self._worker.do(lot)
 
 
@@ -248,7 +250,7 @@ def resuming(sizes: Sizes) -> Iterator[Figure]:
                     if process.poll() is not None:
                         log.seek(0)
                         raise RuntimeError(log.read())
-                    time.sleep(0.1)  # each look takes some milliseconds of a core
+                    time.sleep(0.1)  # each count takes some milliseconds of a core
                 taken = time.perf_counter() - began
             finally:
                 process.terminate()

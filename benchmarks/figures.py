@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One thing that was timed several times."""
+    """The times of one action, measured several times."""
 
     what: str
     milliseconds: tuple[float, ...]

@@ -1,4 +1,5 @@
-"""The gallery of a large workspace in headless Chromium: from a press to pixels, frames while it scrolls, memory.
+"""The gallery of a large workspace in headless Chromium: time from a key press to pictures, frames while it scrolls,
+memory.
 
 `python -m benchmarks.gallery` runs this alone, at 125,000 test cases; `--large` also at a million.
 """
@@ -155,7 +156,7 @@ def _pixels(page: Page, name: str) -> list[Figure]:
         floor = [float(page.evaluate(BARE)) for _ in range(TIMES)]
         times = []
         for act in acts:
-            page.wait_for_function(_ALL_THERE, timeout=SLOWEST)  # who presses has seen what was there before
+            page.wait_for_function(_ALL_THERE, timeout=SLOWEST)  # people press after the images before are shown
             times.append(float(page.evaluate(_UNTIL_SEEN, act)))
         figures.append(Figure(f"{what} to pixels on the screen{name}", tuple(times), PIXELS, floor=tuple(floor)))
     return figures

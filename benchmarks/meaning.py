@@ -58,7 +58,7 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
 
 
 def fill(workspace: Workspace, embedder: str, size: int) -> np.ndarray:
-    """Add `size` vectors of entries that exist only as numbers, and return the directions around which they gather."""
+    """Add `size` vectors of entries that have no images, and return the directions around which the vectors gather."""
     fate = np.random.default_rng(size)
     directions = fate.standard_normal((GROUPS, DIMENSIONS), np.float32)
     for first in range(0, size, _AT_ONCE):

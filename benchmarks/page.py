@@ -40,7 +40,7 @@ _WATCH = """
 }
 """
 
-# The least time of a server's answer from a page to a frame: a line of text, fetched and set.
+# The minimum time from a page's request to the frame with the answer: a line of text, fetched and set.
 BARE = """
 () => new Promise(async (done) => {
   const start = performance.now();

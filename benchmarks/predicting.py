@@ -51,7 +51,7 @@ def _compared(name: str, count: int, side: int) -> Comparison:
 
 
 def _asked(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[], float]:
-    """Return a function that measures the seconds to predict all images, and to collect what is stored of them."""
+    """Return a function that measures the seconds to predict all images and to collect the predictions."""
 
     def ask() -> float:
         began = time.perf_counter()

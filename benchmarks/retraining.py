@@ -108,7 +108,7 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
 def _plan(
     workspace: Workspace, cases: Cases, mapping: ClassMap, parted: DataSplit, question: RetrainingQuestion
 ) -> int:
-    """Return the number of images in the largest arm."""
+    """Plan the training, and return the number of images in the largest arm."""
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
     examples = Examples(mapping, workspace.images.path, lambda _: None)
     planned = plan(cases, parted, question, examples, nobody, lambda places: places)

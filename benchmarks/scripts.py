@@ -77,8 +77,8 @@ def _by_plain_http(studio: str, bare: str) -> Figure:
 
 
 def _in_turns(asking: Callable[[], object], other: Callable[[], object]) -> tuple[tuple[float, ...], ...]:
-    """Return the milliseconds of each way, measured alternately. A first call of each does not count, as it prepares
-    more.
+    """Return the milliseconds of each of two calls, measured alternately. A first call of each does not count, as it
+    prepares more.
     """
     asking()
     other()

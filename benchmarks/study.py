@@ -117,7 +117,7 @@ def prepared(folder: Path, items: int) -> tuple[str, str]:
 
 
 def picture(number: int) -> Image.Image:
-    """Return smooth and rough parts like those of a photograph, with a PNG of about the same size."""
+    """Return a picture with smooth and rough parts, whose PNG is about as large as that of a photograph."""
     drawn = random.Random(number)
     coarse = Image.frombytes("RGB", (48, 48), drawn.randbytes(48 * 48 * 3))
     smooth = coarse.resize((SIDE, SIDE), Image.Resampling.BICUBIC)
@@ -139,7 +139,7 @@ def votes_in(journal: Path) -> list[dict[str, Any]]:
 
 
 def look_at(folder: Path, study_id: str, acknowledged: Sequence[Mapping[str, Any]]) -> None:
-    """Raise AssertionError unless every acknowledged vote is stored, once."""
+    """Raise AssertionError unless every acknowledged vote is stored exactly once."""
     with Workspace(folder) as workspace:
         data = workspace.studies.data(study_id)
         for vote in acknowledged:
