@@ -74,7 +74,7 @@ class Sleeper:
         _drawing()
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do the work of a lot, like `Worker.do`."""
+        """Do the pieces of work in a lot, like `Worker.do`."""
         if lot.stage != "language":
             return self._worker.do(lot)
         return tuple(Done(piece.id, values={"counterfactuals": WRITTEN}) for piece in lot.pieces)

@@ -32,7 +32,7 @@ from storage.workspace import Workspace
 
 MILLION, PLANNED = 1_000_000, 125_000
 STATUS, CLAIM, PLAN = 100.0, 25.0, 60_000.0
-"""Longest acceptable times in milliseconds."""
+"""Longest acceptable times in milliseconds of a status, of leasing a lot, and of planning."""
 SLEEP = 0.05
 """Seconds that a worker takes for a source."""
 SOURCES = 320

@@ -47,7 +47,7 @@ ASLEEP = 64
 MOST, AIM = 1.1, {"processes": 1.05, "one Ray node": 1.1}
 """Longest acceptable time of a run relative to its models' time, and the goals."""
 CASES = 208
-"""Number of test cases of a run. The goal is for 10,000 of the growing run, which take a quarter of an hour."""
+"""Number of test cases of a run. The goal is for a growing run of 10,000, which takes a quarter of an hour."""
 ALIKE = 1.05
 STEADY = 1.1
 """Maximum memory at the end relative to the memory at the first length. More would be a leak."""
@@ -64,7 +64,7 @@ OF_A_SOURCE = 5
 REFERENCE_CASES = 8
 """Number of test cases of the reference, after one that does not count."""
 TOGETHER = 2_000
-"""Number of rows that are written together."""
+"""Maximum number of rows that are written together."""
 ASKED = ("caption", "caption_many", "complete", "complete_many", "image", "images", "text", "texts", "vectors")
 """Methods of the models whose time is measured."""
 
@@ -129,7 +129,7 @@ class Timed:
         drawing._draw = self._timed(drawing._draw)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do the work of a lot, like `Worker.do`."""
+        """Do the pieces of work in a lot, like `Worker.do`."""
         before = self._seconds
         done = self._worker.do(lot)
         each = (self._seconds - before) / len(lot.pieces)
@@ -226,7 +226,7 @@ class Ready:
             getattr(models, name)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do the work of a lot, like `Worker.do`."""
+        """Do the pieces of work in a lot, like `Worker.do`."""
         return self._worker.do(lot)
 
 

@@ -221,7 +221,7 @@ def set_up(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def scoring(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure scoring all images from votes, and finding them by score. A tenth has no score."""
+    """Measure scoring all images from votes, and finding them by score. A tenth of the images has no score."""
     fate, catalogue, columns = random.Random(6), workspace.catalogue, workspace.case_columns
     votes = [Outcome(case, fate.choice(("valid", "invalid")), "s", "A study") for case in fate.sample(range(size), 600)]
     chance = np.random.default_rng(6)

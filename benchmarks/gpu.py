@@ -173,7 +173,9 @@ def line(speed: Speed, machine: Machine) -> str:
 
 
 def compiled_images(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
-    """Yield `images` with compiled blocks, from a cache that is empty at first, unless the environment names one."""
+    """Yield the speeds of `images` with compiled blocks. The cache is empty at first, unless the environment
+    names one.
+    """
     with patch.dict(os.environ, {CACHE: os.environ.get(CACHE) or str(folder / "compiled")}):
         yield from images(folder, device, tiny, times, compiled=True)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 SECONDS = 300.0
-"""Timeout far above any request, since the machine may be busy with other things."""
+"""Timeout in seconds, far above any request, since the machine may be busy with other things."""
 SELDOM = 4
 """Number of rounds between two slow acts of a person, such as drawing."""
 IMPORTED, SIDE = 3, 64

@@ -3,7 +3,8 @@
 In the released code every test case begins at its image. The captioner is called, then the language model three times
 (keywords, alternatives, the new caption), whose free replies are tried until one can be parsed; then the stock pipeline
 draws one image, with one generator for the whole loop. Nothing is reused from one test case to the next, and nothing is
-checked. It was written from a description; none of its code is here. Ours is `augment`, with files and checks.
+checked. This method was written from a description; none of the released code is here. Ours is `augment`, with files
+and checks.
 
 `python -m benchmarks.reference` runs this alone. Both methods are warm, and take turns.
 """

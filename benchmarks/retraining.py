@@ -60,8 +60,8 @@ def made(folder: Path, size: int) -> None:
 
 
 def looks_of(cases: Cases, chance: np.random.Generator) -> list[int]:
-    """Return perceptual hashes of all pictures of a subject, made as `perceptual_hash` makes them of a picture's lowest
-    frequencies: these are random, and in part common to all scenes. Images share most of them with their source.
+    """Return random perceptual hashes of all pictures of a subject. Like those of `perceptual_hash`, they come from
+    lowest frequencies, here random ones, which all scenes share in part. Images share most of them with their source.
     """
     common = chance.normal(size=BITS)
 

@@ -67,7 +67,7 @@ class Run:
     """The state at each of `LENGTHS`, and at the end."""
 
     def stamp(self, stage: Pass, length: int) -> Stamp:
-        """Return the state when `length` of a pass was done, or at its end if it is shorter."""
+        """Return the state when `length` pieces of a pass were done, or at the end of a shorter pass."""
         stamps = self.stamps[stage]
         return next((one for one in stamps if one.done >= length), stamps[-1])
 

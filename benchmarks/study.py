@@ -99,7 +99,7 @@ def pages_open(url: str, study_id: str) -> Iterator[list[int]]:
 
 
 def prepared(folder: Path, items: int) -> tuple[str, str]:
-    """Make a running study with an open invitation, and return its id and its token."""
+    """Make a running study with an open invitation, and return the study's id and the invitation's token."""
     with Workspace(folder) as workspace:
         studies = workspace.studies
         rules = replace(
@@ -134,7 +134,7 @@ def annotated(url: str, link: str, journal: Path, minutes: float, annotators: in
 
 
 def votes_in(journal: Path) -> list[dict[str, Any]]:
-    """Return the acknowledged votes."""
+    """Return the acknowledged votes of a journal."""
     return [json.loads(line) for line in io.StringIO(journal.read_text(encoding="utf-8"))]
 
 

@@ -44,7 +44,7 @@ from pipeline.seams import Embedder
 from pipeline.stages import generation
 
 Bands = dict[str, tuple[float, float]]
-"""Thresholds by check: the value below which it fails, and the value from which it passes."""
+"""Thresholds by check: the value below which a check fails, and the value from which it passes."""
 FIRST_SEED = 2_000_000
 """First seed of the scenes. Neither training nor the report uses these seeds."""
 COUNT = 300
@@ -218,10 +218,10 @@ def collect(drawn: Sequence[Drawn], profile: Profile, clip: Embedder) -> Measure
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m demo.calibrate", description="Set the lines of the checks.")
+    parser = argparse.ArgumentParser(prog="python -m demo.calibrate", description="Set the thresholds of the checks.")
     parser.add_argument("--images", type=Path, default=Path("build/checks"), help="drawn images (default: %(default)s)")
     parser.add_argument("--count", type=int, default=COUNT, help="how many edited scenes (default: %(default)s)")
-    parser.add_argument("--write", action="store_true", help="put the lines into the demo profile")
+    parser.add_argument("--write", action="store_true", help="put the thresholds into the demo profile")
     options = parser.parse_args()
     options.images.mkdir(parents=True, exist_ok=True)
     profile = load_profile("demo")

@@ -46,7 +46,7 @@ class Canvas:
         return np.asarray(top) * (1 - t) + np.asarray(bottom) * t
 
     def fill(self, row_colours: np.ndarray, semantic: str) -> None:
-        """Paint the whole picture and mask."""
+        """Paint the whole picture with a colour for each row, and the whole mask with one class."""
         self.pixels[:] = row_colours.astype(np.uint8)[:, None, :]
         self.mask[:] = SEMANTIC_CLASSES.index(semantic)
 

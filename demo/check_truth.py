@@ -46,7 +46,7 @@ HALF, QUARTER = 0.5, 0.25
 
 
 PARTS = {"ground": GROUNDS, "trees": TREES, "walls": WALLS, "water": WATERS, "hills": HILLS}
-"""Parts of a scene's background that may change, by slot, with their values."""
+"""Parts of a scene's background that may change, with the words for their looks."""
 CHANGED = 20
 """Minimum difference, 0 to 255, of a pixel that an edit changed."""
 
@@ -88,12 +88,12 @@ def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:
 
 
 def slots_of(keywords: Iterable[WorldKeyword], keyword: str) -> tuple[str, ...]:
-    """Return the slots that a word of the caption names; one colour may be that of several things."""
+    """Return the slots of the look that a word of the caption names. One colour may belong to several objects."""
     return tuple(word.slot for word in keywords if word.text == keyword)
 
 
 def truth_of(scene: Scene, edits: Iterable[tuple[str, str]], image: np.ndarray, judges: Judges) -> Truth:
-    """Return the truth of an image, uint8 (128, 128, 3), made from a scene with edits by slot."""
+    """Return the truth of an image, uint8 (128, 128, 3), made from a scene. `edits` are those of `edited_scene`."""
     edits = tuple(edits)
     goal = edited_scene(scene, edits)
     ideal, mask = render(goal)
@@ -133,8 +133,8 @@ def truth_of(scene: Scene, edits: Iterable[tuple[str, str]], image: np.ndarray, 
 
 
 def outlines_drawn(image: np.ndarray, ideal: np.ndarray, piece: np.ndarray) -> float:
-    """Return the share of a piece's outlines in the ideal image that the image draws, in their direction and at most a
-    pixel away, 0 to 1; 1 if it has none. The piece is bool (128, 128).
+    """Return the share of an object's outlines in the ideal image that the image draws, at most a pixel away and in the
+    same direction, 0 to 1; 1 if the object has none. `piece` has the object's pixels, bool (128, 128).
     """
     import cv2
 

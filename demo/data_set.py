@@ -23,7 +23,7 @@ from demo.scene import OBJECT_CLASSES, PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES,
 
 TABLE = "sources.csv"
 FIRST_SEED, SEEDS = 6_100_000, 900_000
-"""Seeds that neither a training nor a measurement of this project uses."""
+"""First seed and number of seeds. No training or measurement of this project uses them."""
 COUNT = 60
 """Default number of scenes."""
 _PLAN = """name = "{name}"
@@ -111,7 +111,7 @@ def fair_scene(seed: int, family: str, place: int) -> Scene:
 
 
 def plan_text(root: str, kind: TaskKind) -> str:
-    """Return a plan of a batch of such a data set, as TOML. `root` is its folder as the plan names it."""
+    """Return the plan of a batch on a data set of this module, as TOML. `root` is the data set's folder in the plan."""
     task, name = f'kind = "{kind}"', "Drawn things"
     if kind == "segmentation":
         task += f"\nprotected = {json.dumps(PROTECTED_ROAD_CLASSES)}"

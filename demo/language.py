@@ -102,7 +102,7 @@ class Wording:
     names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def name(self, word: str) -> str:
-        """Return the name of a word in this wording."""
+        """Return the name of a word in this wording, such as "scarlet" for "red"."""
         return self.names.get(word, word)
 
 
@@ -243,7 +243,7 @@ def keywords(scene: Scene) -> list[WorldKeyword]:
 
 
 def protected_words(scene: Scene) -> tuple[str, ...]:
-    """Return words that the caption must keep: the label, or the visible protected things."""
+    """Return words that the caption must keep: the label, or the visible protected objects."""
     if scene.family == "object":
         return (scene.label,)
     words = ["road", "car" if scene.vehicles == 1 else "cars", "pavement"]

@@ -91,7 +91,7 @@ _STREWN: dict[str, tuple[Colour, ...]] = {
     "rocky": ((106, 106, 112), (184, 184, 186)),
     "flowery": ((250, 238, 120), (250, 250, 250), (236, 120, 160)),
 }
-"""Colours of things that lie on each ground."""
+"""Colours of stones or flowers on each kind of ground."""
 _WATER: dict[str, Colour] = {
     "clear": (62, 132, 192),
     "murky": (112, 114, 72),
@@ -134,7 +134,7 @@ def shade(colour: Colour, factor: float) -> Colour:
 
 
 class Light:
-    """Turns the colour of a thing into its colour in this weather, at this time of day, at this distance."""
+    """Turns the colour of an object into its colour in this weather, at this time of day, at this distance."""
 
     def __init__(self, look: Look) -> None:
         self.look = look
@@ -194,7 +194,7 @@ class Light:
         return PAINT[name]
 
     def sky(self, canvas: Canvas, horizon: float, rng: random.Random) -> None:
-        """Paint the sky with sun, moon, stars and clouds. Draws the same numbers from `rng` under every look."""
+        """Paint the sky with sun, moon, stars and clouds. Takes equally many numbers from `rng` for every look."""
         top, bottom = _SKY[self.look.time]
         grey: Colour = _OVERCAST[self.look.time]
         share = _OVERCAST_SHARE[self.look.weather]
@@ -264,7 +264,7 @@ class Light:
 
 
 def strew(canvas: Canvas, light: Light, horizon: float, rng: random.Random) -> None:
-    """Lay stones or flowers on the ground below the horizon. Draws the same numbers from `rng` under every look."""
+    """Paint stones or flowers on the ground below the horizon. Takes equally many numbers from `rng` for every look."""
     colours = light.strewn()
     for number in range(60):
         x, nearness = rng.random(), rng.uniform(0.05, 1.0)

@@ -1,7 +1,7 @@
 """Writes the samples of the demo profile: `python -m demo.make_samples`.
 
-Each is NAME.png, NAME.json (task, seed, true caption, mask classes) and NAME.mask.png (class numbers as grey values).
-skies.png holds the colours of every sky of the drawn world.
+A sample is NAME.png, NAME.json (task, seed, true caption, mask classes) and NAME.mask.png (class numbers as grey
+values). skies.png holds the colours of every sky of the drawn world.
 """
 
 from __future__ import annotations

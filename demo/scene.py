@@ -50,8 +50,8 @@ SEMANTIC_CLASSES = (
     "pedestrian",
     "object",
 )
-"""Class names. The values of masks are indices into this tuple. "object" is an object scene's labelled thing; "ground"
-includes water."""
+"""Class names. The values of masks are indices into this tuple. "object" is the labelled object of an object scene;
+"ground" includes water."""
 
 PROTECTED_ROAD_CLASSES = ("road", "pavement", "lane marking", "vehicle", "pedestrian")
 
@@ -102,7 +102,7 @@ class Scene:
 
 
 def random_look(rng: random.Random, colours: int) -> Look:
-    """Return a random look; `colours` is the number of coloured things in the scene."""
+    """Return a random look; `colours` is the number of coloured objects in the scene."""
     return Look(
         weather=rng.choice(WEATHERS),
         time=rng.choice(TIMES),

@@ -59,7 +59,7 @@ def answers_of(
 
 
 def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, label: Numbers) -> Floats:
-    """Return the summed probability of each image's label's classes; 0 for label -1. `place` is the image's row."""
+    """Return the sum of probabilities over the classes of each image's label; 0 for label -1. `place` is the row."""
     found = np.zeros(len(label))
     order = np.argsort(label, kind="stable")
     ends = np.searchsorted(label[order], np.arange(len(mapping.labels) + 1))
@@ -72,7 +72,7 @@ def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, l
 
 
 def groups_in_mask(group_of: Mapping[str, int], mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
-    """Return the group of each class number of a mask, (256,), or `IGNORED`. `group_of` is by class name."""
+    """Return the group of each class number of a mask, (256,); `IGNORED` if none. `group_of` maps class names."""
     groups_by_number = np.full(256, IGNORED, np.uint8)
     for number, name in mask_classes.items():
         if 0 <= number < len(groups_by_number):  # Cityscapes numbers its licence plates -1
@@ -113,7 +113,9 @@ def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers,
 def pairs_of_images(
     masks: NDArray[Any], models: NDArray[Any], pixels: NDArray[Any], sizes: Sequence[int]
 ) -> sparse.csr_array:
-    """Return pixel counts (images, `PAIRS`) of pairs listed image after image, `sizes` of each."""
+    """Return pixel counts, (images, `PAIRS`). The pairs are listed image after image, `sizes[i]` of them for
+    image i.
+    """
     from scipy import sparse
 
     ends, columns = np.cumsum([0, *sizes]), masks.astype(np.int32) * 256 + models

@@ -276,7 +276,7 @@ def read_mapping(data: bytes, name: str) -> OwnMapping:
         raise UserError(f"{name} is no text in UTF-8: give a CSV or TOML file.") from error
     lines = _toml_lines(text, name) if name.casefold().endswith(".toml") else _csv_lines(text, name)
     if not lines:
-        raise UserError(f"{name} maps no label.")
+        raise UserError(f"{name} maps no label: add a line for each label.")
     return OwnMapping(name, tuple(lines))
 
 
@@ -350,7 +350,7 @@ def _from_file(
 
 
 def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabel]:
-    """Add to labels the classes that are kinds of them (poodle, dog), unless another label has these already."""
+    """Add to labels the classes that are kinds of them (“poodle” for “dog”), unless other labels have these."""
     taken = {number for one in mapped for number in one.classes}
     found = []
     for one in mapped:
@@ -395,7 +395,7 @@ class _Model:
         self._singulars = singulars
 
     def find(self, label: str, stated: SetMeaning | None = None) -> MappedLabel:
-        """Return the classes of a label by all rules but a file's. `stated` is its known meaning in its data set."""
+        """Find the classes of a label by all rules except a user's file. `stated` is its meaning in the data set."""
         if is_wordnet_id(label):
             return self._by_wordnet_id(label)
         if stated and self.known_as == IMAGENET:
@@ -430,7 +430,7 @@ class _Model:
         if found.picks:
             raise UserError(f"“{model_class}” {found.note}; give one of these: {', '.join(found.picks)}.")
         near = ClassMap("classification", self.classes, (), self.known_as).suggestions(str(model_class))
-        hint = f"; near are {', '.join(near)}" if near else f", which has {len(self.classes)} classes from 0 on"
+        hint = f"; near are {', '.join(near)}" if near else f", its {len(self.classes)} classes have numbers from 0"
         raise UserError(f"the model has no class “{str(model_class)[:80]}”{hint}.")
 
     def unless_another(self, found: MappedLabel, stated: SetMeaning | None) -> MappedLabel:
@@ -552,7 +552,7 @@ class _Model:
         return few_names([self.classes[number] for number in sorted(self._with_ids(ids))]) or "no class"
 
     def _pick(self, ids: Sequence[str]) -> str:
-        """Return the name or id that selects exactly the classes of these ids in a user's file; "" without one."""
+        """Return the name or id that selects exactly the classes of these ids in a user's file, or ""."""
         found = self._with_ids(ids)
         if not found:
             return ""

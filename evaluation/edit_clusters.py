@@ -30,7 +30,8 @@ class EditCluster:
     cases: tuple[int, ...]
     """Indices of the test cases, the most typical first: those whose edits are nearest to the group's mean."""
     change: Figure
-    """The mean change of the true class's probability, -1 to 1, each source alike. Below 0 the edits hurt."""
+    """Mean change of the true class's probability, -1 to 1, with equal weight for each source; below 0 the edits
+    hurt."""
     p_value: float | None
     """P-value of the test that the change does not depend on the edit; None with too few sources."""
     p_adjusted: float | None
@@ -99,11 +100,11 @@ def _of_class(
 
 def _permuted(weights: Floats, change: Floats, source: Numbers, fate: np.random.Generator, exchanges: int) -> Floats:
     """Return the p-value of each row of `weights` (groups, test cases): the share of exchanges of changes among edits
-    after which the row's weighted mean is at least as far from its expected value.
+    after which the row's weighted mean is at least as far from its expected value as before.
 
     Test cases of one source are similar. So changes are exchanged within a source, and between sources only as whole
     blocks of equally many test cases (whole blocks and within: Winkler et al. 2015, NeuroImage 123). A group of all
-    test cases of a class is like any other.
+    test cases of a class gets p = 1.
     """
     _, size = np.unique(source, return_counts=True)
     by_source = np.split(np.argsort(source, kind="stable"), np.cumsum(size)[:-1])

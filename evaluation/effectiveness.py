@@ -181,7 +181,7 @@ def _flips(both: Numbers, first: Answers, cases: Answers) -> Flips:
 def _classes(
     shares: Floats, size: Floats, weights: Floats, label: Numbers, labels: Sequence[str]
 ) -> tuple[ClassRow, ...]:
-    """Return a row for each label with a source. `shares` are of wrong originals and test cases, by source."""
+    """Return a row for each label with a source. `shares` (sources, 2): wrong originals, wrong test cases."""
     groups = len(labels)
     before, after = shares.T
     of_class = np.bincount(label, weights=size, minlength=groups).astype(np.int64)

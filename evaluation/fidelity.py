@@ -26,9 +26,9 @@ class Fidelity:
     extractor: str
     """The model that made the compared vectors."""
     kid: Figure
-    """0 for images of one distribution; by chance slightly below."""
+    """0 if both sets have one distribution; by chance it may be slightly below 0."""
     fid: Figure
-    """0 or more, and higher with fewer images: it has no interval, and `n` is the number on either side."""
+    """0 or more, and higher with fewer images. It has no interval, and `n` is the number of images in each set."""
 
 
 def fidelity(
@@ -64,7 +64,9 @@ def kid(originals: Floats, generated: Floats, original_source: Numbers, generate
 
 
 def fid(originals: Floats, generated: Floats) -> Figure:
-    """0 or more, and higher with fewer images. It has no interval, and `n` is the number of images in each set."""
+    """Return |m - m'|² + tr(S + S' - 2 (S S')^½) of means and covariances (Heusel et al., NeurIPS 2017), from equally
+    many images of both sets, chosen at random but always the same ones.
+    """
     from scipy import linalg
 
     n, dimensions = min(len(originals), len(generated)), originals.shape[1]

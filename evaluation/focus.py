@@ -57,7 +57,7 @@ class Look:
     layer: str
     """The layer whose map is used: the last one with features on a grid."""
     features: Floats
-    """Means of the layer's channels."""
+    """Mean of each channel of the layer."""
     picture: bytes
     """WebP of the model's input with the map in red and the outline of the mask."""
     left_out: Mapping[str, str] | None = None
@@ -237,7 +237,9 @@ def _saliency() -> Any:
 
 
 def purity(features: Floats, label: Numbers, source: Numbers) -> Floats:
-    """Return the share of each image's `NEIGHBOURS` nearest of other sources with its label; NaN with fewer."""
+    """Return for each image the share of its `NEIGHBOURS` nearest images of other sources that have its label, or NaN
+    if other sources have fewer images.
+    """
     squares = (features**2).sum(axis=1)
     distance = squares[:, None] + squares[None, :] - 2 * features @ features.T
     distance[source[:, None] == source[None, :]] = np.inf

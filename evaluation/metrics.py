@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 THINGS_KEPT = "things kept"
-"""Name of the check of single things in the mask."""
+"""Name of the check of single objects in the mask."""
 SURROUNDINGS_KEPT = "surroundings kept"
 """Name of the check of everything that the mask does not protect."""
 MASK_CHECKS = (MASK_KEPT, THINGS_KEPT, SURROUNDINGS_KEPT)
 SEEN = 0.5
-"""Minimum share of a class or thing that a segmenter must find in the source to judge it in a result."""
+"""Minimum share of a class or object that a segmenter must find in the source to judge it in a result."""
 SMALLEST_THING = 0.0012
 """Minimum share of the image that a piece of the mask must cover to be checked: 20 pixels of 128 x 128."""
 MASK_BANDS: Mapping[str, Band] = dict.fromkeys(MASK_CHECKS, Band(failed_below=0.25, passed_from=0.5))
@@ -63,8 +63,8 @@ def against_mask(
     mask_classes: Mapping[int, str],
     protected: Sequence[str],
 ) -> tuple[ClassFigures, ...]:
-    """Return for each protected class the IoU of the mask with the prediction on the source, and with that on the
-    generated image. Classes that the mask or the model lacks are left out.
+    """Return for each protected class the IoU of the mask with the predictions on source and generated image. Classes
+    that the mask or the model lacks are left out.
     """
     figures = []
     for name in protected:
@@ -96,7 +96,7 @@ class Kept:
 
     name: str
     check: str
-    """One of `MASK_CHECKS`: a whole protected class, one thing of it, or a large unprotected piece."""
+    """One of `MASK_CHECKS`: a whole protected class, one object of it, or a large unprotected piece."""
     source: float
     found: float
 

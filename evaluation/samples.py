@@ -32,7 +32,7 @@ def in_proportion(images: Numbers, judged: Numbers) -> bool:
 
 
 def all_of_a_part(part: Flags, judged: Flags) -> bool:
-    """Return True if the judged images are all of one part, and a random sample would hardly ever be."""
+    """Return True if the judged images are all of one part, which is very unlikely for a random sample."""
     from scipy import stats
 
     n, inside = int(judged.sum()), int(part.sum())

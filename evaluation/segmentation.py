@@ -23,7 +23,7 @@ from evaluation.by_source import MeansOfSources, Unseen, matched, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness, no_control_words
 
 IGNORED = 255
-"""The number of mask pixels that do not count."""
+"""Value of mask pixels that do not count."""
 ROUNDING = 1e-9
 """Allowed difference between equal shares that are computed in different ways."""
 
@@ -85,9 +85,7 @@ class Losses:
 
 
 def confusion(truth: NDArray[np.uint8], predicted: NDArray[np.uint8], classes: int) -> Floats:
-    """Return pixels of each class by predicted class, (classes, classes + 1). Larger numbers in `truth` do
-    not count.
-    """
+    """Return pixels of each class by predicted class, (classes, classes + 1). Pixels of no true class do not count."""
     if truth.shape != predicted.shape:
         raise ValueError(f"a mask of {truth.shape} is not compared with a class map of {predicted.shape}")
     inside = truth < classes
@@ -131,7 +129,7 @@ def segmentation_effect(
     """Return all figures on the quality of a segmenter.
 
     `original` has one image per source. `mask_holds` is True for generated images in which a check still found the
-    things of the mask. Raises ValueError for sources of several splits.
+    mask's classes. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)

@@ -217,7 +217,7 @@ class Tests:
     """The images that each network is measured on."""
 
     pictures: Mapping[str, Any]
-    """By set, a tensor (scenes, 3, 128, 128)."""
+    """Pictures of each test set: a tensor (scenes, 3, 128, 128), by the name of the set."""
     targets: NDArray[np.int64]
     """Class of each scene, the same in all sets."""
     mixed: Sequence[tuple[Image.Image, Image.Image]]
@@ -276,7 +276,7 @@ def trained(arm: Arm, seed: int, size: Size, tests: Tests, folder: Path) -> dict
 
 
 def figures(lines: Sequence[Mapping[str, Any]]) -> tuple[dict[tuple[str, str], Figure], dict[str, Figure]]:
-    """Return the accuracy of each arm on each set, and the differences "ARM over ARM: SET"."""
+    """Return the accuracy of each arm on each set, and the differences between arms, named "ARM over ARM: SET"."""
     answers: dict[str, dict[str, list[Floats]]] = {}
     for line in sorted(lines, key=lambda line: line["seed"]):
         for on, values in line["right"].items():

@@ -63,7 +63,9 @@ class ModelsUnderTest:
         }
 
     def wrong(self, task: Task, image: Image.Image, mask: np.ndarray) -> bool:
-        """Return True if the label is not the likeliest, or if a protected class of the mask has an IoU below 0.5."""
+        """Return True if the label is not the likeliest class, or a protected class of the mask has an IoU
+        below 0.5.
+        """
         if task.kind == "classification":
             return not self.accuracy(task, image, mask)
         seen = self._class_names(task, image)
@@ -74,7 +76,9 @@ class ModelsUnderTest:
         return False
 
     def accuracy(self, task: Task, image: Image.Image, mask: np.ndarray) -> float:
-        """Return 1 if the label is the likeliest and else 0, or the share of the pixels of a mask that are right."""
+        """Return 1 if the label is the likeliest class, else 0. For a mask return the share of its pixels that are
+        right.
+        """
         if task.kind == "classification":
             return float(self._models[task.kind].predict(image).top[0].label == task.label)
         return float((self._class_names(task, image) == np.array(SEMANTIC_CLASSES)[mask]).mean())
@@ -87,7 +91,7 @@ class ModelsUnderTest:
 
 
 def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
-    """Return a scene on a fair day, as the models under test know them. Objects and roads take turns."""
+    """Return a fair day, like those that the models under test learnt from. Objects and roads take turns."""
     scene = fair_scene(first_seed + number, "road" if number % 2 else "object", number // 2)
     pixels, mask = render(scene)
     road = Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
@@ -179,7 +183,7 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _rows(lines: Sequence[Mapping[str, Any]], kind: str | None, name: str) -> Iterator[list[float]]:
-    """Return one row for each source that has images of this kind by both recipes: the share for each."""
+    """Yield one row for each source with images of an edit type by both recipes: the figure `name` by recipe."""
     for line in lines:
         row = []
         for recipe in RECIPES:

@@ -1,7 +1,7 @@
 """Pairs of captions that a perturber learns from: a caption, and the same caption with one edit of a type.
 
-A file of pairs holds a JSON object a line, with the fields of `Pair`. The drawn world makes such pairs too. Knows
-nothing of models or training.
+A file of pairs holds a JSON object a line, with the fields of `Pair`. `drawn_pairs` makes pairs from drawn scenes.
+Knows nothing of models or training.
 """
 
 from __future__ import annotations

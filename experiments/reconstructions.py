@@ -1,9 +1,9 @@
 """Compare models under test on drawn sources and on their reconstructions: `python -m experiments.reconstructions`.
 
-The recipe of LANCE's reconstructions takes each source through the demo profile. "Corrected" is its image, which is
-held to the stored path of the inversion. "Uncorrected" is drawn from the inverted noise alone, with the same caption
-and control image. `--results FILE` gets a line per source, so that a stopped run can resume. `--out FILE` writes the
-report as Markdown.
+The recipe of LANCE's reconstructions takes each source through the demo profile. "Corrected" is the recipe's image,
+which stays on the stored path of the inversion. "Uncorrected" is drawn from the inverted noise alone, with the same
+caption and control image. `--results FILE` gets a line per source, so that a stopped run can resume. `--out FILE`
+writes the report as Markdown.
 """
 
 from __future__ import annotations

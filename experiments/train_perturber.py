@@ -316,7 +316,9 @@ def write_profile(profile: Profile, source: Path, base: Base, gguf: Path, file: 
 
 
 def base_file(profile: Profile, named: Path | None) -> Path:
-    """Return the path of the weights that the LoRA is trained on."""
+    """Return the path of the weights that the LoRA is trained on. Raises UserError if the profile has no
+    LLaMA in GGUF.
+    """
     if named is not None:
         return named
     if not isinstance(profile.language, GgufLanguage):
@@ -328,7 +330,7 @@ def base_file(profile: Profile, named: Path | None) -> Path:
 
 
 def given_pairs(file: Path) -> list[Pair]:
-    """Return the pairs of a file. Invalid lines are counted and named."""
+    """Return the pairs of a file. Invalid lines are counted and printed."""
     pairs, faults = read_pairs(file)
     if faults:
         more = f"\n  and {len(faults) - MOST_NAMED} more" if len(faults) > MOST_NAMED else ""

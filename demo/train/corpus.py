@@ -122,7 +122,7 @@ class Draft:
     sentences: tuple[str, ...]
     slots: Mapping[str, str]
     protected: tuple[str, ...]
-    """Words that no edit may touch: the label, or the protected things."""
+    """Words that no edit may touch: the label, or the protected objects."""
 
     def text(self) -> str:
         """Return the caption."""
@@ -259,7 +259,7 @@ def _rename(rng: random.Random, draft: Draft) -> Draft:
 
 
 def _refill(rng: random.Random, draft: Draft) -> Draft:
-    """Return the draft with unknown words in known slots."""
+    """Return the draft with some of the world's words replaced by words that the world does not know."""
     shown = draft.open_slots()
     chosen = rng.sample(shown, min(len(shown), rng.choice((1, 1, 2))))
     return draft.with_slots(**{name: new_value(rng, name, draft.slots[name], known=0.0) for name in chosen})
@@ -319,9 +319,7 @@ CHANGES: tuple[Callable[[random.Random, Draft], Draft], ...] = (
 
 
 def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[Draft, str]:
-    """Return the scene's caption in any wording, and its label. With chance 1 - `own` it is changed as people
-    may do.
-    """
+    """Return the scene's caption in any wording, and its label. With chance 1 - `own` it is changed as by people."""
     draft = draft_of(scene, random_wording(rng))
     if rng.random() >= own:
         if scene.family == "object" and rng.random() < 0.25:

@@ -113,8 +113,8 @@ def wake(controlnet: ControlNetModel) -> None:
     """Initialise the ControlNet so that edges have an effect from the first step.
 
     Outputs that start at zero protect a trained UNet. Here both networks start from nothing, and zero would only
-    suppress the edges. The usual initialisation of the edge encoder shrinks thin edges to a thousandth, so its
-    convolutions start with He's, which keeps their size.
+    suppress the edges. The usual initialisation of the edge encoder shrinks thin edges to a thousandth. So its
+    convolutions have He's initialisation, which keeps the size of edges.
     """
     embedding = controlnet.controlnet_cond_embedding
     for layer in (embedding.conv_in, *embedding.blocks, embedding.conv_out):

@@ -26,7 +26,9 @@ _RARE = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 1.5])
 
 
 def colour_loss(scores: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, float]:
-    """Return the colours' loss and hit rate, from the mean score in each coloured thing. `scores` is (n, c, 64, 64)."""
+    """Return the colours' loss and hit rate, from the mean score in each coloured object. `scores` is (n, c,
+    64, 64).
+    """
     pooled, targets = [], []
     for row, scene in enumerate(batch.scenes):
         for pixels, colour in coloured_things(batch.masks[row].numpy(), scene):

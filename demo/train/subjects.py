@@ -54,7 +54,7 @@ SINGLE = ("vehicle", "pedestrian")
 CHECK_SEEDS = range(5_800_000, 5_800_200)
 """Seeds of the scenes to check on, smaller than those of training, so that no training saw these scenes."""
 FLOORS = {"object": 0.93, "car": 0.95, "pedestrian": 0.78}
-"""Minimum mean IoU that a trained model has to reach."""
+"""Minimum mean IoU that a trained model has to reach, by kind of object."""
 RIM_FLOOR = 0.98
 """Minimum share of wrong pixels that lie within one pixel of the true rim."""
 BATCH = 12
@@ -122,7 +122,7 @@ def _moved(picture: np.ndarray, words: np.ndarray, rng: random.Random) -> tuple[
 
 
 def batch(rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return pictures in -1..1 (BATCH, 3, 128, 128), half of them with a generator's defects, and words int64."""
+    """Return pictures in -1..1 (BATCH, 3, 128, 128), half of them with the defects of `soften`, and words int64."""
     examples = [example(rng) for _ in range(BATCH)]
     images, pasted = (
         torch.from_numpy(np.stack(parts)).permute(0, 3, 1, 2).float() / 127.5 - 1
@@ -135,8 +135,8 @@ def batch(rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def loss_of(logits: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
-    """Return the loss of which object a pixel shows, if any, with most weight at rims, plus a little of that of its
-    word.
+    """Return the loss over objects, with all scenery as one class and more weight at rims, plus a little loss over
+    words.
     """
     count = len(SCENERY)
     scenery = logits[:, :count].logsumexp(1, keepdim=True)
@@ -158,13 +158,14 @@ def save(net: PhraseNet, file: Path) -> None:
 
 
 def truth_of(taken: np.ndarray, thing: np.ndarray) -> np.ndarray:
-    """Return the connected piece of a true mask that the taken mask covers most of, or the largest one."""
+    """Return the connected piece of a true mask that the predicted mask covers most of, or the largest piece."""
     numbers, count = label(thing, np.ones((3, 3)))
     return max((numbers == k for k in range(1, count + 1)), key=lambda piece: ((piece & taken).sum(), piece.sum()))
 
 
 def check(segmenter: Segmenter) -> None:
-    """Print how well the masks that the stage takes fit, on scenes that no training saw, and if they reach the floors.
+    """Print how well the masks that the stage chooses fit, on scenes that no training saw, and if they reach the
+    floors.
 
     A wrong pixel is at the rim if the true mask changes between it and one of its eight neighbours.
     """

@@ -182,7 +182,7 @@ def _from_file(settings: UnderTestSettings) -> Network:
     file = checkpoint_path(settings.file)
     if not file.is_file():
         raise UserError(
-            f"There is no file {settings.file}: give the path of a checkpoint on the machine that serves this."
+            f"There is no file {settings.file}: give the path of a checkpoint on the machine of the studio."
         )
     try:
         weights = files_hash([file])
@@ -228,7 +228,7 @@ def _misfit(net: Any, state: Mapping[str, Any]) -> str:
 def _chosen_library(
     named: str, prepared_by: str, state: Mapping[str, Any], classes: int
 ) -> tuple[str, tuple[str, ...]]:
-    """Return an architecture's name and a remark. “timm:” before the name tells it from torchvision's."""
+    """Return an architecture's name, with “timm:” if timm's is chosen of two, and a remark on the choice."""
     library, _, plain = named.partition(":")
     if library not in _LIBRARIES:
         library, plain = prepared_by, named
@@ -334,7 +334,7 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
     except (SafetensorError, OSError, RuntimeError, EOFError, ValueError) as error:
         if _is_torchscript(file):
             raise UserError(
-                f"{file.name} is a TorchScript file, which holds a program, and no program is run: export the model as "
+                f"{file.name} is a TorchScript file, which holds a program that is not run here: export the model as "
                 "ONNX, or save its state dict."
             ) from error
         raise UserError(f"{file.name} cannot be read as a checkpoint: it is damaged or of another format.") from error
@@ -351,7 +351,7 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
 
 
 def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, TaskKind]:
-    """Return a module with random weights, and its task. Without a library in `name`, torchvision comes first."""
+    """Return a module with random weights, and its task. A name without a library is searched in torchvision first."""
     if name == SMALL_UNET:
         from evaluation.adapters.small_unet import SmallUNet
 

@@ -51,7 +51,7 @@ def checkpoint_path(named: str) -> Path:
         return path
     except (OSError, RuntimeError, ValueError) as error:
         raise UserError(
-            f"There can be no checkpoint file at {named[:200]!r}: give a path on the machine that serves this.",
+            f"There can be no checkpoint file at {named[:200]!r}: give a path on the machine of the studio.",
             field="file",
         ) from error
     return path

@@ -72,8 +72,8 @@ class OnnxAdapter:
         file = checkpoint_path(settings.file)
         if not settings.file or not file.is_file():
             raise UserError(
-                f"There is no file {settings.file or 'named'}: give the path of an ONNX file on the machine that "
-                "serves this.",
+                f"There is no file {settings.file or 'named'}: give the path of an ONNX file on the machine of "
+                "the studio.",
                 field="file",
             )
         self._called, self._layout = file.name, settings.layout
@@ -200,7 +200,9 @@ class OnnxAdapter:
         return first
 
     def _numbers(self, rows: np.ndarray, output: str) -> Numbers:
-        """Return the kind of numbers in (answers, classes). Raises UserError if a softmax of them makes no sense."""
+        """Return the kind of numbers in `rows`, (answers, classes). Raises UserError if they do not choose
+        one class.
+        """
         rows = rows[np.isfinite(rows).all(1)].astype(np.float64)
         if not len(rows):
             raise UserError(NO_NUMBER)
@@ -316,8 +318,8 @@ def _made_by(graph: Any, output: str) -> str:
 
 
 def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return metadata, and the operator behind each output. Raises UserError if it is invalid, or loads files
-    or code.
+    """Return metadata and the operator behind each output. Raises UserError if the model is invalid, or loads files or
+    code.
     """
     import onnx
 
@@ -340,7 +342,7 @@ def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
             if foreign or message.op_type in READS_FILES:
                 raise UserError(
                     f"{who} uses the operator {message.domain[:60]}:{message.op_type[:60]}, which would load a library "
-                    "or a file of its own, and that is not done: export it with the operators of ONNX alone."
+                    "or a file of its own, which is not allowed: export it with the operators of ONNX alone."
                 )
     made_by = {output.name: _made_by(model.graph, output.name) for output in model.graph.output}
     return {entry.key: entry.value for entry in model.metadata_props}, made_by

@@ -83,8 +83,8 @@ def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
         folder = checkpoint_path(settings.file)
         if not folder.is_dir():
             raise UserError(
-                f"There is no folder {settings.file}: give one that save_pretrained wrote, on the machine that serves "
-                "this, or the name of a repository.",
+                f"There is no folder {settings.file}: give one that save_pretrained wrote, on the machine of the "
+                "studio, or the name of a repository.",
                 field="file",
             )
         files = [file for pattern in FILES for file in sorted(folder.glob(pattern))]

@@ -36,7 +36,7 @@ With fewer, a source counts as one image."""
 FEWEST_SEEDS_OF_RATIO = 5
 """Minimum number of trainings. With fewer, the interval of a recovered share misses the truth in up to 9 % of cases."""
 FARTHEST = 1000.0
-"""Maximum distance at which the end of a recovered share's interval is searched. A longer one says nothing."""
+"""Maximum distance at which an end of a recovered share's interval is searched. A longer interval says nothing."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class _Mean:
     def __init__(self, measured: Measured) -> None:
         self.ids, number, size = np.unique(measured.source, return_inverse=True, return_counts=True)
         self.table: Floats = np.stack([np.bincount(number, weights=one) / size for one in measured.right.astype(float)])
-        """Mean of the images of each source, for each seed: (seeds, sources)."""
+        """Share of right images of each source for each seed, (seeds, sources)."""
         self.seeds, self.sources = self.table.shape
         self.images, self.trained = measured.right.shape[1], measured.trained
         self.value = float(self.table.mean())

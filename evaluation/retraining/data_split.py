@@ -1,4 +1,4 @@
-"""Splits of a data set to learn from, to tune on, and to measure on: all that a source yields stays together. Pure."""
+"""Splits of a data set to learn from, to tune on, and to measure on: all images of a source stay together. Pure."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ NOT_TRAINED = {
     "onnx": "An ONNX file cannot be trained further: take the checkpoint that it was made of.",
     "http": "A model behind HTTP cannot be trained further: take its checkpoint.",
 }
-"""Reasons why models of a source cannot be trained."""
+"""Reasons why models from some sources cannot be trained."""
 REMOVED = ".removed-"
 """Start of the name of a folder that is being removed."""
 
@@ -81,7 +81,7 @@ class KeptState:
     update_seconds: float | None = None
     """Mean seconds of an update, or None if none was measured."""
     other_seconds: float | None = None
-    """Seconds for everything else: loading the model, scoring the tuning images, measuring. None if it was stopped."""
+    """Seconds for everything else: loading the model, scoring the tuning images, measuring. None after a stop."""
 
 
 def kept_state(folder: Path) -> KeptState | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 IGNORED = 255
-"""Number of mask pixels that are ignored."""
+"""Value of mask pixels that are ignored."""
 STATE, BEST, ABOUT = "state", "best.safetensors", "about.json"
 Augmentation = Literal["", "randaugment", "augmix"]
 

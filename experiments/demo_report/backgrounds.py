@@ -47,7 +47,7 @@ BANK, TIMES = 500, (1, 10)
 
 
 def settings(captions: int, **backgrounds: Any) -> SettingsWithBackgrounds:
-    """Return the demo's settings with a number of backgrounds a source."""
+    """Return the demo's settings of the recipe AGA, with `captions` backgrounds for each source."""
     own = AGA.settings_in(load_profile("demo"))
     assert isinstance(own, SettingsWithBackgrounds)
     changed = own.backgrounds.model_copy(update={"captions": captions, **backgrounds})

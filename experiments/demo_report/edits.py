@@ -3,8 +3,9 @@
 `python -m experiments.demo_report.edits --results FILE` writes the file and prints a table.
 
 Each edit changes one word of the true caption of a drawn scene, so the renderer knows what the image should show. All
-ways draw the same edits, and the judges of the report read the images. The file gets a line per edit, so that a stopped
-run can resume. `--costs` measures time instead: the sweep, a second caption, and a batch against single images.
+ways of drawing make the same edits, and the judges of the report read the images. The file gets a line per edit, so
+that a stopped run can resume. `--costs` measures time instead: the sweep, a second caption, and a batch against single
+images.
 """
 
 from __future__ import annotations
@@ -137,7 +138,9 @@ def edit_settings(profile: Profile, **changes: Any) -> SettingsWithEdit:
 
 
 def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
-    """Return the ways of drawing, by name. `extra` is JSON of settings that differ; each entry adds a way."""
+    """Return the ways of drawing by name: from noise, edited, and one for each entry of `extra`, JSON of changed
+    settings.
+    """
     drawing = profile.settings.generation.model_copy(update={"start": "noise"})
     from_noise = profile.settings.model_copy(update={"generation": drawing})
     drawings_by_name: dict[str, Drawing] = {NOISE: (CONTROLNET, from_noise), EDITED: (EDIT, edit_settings(profile))}
@@ -156,7 +159,7 @@ class Ways:
         self.generator = generator
 
     def prepared(self, drawing: Drawing, source: Source) -> tuple[Method[Any], Prepared]:
-        """Return a method and the source as prepared by it, ready for `make`."""
+        """Return a method of drawing, and the source that it has prepared for `make`."""
         method, settings = drawing
         drawing_method = method.with_models(self.models, self._prompts, self.profile.tasks.labels, self._inversions)
         return drawing_method, drawing_method.prepare(source, method.settings_of(settings, source.caption))
@@ -309,7 +312,7 @@ class Kept(dict[str, bytes]):
         return self.get(key)
 
     def save(self, key: str, data: bytes) -> None:
-        """Keep an inversion."""
+        """Store an inversion under a key."""
         self[key] = data
 
 

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 IOU_FLOORS = {"road": 0.85, "vehicle": 0.6}
 """Minimum IoU of a class over all generated road scenes."""
 IOU_MARGINS = {"pavement": 0.06, "lane marking": 0.10, "pedestrian": 0.10}
-"""Allowed loss of IoU against the untouched scenes. The judges miss part of thin things there too."""
+"""Allowed loss of IoU, compared with untouched scenes. There too the judges miss parts of thin objects."""
 THINGS = ("vehicle", "pedestrian", "object")
 """Classes whose single objects can be counted."""
 SMALLEST = 12
 """Minimum number of pixels of a patch that counts as an object. The judges also see smaller patches where none is."""
 FOUND = 0.25
-"""Minimum share of a thing's pixels read as its class. Below it, the thing is lost."""
+"""Minimum share of an object's pixels read as its class. Below it, the object is lost."""
 
 
 class Overlap:
@@ -67,11 +67,11 @@ class ImageFindings:
     untouched_colour: list[bool] = field(default_factory=list)
     untouched_label: list[bool] = field(default_factory=list)
     other_colours: list[bool] = field(default_factory=list)
-    """True for each unedited thing that kept its colour."""
+    """True for each unedited object that kept its colour."""
     third_car: list[bool] = field(default_factory=list)
     """Entries of `other_colours` for the farthest of three cars."""
     whole: list[bool] = field(default_factory=list)
-    """One entry per image: True if nothing is lost or added against the judges' reading of the ideal image."""
+    """True for each image in which nothing is lost or added, compared with the judges' mask of the ideal image."""
     as_drawn: list[bool] = field(default_factory=list)
     """Like `whole`, but against the scene's own mask."""
     untouched_whole: list[bool] = field(default_factory=list)
@@ -123,7 +123,7 @@ class ImageFindings:
             self.untouched_kept[name].add(walk.mask, source.mask)
 
     def rows(self) -> list[Row]:
-        """Return the figures with their floors."""
+        """Return the figures with their required minima."""
         air = "generated image shows the edited weather or time of day"
         floors = dict(IOU_FLOORS)
         floors |= {name: self.untouched_kept[name].value - margin for name, margin in IOU_MARGINS.items()}

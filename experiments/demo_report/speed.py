@@ -82,7 +82,7 @@ def walk_through(driver: Driver, settings: Settings) -> list[float]:
 
 
 def rows() -> list[Row]:
-    """Measure in a separate process. The rows include the load of the machine: other programs may be using it."""
+    """Measure speed and memory in a separate process. The rows name the load of the machine, which others may use."""
     load = os.getloadavg()[0]
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS)}
     done = subprocess.run(

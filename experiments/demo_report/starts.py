@@ -52,7 +52,7 @@ Made = list[tuple[CounterfactualCaption, list[tuple[str, str]]]]
 
 
 def ways_of(settings: Settings, ways: Sequence[str]) -> Ways:
-    """Return settings by way. Each way changes some settings of the drawing, given as `NAME=VALUE;NAME=VALUE`."""
+    """Return settings by way of drawing. Each way changes settings of the drawing, given as `NAME=VALUE;NAME=VALUE`."""
     changed_settings = {}
     for way in ways:
         changed = settings.generation.model_dump() | dict(part.split("=") for part in way.split(";"))
@@ -69,7 +69,7 @@ def source(number: int, profile: Profile) -> Walk:
 
 
 def with_true_captions(walk: Walk) -> Made:
-    """Give the walk its true caption. Return one edit of each planned type that the scene has."""
+    """Set the true caption of a scene. Return one edit of each planned type that the scene has."""
     walk.caption, rng, made = caption(walk.scene), random.Random(walk.number), Made()
     for kind in PLANNED:
         if words := [word for word in keywords(walk.scene) if word.edit_type == kind]:
@@ -81,7 +81,7 @@ def with_true_captions(walk: Walk) -> Made:
 
 
 def with_captions(walk: Walk, driver: Driver) -> Made:
-    """Have the pipeline write the captions. Captions whose edit the judges do not know are left out."""
+    """Let the pipeline write the captions. Captions whose edit the judges do not know are left out."""
     store = MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, DILLEMA.settings_in(driver.profile), seed=walk.number, images=()), store)

@@ -183,7 +183,9 @@ def walk_text(walk: Walk, driver: Driver, models: ListeningModels) -> None:
 
 
 def plan_edit(walk: Walk, alternatives: Alternatives) -> Edit | None:
-    """Return the edit whose turn it is, or one of the next type that this scene can show. None if it can show none."""
+    """Return an edit of the type whose turn it is, or of the next type that this scene can show. None if it can show
+    none.
+    """
     for turn in range(len(PLANNED)):
         edits = _edits(walk, alternatives, PLANNED[(walk.number + turn) % len(PLANNED)])
         if edits:
@@ -192,14 +194,14 @@ def plan_edit(walk: Walk, alternatives: Alternatives) -> Edit | None:
 
 
 def plan_second_edit(walk: Walk, alternatives: Alternatives, first: Edit) -> Edit | None:
-    """Return an edit of another type than `first`, and visible together with it."""
+    """Return an edit of another type than `first` that is visible together with `first`."""
     others = [edit for kind in PLANNED if kind != first.edit_type for edit in _edits(walk, alternatives, kind)]
     others = [edit for edit in others if not _buried((first, edit))]
     return random.Random(walk.number + 1).choice(others) if others else None
 
 
 def edited_things(walk: Walk, edit: Edit) -> list[int]:
-    """Return the indices of the coloured things that a colour edit changes: those with the keyword's colour in the
+    """Return the indices of the coloured objects that a colour edit changes: those with the keyword's colour in the
     caption.
     """
     colours = walk.facts.colours[: len(walk.scene.look.colours)]

@@ -90,7 +90,7 @@ class Work:
 
 
 def results(work: Work, size: Size) -> tuple[Results, dict[Family, Read]]:
-    """Compute all results, and return them with the readings of the images."""
+    """Compute all results. Return them with the predictions and judgements of the images, by family."""
     data = {family: work.folder / "data" / family for family in FAMILIES}
 
     def made_of(family: Family) -> tuple[making.Made, ...]:

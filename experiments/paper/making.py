@@ -73,7 +73,7 @@ class Made:
 
     @property
     def control(self) -> bool:
-        """True if it is a reconstruction."""
+        """True if the image is a reconstruction."""
         return self.recipe == RECONSTRUCTION.name
 
 
@@ -96,7 +96,7 @@ def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ..
 
 
 def recipe_of(quota: Quota | None) -> str:
-    """Return the name of the recipe that makes a quota. None means the control."""
+    """Return the name of the recipe that makes the test cases of a quota. None stands for the control set."""
     return RECONSTRUCTION.name if quota is None else DILLEMA.name
 
 

@@ -30,7 +30,7 @@ from experiments.paper.world import ALWAYS, LEFT_OUT, LEFT_OUT_TYPES, TAUGHT_WRO
 WEAK = 0.25
 """Minimum error on scenes of the renderer that makes a cell weak: about three times the error on fair days."""
 BUDGET = 0.05
-"""Share of the images, from the first in order, in which goals count the weak cells found."""
+"""Share of the images that an order shows first. Goals count the weak cells found in these images."""
 OURS, WRONG_FIRST, LABEL_FIRST = "ours", "wrong images in random order", "least probability of the true class"
 RANDOM, ENTROPY, GINI, BEFORE = "random", "softmax entropy", "DeepGini", "ours, before an image is made"
 _SHUFFLES = 100
@@ -46,7 +46,7 @@ class Found:
     order: str
     apfd: float | None
     images: Mapping[float, int]
-    """Number of images at each share of all images."""
+    """Number of images for each share of all images."""
     cells: Mapping[float, Floats]
     """Whether each weak cell is found, 0 or 1, at each share of all images. For random orders the mean."""
 
@@ -57,7 +57,9 @@ class Found:
 
 @dataclass(frozen=True)
 class Prioritising:
-    """Results of orders of all test cases, and of orders made before drawing, on the test and tuning splits."""
+    """Results of orders of all test cases, and of orders made before drawing, for cases of the test and
+    tuning splits.
+    """
 
     weak: Mapping[Cell, Kind]
     """All weak cells with their origin, including cells without an image."""
@@ -173,7 +175,7 @@ def _wrong_first(wrong: NDArray[np.bool_], chance: np.random.Generator) -> Numbe
 
 
 def _before(found: Read, rows: Numbers) -> NDArray[np.int64]:
-    """Return an order of cases as if they were not drawn yet, learnt on those of the train split."""
+    """Return an order of cases by what is known before they are drawn: the faults of cases of the train split."""
     cells = cells_of(found)
     features = [(kind, word, label) for kind, (label, word) in zip(found.edit_types, cells, strict=True)]
     shows = wrong_cases(found) & (found.truth == VALID)

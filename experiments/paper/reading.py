@@ -180,14 +180,16 @@ def _judges() -> Any:
 
 
 def one_thread() -> None:
-    """Limit torch to one thread, in each of several processes."""
+    """Limit torch to one thread. Called in each of several processes."""
     import torch
 
     torch.set_num_threads(1)
 
 
 def judge_all(family: Family, cases: Sequence[Made], workers: int) -> list[Judged]:
-    """Judge all cases, in their order, with this number of processes. Fewer than two means this process."""
+    """Judge all cases, in their order, with this number of processes. With fewer than two, the calling
+    process does it.
+    """
     if workers < 2:
         return [judged(family, one) for one in cases]
     spawn = multiprocessing.get_context("spawn")

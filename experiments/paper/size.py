@@ -36,7 +36,7 @@ class Size:
     updates: int
     """Number of optimiser updates of every training."""
     renders: int
-    """Number of scenes by which the renderer tells whether a cell of class and condition is weak."""
+    """Number of rendered scenes that decide whether a cell of class and condition is weak."""
 
 
 FULL = Size(

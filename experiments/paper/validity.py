@@ -36,7 +36,7 @@ ERRING, FLAWLESS = "simulated annotators who err", "simulated annotators who nev
 
 @dataclass(frozen=True)
 class ShareValid:
-    """Counts of valid and undecidable test cases of one kind."""
+    """Counts of valid and undecidable test cases of one edit type, or of all."""
 
     name: str
     images: int
