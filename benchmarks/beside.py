@@ -207,7 +207,7 @@ def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
                 reference.test_case(file, task, profile.settings, folder / f"{number}.png", spent)
     ours = done.seconds / done.cases
     yield Comparison(
-        "test cases a second of a batch in processes, by those of the reference's way",
+        "test cases per second of a batch in processes, by those of the reference's way",
         (theirs.each() / ours,),
         least=TIMES,
         aim=TIMES_AIM,
@@ -259,7 +259,9 @@ def resuming(sizes: Sizes) -> Iterator[Figure]:
 
 
 def almost_done(workspace: Workspace, size: int, left: int = 32) -> int:
-    """Create a batch with `size` finished images, all of one picture, and some left to draw. Return its number."""
+    """Create a batch with `size` finished images, all with the same picture, and some left to draw. Return
+    its number.
+    """
     text = PLAN.format(data="/nowhere", settings='"generation.steps" = 4', captions="captions_a_source = 1")
     plan, batches = plan_from_text(text, Path("benchmark.toml")), workspace.batches
     number = batches.create("A benchmark", plan.toml_text(), plan.digest, "demo", plan.make.recipe, {}, 8)

@@ -337,7 +337,7 @@ def prepared(
     tasks: Sequence[Task] = TASKS,
     mask_classes: Mapping[int, str] | None = None,
 ) -> None:
-    """Make a workspace of `size` test cases, eight a run.
+    """Make a workspace of `size` test cases, eight per run.
 
     The test cases share `shared` images of `side` pixels. If they are `apart`, each has an image of its own, without a
     file, and the last one of each run is a reconstruction. The catalogue is filled by its views. A tenth of the classes
@@ -445,7 +445,7 @@ def _fill(
 
 
 def _fill_catalogue(db: sqlite_utils.Database) -> None:
-    """Fill the catalogue with all test cases by its views: triggers would do it image by image."""
+    """Fill the catalogue with all test cases at once, from its views. Triggers would fill it image by image."""
     columns = (
         "test_case, image, source, run, kind, label, classes, edit_types, edits, weather, time_of_day, profile, "
         "recipe, method, verdict, review, there, created"

@@ -159,7 +159,7 @@ def _pixels(fate: np.random.Generator) -> NDArray[Any]:
 
 
 def judged(db: sqlite_utils.Database, rows: Sequence[int]) -> None:
-    """Insert a closed study of these images, four of five of them valid, without votes."""
+    """Insert a closed study of these images, four fifths of them valid, without votes."""
     now = "2026-01-01T00:00:00+00:00"
     rules = pack_value(Rules((Question("valid", "Is it valid?", "yes-no", valid=("yes",)),)))
     study = {"id": "s", "name": "Judged", "state": "closed", "rules": rules, "votes": 5, "created": now, "changed": now}

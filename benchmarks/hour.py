@@ -153,7 +153,7 @@ def _used(
 
 
 def _watched(process: psutil.Process, minutes: float, use: Use, samples: list[Sample]) -> None:
-    """Sample the memory until the time is over, which ends all use. Print one sample a minute."""
+    """Sample the memory until the time is over, which ends all use. Print one sample per minute."""
     began, next_report = time.monotonic(), 0.0
     while (minute := (time.monotonic() - began) / 60) < minutes and not use.over.wait(SAMPLE_SECONDS):
         samples.append(one := sampled(process, minute))

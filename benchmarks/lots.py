@@ -1,4 +1,4 @@
-"""Many sources at once compared with one after another, with the embedded models: test cases a second, and the time of
+"""Many sources at once compared with one after another, with the embedded models: test cases per second, and time of
 each part. One after another means `Driver.run` with nobody watching, which draws the images of a source together. In
 lots (`pipeline.lots`), captions and images of several sources share batches, each of images of one size.
 
@@ -114,7 +114,7 @@ def measure(
     words = f"{sources} drawn scenes, {captions} captions of each: {one_at_a_time.told()}; {lots.told()}."
     return [
         Comparison(
-            "test cases a second in lots, by those of one source after another",
+            "test cases per second in lots, by those of one source after another",
             tuple(one.each() / lot.each() for one, lot in zip(one_at_a_time.rounds, lots.rounds, strict=True)),
             tuple(one.each_cpu() / lot.each_cpu() for one, lot in zip(one_at_a_time.rounds, lots.rounds, strict=True)),
             least=LEAST,

@@ -70,7 +70,9 @@ def fill(workspace: Workspace, embedder: str, size: int) -> np.ndarray:
 
 
 def searches(meaning: Meaning, directions: np.ndarray, size: int) -> list[Figure]:
-    """Measure searches by a direction, in place of a text; by one of the images; and within a filter."""
+    """Measure three kinds of searches: by a direction, in place of a text; by one of the images; and within a
+    filter.
+    """
     fate, name = random.Random(3), f", {size:,} images"
     chunks = (size >> entry_sets.CHUNK_BITS) + 1
     everything = entry_sets.of_entries(range(1, size + 1), chunks)

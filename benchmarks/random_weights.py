@@ -201,7 +201,7 @@ def _clip_tokenizer(folder: Path) -> CLIPTokenizer:
 
 
 def _tokenizer(**special: str) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE learned from the prompts, with about as many letters a token as the large ones."""
+    """Return a byte-level BPE learned from the prompts, with about as many letters per token as the large ones."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

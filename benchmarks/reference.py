@@ -299,7 +299,7 @@ def beside_the_reference(
     )
     return [
         Comparison(
-            "test cases a second, by those of the reference's way",
+            "test cases per second, by those of the reference's way",
             tuple(theirs.each() / ours.each() for ours, theirs in pairs),
             tuple(theirs.each_cpu() / ours.each_cpu() for ours, theirs in pairs),
             least=LEAST,

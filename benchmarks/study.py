@@ -77,7 +77,7 @@ def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figu
 
 @contextmanager
 def pages_open(url: str, study_id: str) -> Iterator[list[int]]:
-    """Poll like the lead's pages in this context, and yield the number of polls of each."""
+    """While this context is open, poll like the lead's pages. Yields the number of polls of each."""
     over, looks = threading.Event(), [0] * len(PAGES)
 
     def follow(number: int, path: str) -> None:

@@ -88,7 +88,9 @@ def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:
 
 
 def slots_of(keywords: Iterable[WorldKeyword], keyword: str) -> tuple[str, ...]:
-    """Return the slots of the look that a word of the caption names. One colour may belong to several objects."""
+    """Return the slots, such as "weather", that a word of the caption describes. One colour may belong to several
+    objects.
+    """
     return tuple(word.slot for word in keywords if word.text == keyword)
 
 
@@ -152,7 +154,9 @@ def outlines_drawn(image: np.ndarray, ideal: np.ndarray, piece: np.ndarray) -> f
 
 
 def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
-    """Return (False, pixels of the whole class), and (True, pixels) for each of its objects if `things`."""
+    """Return the pixels of the whole class, as (False, pixels). If `things`, also return (True, pixels) for each
+    object.
+    """
     import cv2
 
     pieces = [(False, where)] if where.sum() >= SMALLEST else []
@@ -163,7 +167,7 @@ def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
 
 
 def part_shows(scene: Scene, goal: Scene, slot: str, image: np.ndarray) -> bool:
-    """Return whether a part of the background looks as in the edited scene, not as before. `slot` is of `PARTS`.
+    """Return whether a part of the background looks as in the edited scene, not as before. `slot` is a key of `PARTS`.
 
     Compares the mean colour of the changed pixels, so it demands no texture that the generator cannot draw. True if the
     edit changes nothing visible, such as the ground under snow.

@@ -112,7 +112,7 @@ class MeansOfSources:
             ends = fate.integers(0, 2, (int(self._unseen.together.max(initial=-1)) + 1, SAMPLES // 2))
             best = ((place & 1)[:, None] ^ ends[:, place >> 1].T)[:, self._unseen.together]
             unseen = np.where(best, self._unseen.best, self._unseen.worst)
-            # Columns are contiguous in memory: statistics add them up, which is several times faster so.
+            # Columns are contiguous in memory, so that statistics add them up several times faster.
             total = (sums.T @ chance_weights()[:, : len(sums)].T).T
             self._drawn = (total[:, :-1] + own[:, None] * unseen) / (total[:, -1] + own)[:, None]
         return self._drawn

@@ -430,7 +430,7 @@ class _Model:
         if found.picks:
             raise UserError(f"“{model_class}” {found.note}; give one of these: {', '.join(found.picks)}.")
         near = ClassMap("classification", self.classes, (), self.known_as).suggestions(str(model_class))
-        hint = f"; near are {', '.join(near)}" if near else f", its {len(self.classes)} classes have numbers from 0"
+        hint = f"; near are {', '.join(near)}" if near else f"; its {len(self.classes)} classes have numbers from 0"
         raise UserError(f"the model has no class “{str(model_class)[:80]}”{hint}.")
 
     def unless_another(self, found: MappedLabel, stated: SetMeaning | None) -> MappedLabel:

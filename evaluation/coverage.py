@@ -48,7 +48,9 @@ class World:
     correlation: float
 
     def latent(self, error: float, rank: Floats) -> Floats:
-        """Return the chance that the model is wrong on each source: beta distributed, not decreasing with `rank`."""
+        """Return the probability that the model is wrong on each source. It is beta distributed and does not fall with
+        `rank`.
+        """
         if error in (0.0, 1.0) or not self.correlation:
             return np.full(rank.shape, error)
         from scipy import stats

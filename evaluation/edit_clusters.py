@@ -1,6 +1,6 @@
 """Groups of edits with the same meaning, class by class, and their effect on the probability of the true class.
 
-LANCE (Prabhu et al. 2023, section 3.3) takes five groups a class by K-means and ranks them by their mean change. Here
+LANCE (Prabhu et al. 2023, section 3.3) takes five groups per class by K-means and ranks them by their mean change. Here
 HDBSCAN determines their number, and a permutation test shows which of them may be chance. Pure.
 """
 
@@ -17,8 +17,8 @@ from evaluation.by_source import FEWEST_SOURCES, adjusted, means_of_groups
 SMALLEST, SMALLEST_SHARE = 5, 0.03
 """Minimum number of test cases of a group, and minimum share of its class. So a class has at most 33 groups."""
 PERMUTATIONS = 1_999
-"""Number of permutations of a test with fewer than five classes. Each five classes add as many, up to five times the
-number, since p must be small where many groups are tested together."""
+"""Number of permutations of a test with fewer than five classes. Every five classes add this number again, up to five
+times it in all, since p must be small where many groups are tested together."""
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,9 @@ def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Seq
 
 
 def combined(one: Floats, other: Floats, share: float) -> Floats:
-    """Combine two independent probabilities of an event that holds for a `share` of all images (Bayes), by odds."""
+    """Combine two independent probabilities of an event, by their odds (Bayes). The event holds for a `share` of all
+    images.
+    """
 
     def odds(chance: Floats) -> Floats:
         safe = np.clip(chance, 1e-6, 1 - 1e-6)

@@ -75,7 +75,7 @@ class Losses:
     could: Flags
     """(images, classes): True if the segmenter could lose the class; for an original, if its mask has the class."""
     most: Numbers
-    """The index of the class that the segmenter loses most of; -1 if it loses none."""
+    """The index of the class with the largest loss; -1 if no class is lost."""
     way: Numbers | None = None
 
     @property
@@ -216,7 +216,8 @@ def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources
     of each class, summed over a source's images with their weights; `weights` are those of the sources.
 
     In an unseen source a segmenter finds all or nothing of each class. The unseen source's area of a class is that of
-    the source of a typical pixel. With the mean area, intervals would cover too little if areas are unequal.
+    the source in which a typical pixel lies. With the mean area, intervals would cover too little if areas are
+    unequal.
     """
     classes = sets[0].shape[1] // 2
     squares = (np.einsum("ij,ij,i->j", one, one, 1 / weights) for one in sets)
@@ -354,7 +355,7 @@ def loss_effect(
 def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
     """Return flags (images, classes, answers): True if an image gives this answer for at least the share of a class
     that the whole set has. `part` has pixel counts of that shape, `shares` those of the set, (classes, answers), and
-    `whole` all pixels of each class, (images, classes). A share above 0 in the set is reached by some image.
+    `whole` all pixels of each class, (images, classes). If a share of the set is above 0, some image reaches it.
     """
     with np.errstate(invalid="ignore"):
         found: Flags = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))

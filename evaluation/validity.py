@@ -405,7 +405,7 @@ class _Draws:
         """The weight of the judged images of one additional source, by pool."""
         wrong_ones = self._place[table.of_wrong[table.asked_pool]]
         self._plain = len(wrong_ones) / max(len(np.unique(wrong_ones)), 1)
-        """The number of judged wrong images of one additional source."""
+        """How many judged wrong images the one additional source counts for."""
         begins = range(0, draws, TOGETHER)
         figures = np.concatenate([self._some(begin, min(TOGETHER, draws - begin)) for begin in begins], axis=1)
         self.wrong, self.low, self.high, self.mended_low, self.mended_high, self.times_valid = figures[:6]

@@ -65,7 +65,7 @@ RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "lance": {"perturbations": {"per_type": 4}},
     "aga": {"backgrounds": {"captions": 10}, "composite": {"scale": 1.2, "rotation": 15.0}},
 }
-"""Recipes with the settings that give ten images a source."""
+"""Recipes with the settings that give ten images per source."""
 ON_FAIR, ON_MIXED, ON_SHIFTS, ON_MAPS = "fair day", "mixed backgrounds", "all shifts", "relevance mass"
 SETS = (*CONDITIONS, ON_MIXED)
 FINE = 4

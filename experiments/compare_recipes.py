@@ -224,7 +224,7 @@ def _apart(means: Floats) -> Floats:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.compare_recipes")
-    parser.add_argument("--results", type=Path, required=True, help="file of the results, a line a source")
+    parser.add_argument("--results", type=Path, required=True, help="file of the results, one line per source")
     parser.add_argument("--sources", type=int, default=200, help="how many (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file of the report")
     options = parser.parse_args()

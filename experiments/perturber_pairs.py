@@ -1,6 +1,6 @@
 """Pairs of captions that a perturber learns from: a caption, and the same caption with one edit of a type.
 
-A file of pairs holds a JSON object a line, with the fields of `Pair`. `drawn_pairs` makes pairs from drawn scenes.
+A file of pairs holds one JSON object per line, with the fields of `Pair`. `drawn_pairs` makes pairs from drawn scenes.
 Knows nothing of models or training.
 """
 
@@ -53,10 +53,10 @@ class Pair(Data):
             return self
         places = len(changes(self.caption, self.changed))
         if places != 1:
-            raise ValueError(f"{places} places of the caption are changed, and one edit is asked for")
+            raise ValueError(f"{places} places of the caption are changed: change only one")
         old, arrow, new = (part.strip() for part in self.edit.partition("->"))
         if self.edit and not (arrow and old and old in self.caption and new in self.changed):
-            raise ValueError("edit is such as “sunny -> snowy”, with words of the two captions")
+            raise ValueError("edit must look like “sunny -> snowy”, with words of the two captions")
         for check in failed(counterfactual_checks(self.caption, CounterfactualCaption(self.changed, ()), self.task)):
             raise ValueError(f"the changed caption fails the check “{check.name}”: {check.note}")
         return self

@@ -37,7 +37,7 @@ FIRST_SEED = 6_000_000
 """First seed of the scenes. Neither training nor the language model's own scores use these seeds."""
 COUNT = 100
 GROUPS = {"own": 1.0, "changed": 0.0}
-"""Groups of captions: name, and the share of the world's own captions."""
+"""For each group of captions, the share of the world's own captions in it."""
 NO_SOURCE = Image.new("RGB", (8, 8))
 Perturber = Callable[[Example, int], str]
 """Returns a caption for an example and a seed. "" if it gives none."""

@@ -102,7 +102,7 @@ def _column(place: int, means: Floats) -> Floats:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.reconstructions")
-    parser.add_argument("--results", type=Path, required=True, help="file of the results, a line a source")
+    parser.add_argument("--results", type=Path, required=True, help="file of the results, one line per source")
     parser.add_argument("--sources", type=int, default=2000, help="how many (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file of the report")
     options = parser.parse_args()

@@ -384,7 +384,7 @@ def make(options: argparse.Namespace) -> Path:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m experiments.train_perturber", description=__doc__)
-    parser.add_argument("--pairs", type=Path, help="pairs of captions, a JSON object a line (default: drawn scenes)")
+    parser.add_argument("--pairs", type=Path, help="pairs of captions, a JSON object per line (default: drawn scenes)")
     parser.add_argument(
         "--drawn", type=int, default=DRAWN, help="how many pairs of drawn scenes (default: %(default)s)"
     )

@@ -34,7 +34,7 @@ def _turns(head: int, theta: float) -> torch.Tensor:
 
 @torch.no_grad()
 def start_copying(model: LlamaForCausalLM, seed: int = 0) -> None:
-    """Set the embeddings, the output, layer 0 and layer 1 of an untrained model with at least four heads a layer."""
+    """Set the embeddings, the output, layer 0 and layer 1 of an untrained model with at least four heads per layer."""
     generator = torch.Generator().manual_seed(seed)
     width, heads = model.config.hidden_size, model.config.num_attention_heads
     head = width // heads

@@ -416,7 +416,9 @@ def nonsense_draft(rng: random.Random) -> Draft:
 
 
 def counterfactual_example(rng: random.Random, draft: Draft, task: Task, nonsense: float = 0.0) -> Example | None:
-    """Return an example of one to all edits with the resulting caption; with chance `nonsense`, of a nonsense draft."""
+    """Return an example of one or more edits, up to all, with the resulting caption; with chance `nonsense`, of a
+    nonsense draft.
+    """
     if rng.random() < nonsense:
         draft = nonsense_draft(rng)
     for _ in range(rng.choice((0, 0, 1, 2, 2))):

@@ -83,7 +83,7 @@ def _from_torchvision(settings: UnderTestSettings) -> Network:
     try:
         weights = models.get_model_weights(name).DEFAULT
         net = models.get_model(name, weights=weights)
-    except Exception as error:  # a download may fail in as many ways as there are networks
+    except Exception as error:  # a download can fail with any kind of error
         raise not_fetched(name, "torchvision", error) from error
     shown, prepare = _of_torchvision(weights)
     classes, origin = named_classes(name, settings, weights.meta["categories"], "torchvision")

@@ -102,7 +102,7 @@ class TorchAdapter:
             why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
             height, width = pixels[0].shape[-2:]
             raise UserError(
-                f"{self.identity.name} cannot be asked about images of {width} × {height} pixels, to which they are "
+                f"{self.identity.name} cannot take images of {width} × {height} pixels, the size to which they are "
                 f"prepared: {why}. Correct the size; a model of transformers has it in its preprocessor_config.json.",
                 field="size",
             ) from error

@@ -187,7 +187,7 @@ class HttpAdapter:
             if name not in self._places:
                 raise UserError(
                     f"The server at {self._address} answers with the class {name[:60]!r}, which is not among its "
-                    f"{len(self._places)} classes: correct the list of classes, or what runs there."
+                    f"{len(self._places)} classes: correct the list of classes, or the server."
                 )
             number = isinstance(probability, int | float) and not isinstance(probability, bool)
             if not number or not 0 <= probability <= 1 + ROUNDING:  # NaN is not between either
@@ -310,7 +310,7 @@ class HttpAdapter:
                 content += piece
                 if len(content) > MOST_BYTES:
                     raise UserError(
-                        f"The server at {self._address} answers with more than {MOST_BYTES >> 20} MB: look at what "
-                        "runs there."
+                        f"The server at {self._address} answers with more than {MOST_BYTES >> 20} MB: check the "
+                        "program that runs there."
                     )
             return _Answer(response.status_code, response.headers, bytes(content))

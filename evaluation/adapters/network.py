@@ -23,7 +23,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GIVEN = "the list that was given"
 """Origin of class names that a person gave."""
 MOST_CLASSES = 255
-"""Maximum number of classes of a segmenter: class maps are stored with one byte a pixel."""
+"""Maximum number of classes of a segmenter: class maps are stored with one byte per pixel."""
 LEAST_SPAN, MOST_SPAN = 0.1, 300.0
 """Limits of the difference between a white and a black pixel in a model's input. Usual values are 1, 2, 4.6 and 255."""
 _READS = DataTable(__file__, frozenset[str], "reads")
@@ -130,7 +130,7 @@ def require_classes(called: str, kind: TaskKind, classes: Sequence[str]) -> None
             field="classes",
         )
     if kind == "segmentation" and len(classes) > MOST_CLASSES:
-        raise UserError(f"{called} has {len(classes)} classes: of a segmenter at most {MOST_CLASSES} are taken.")
+        raise UserError(f"{called} has {len(classes)} classes, but a segmenter may have at most {MOST_CLASSES}.")
 
 
 def size_given(text: str) -> tuple[int, int] | None:

@@ -101,7 +101,7 @@ class OnnxAdapter:
             output = self._find_output(size, classes)
         except MemoryError as error:
             raise UserError(
-                f"There is not enough memory to ask {file.name} about a picture of {size[0]} × {size[1]} pixels: free "
+                f"There is not enough memory to run {file.name} on a picture of {size[0]} × {size[1]} pixels: free "
                 "some, or take a smaller one."
             ) from error
         self.kind: TaskKind = output.kind
@@ -342,7 +342,7 @@ def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
             if foreign or message.op_type in READS_FILES:
                 raise UserError(
                     f"{who} uses the operator {message.domain[:60]}:{message.op_type[:60]}, which would load a library "
-                    "or a file of its own, which is not allowed: export it with the operators of ONNX alone."
+                    "or a file. This is not allowed: export it with the operators of ONNX alone."
                 )
     made_by = {output.name: _made_by(model.graph, output.name) for output in model.graph.output}
     return {entry.key: entry.value for entry in model.metadata_props}, made_by

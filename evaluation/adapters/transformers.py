@@ -96,7 +96,7 @@ def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
     repository, _, revision = settings.name.partition("@")
     try:
         folder = Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(FILES)))
-    except Exception as error:  # a download may fail in as many ways as there are networks
+    except Exception as error:  # a download can fail with any kind of error
         raise not_fetched(settings.name, "the hub", error) from error
     return folder, repository, f"{repository}@{folder.name}"  # the hub's cache names a folder by its commit
 

@@ -141,7 +141,7 @@ def learnt(
     training: Training, on_update: Callable[[int, float], None] = lambda update, loss: None
 ) -> dict[str, Floats]:
     """Return the trained model's answers on each set: for a classifier whether each image is right, (images,); for a
-    segmenter the pixels of each class, or of each of the groups, by answer, (images, classes, classes + 1).
+    segmenter the number of pixels by true class (or group) and by answer, (images, classes, classes + 1).
 
     An exception from `on_update` stops the training, which can be resumed. Raises UserError for a model that cannot be
     trained, for an unreadable image, and while another process runs the same training.

@@ -197,7 +197,9 @@ class _Examples:
             torch.manual_seed((self._seed << 20) + update)
             pairs = [self._one(self._arm.examples[place]) for place in places]
         if len({pixels.shape for pixels, _ in pairs}) > 1:
-            raise UserError("The model takes images of different sizes, but the images of one update need one size.")
+            raise UserError(
+                "Images of one update need one size, but the model keeps different ones: choose another model."
+            )
         return torch.stack([pixels for pixels, _ in pairs]), torch.stack([target for _, target in pairs])
 
     def _one(self, example: Example) -> tuple[torch.Tensor, torch.Tensor]:

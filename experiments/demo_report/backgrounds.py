@@ -121,7 +121,7 @@ class Kept:
 
 
 def bank(sources: int) -> str:
-    """Return in words the CPU seconds of one and of ten images a source, with a bank of `BANK` backgrounds."""
+    """Return in words the CPU seconds of one and of ten images of a source, with a bank of `BANK` backgrounds."""
     profile, seconds = load_profile("demo"), dict[int, float]()
     for times in TIMES:
         driver, begun = Driver(profile, load_models(profile), inversions=Kept()), 0.0
@@ -144,7 +144,7 @@ def bank(sources: int) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.demo_report.backgrounds", description=__doc__)
-    parser.add_argument("--results", type=Path, help="file of the results, a line a scene")
+    parser.add_argument("--results", type=Path, help="file of the results, one line per scene")
     parser.add_argument("--scenes", type=int, default=200, help="how many (default: %(default)s)")
     parser.add_argument("--bank", action="store_true", help="measure time instead")
     options = parser.parse_args()

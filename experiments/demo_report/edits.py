@@ -84,7 +84,7 @@ class Asked:
 
 
 def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked]:
-    """Yield edits of a kind, each of its own scene and visible in the ideal image."""
+    """Yield edits of a kind, each in a scene of its own and visible in the ideal image."""
     family, count_found = {"colour": "object", "car": "road"}.get(kind), 0
     for number in range(100 * count):
         scene = random_scene(first_seed + 10_000 * KINDS.index(kind) + number, family)
@@ -207,7 +207,7 @@ def measured(
 
 
 def report(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures by way of drawing and by kind of edit, with the required minima."""
+    """Return the figures of each way of drawing and each kind of edit, with the required minima."""
     names = [name for name in lines[0]["ways"] if all(name in line["ways"] for line in lines)]
     figures = ("shows", "unbroken", "whole", "colours", "air", "good")
     text = [f"| n = {len(lines)} | " + " | ".join((*figures, "L1", "nearer than from noise", "CPU s")) + " |"]

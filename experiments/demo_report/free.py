@@ -25,7 +25,9 @@ clouds for objects."""
 
 
 def rows(profile: Profile, judges: Judges) -> list[Row]:
-    """Measure whether the judges see the caption's class, weather and time of day, and no object if it names none."""
+    """Measure whether the judges see the class, weather and time of day of a caption. Without a class in it, they must
+    see no object.
+    """
     import torch
     from diffusers import StableDiffusionPipeline
 

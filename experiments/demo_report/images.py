@@ -171,7 +171,7 @@ def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None
 
 
 def contact_sheet(cases: Sequence[tuple[Walk, TestCase]]) -> Image.Image:
-    """Return source, control image and generated image of each case, with its edit below; two cases a row. RGB."""
+    """Return source, control image and generated image of each case, with its edit below; two cases per row. RGB."""
     side, line, gap = cases[0][0].image.width, 16, 6
     cell = (3 * side + 2 * gap, side + line + gap)
     rows = (len(cases) + 1) // 2

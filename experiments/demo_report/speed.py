@@ -82,7 +82,9 @@ def walk_through(driver: Driver, settings: Settings) -> list[float]:
 
 
 def rows() -> list[Row]:
-    """Measure speed and memory in a separate process. The rows name the load of the machine, which others may use."""
+    """Measure speed and memory in a separate process. The rows also state the load of the machine, which others may
+    use.
+    """
     load = os.getloadavg()[0]
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS)}
     done = subprocess.run(

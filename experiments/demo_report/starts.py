@@ -2,7 +2,7 @@
 --results FILE`.
 
 Each scene goes through the real pipeline with the demo profile: its own caption, keywords, alternatives and
-counterfactual captions. With `--true-captions` the captions come from the drawn world, with four edits a road. Every
+counterfactual captions. With `--true-captions` the captions come from the drawn world, with four edits per road. Every
 way of drawing draws the same captions, and the judges of the report read the images. The file gets a line per scene, so
 that a stopped run can resume.
 """
@@ -52,7 +52,9 @@ Made = list[tuple[CounterfactualCaption, list[tuple[str, str]]]]
 
 
 def ways_of(settings: Settings, ways: Sequence[str]) -> Ways:
-    """Return settings by way of drawing. Each way changes settings of the drawing, given as `NAME=VALUE;NAME=VALUE`."""
+    """Return the settings of each way of drawing. The text of a way, `NAME=VALUE;NAME=VALUE`, changes settings of the
+    drawing.
+    """
     changed_settings = {}
     for way in ways:
         changed = settings.generation.model_dump() | dict(part.split("=") for part in way.split(";"))
@@ -134,8 +136,8 @@ def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_capti
 
 
 def table(lines: Sequence[dict[str, Any]], ways: Sequence[str]) -> str:
-    """Return a table by way of drawing and edit type. Each source has the same weight. Cells also compare with the
-    first way.
+    """Return a table of the ways of drawing and the edit types. Each source has the same weight. Cells also compare
+    with the first way.
     """
     text = ["| edit type | n | figure | " + " | ".join(ways) + " |", "|---" * (3 + len(ways)) + "|"]
     for kind in (None, *PLANNED):
@@ -198,7 +200,7 @@ def _cell(own: Figure, apart: Figure | None, figure: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--results", type=Path, required=True, help="file of the results, a line a scene")
+    parser.add_argument("--results", type=Path, required=True, help="file of the results, one line per scene")
     parser.add_argument("--scenes", type=int, default=500)
     parser.add_argument("--true-captions", action="store_true")
     parser.add_argument(

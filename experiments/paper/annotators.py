@@ -1,4 +1,4 @@
-"""Simulated annotators who err as people do: together on hard images, and some always towards yes.
+"""Simulated annotators who err as people do: together on hard images, and some by always saying yes.
 
 They behave like those of `study.simulate`, but vote here and not over HTTP. Control items and the consensus rule are
 those of every study. They vote on the truth that the drawn world knows.

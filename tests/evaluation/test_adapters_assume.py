@@ -259,7 +259,7 @@ def test_a_network_of_one_size_gets_it_and_refuses_another(tmp_path: Path) -> No
     model = ModelUnderTest(fits)
     assert model.identity.preprocessing.size == (384, 384)
     assert {guess.label for guess in model.predict(BUSY).top} == set(CLASSES)
-    with pytest.raises(UserError, match=r"cannot be asked about images of 224 × 224 pixels.*Correct the size"):
+    with pytest.raises(UserError, match=r"cannot take images of 224 × 224 pixels.*Correct the size"):
         ModelUnderTest(fits.model_copy(update={"size": "224"}))
 
 
