@@ -1,1 +1,1 @@
-"""Measures times that people wait for. `make bench` runs everything; nothing here is a test."""
+"""Measures the times that people wait for. `make bench` runs everything; nothing here is a test."""

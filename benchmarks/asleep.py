@@ -1,6 +1,7 @@
-"""Whole data sets on a simulated GPU: models sleep as long as it would work, and everything else is real.
+"""Whole data sets on a simulated GPU: models sleep as long as a GPU would work, and everything else is real.
 
-Measures what a run takes beyond their sleep, with helper processes and without. A part of `benchmarks.beside`.
+Measures the time that a run takes beyond the models' sleep, with helper processes and without. A part of
+`benchmarks.beside`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from services.batches.work import Worker
 SLEEP = 0.25
 """Seconds that a sleeping model takes for an image, as a GPU would for 512 pixels and about 25 steps."""
 MOST, AIM, WITHOUT = 1.1, 1.05, 9.0
-"""Longest acceptable times relative to the models' sleep: with helpers, the goal of that, and without helpers."""
+"""Longest acceptable times of a run relative to the models' sleep: with helpers, the goal with helpers, and without
+helpers."""
 HELPERS = (0, 1, 2)
 EDITED = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
 WRITTEN = StageValue(CounterfactualCaptions((EDITED,)), Trace("model", model="none"), "k")
@@ -38,7 +40,7 @@ WRITTEN = StageValue(CounterfactualCaptions((EDITED,)), Trace("model", model="no
 
 
 def asleep(sources: int) -> Iterator[Comparison]:
-    """Measure a run of `sources` sources that sleeping models read, caption and draw, with helpers and without."""
+    """Measure a run of `sources` sources whose models sleep, with helper processes and without."""
     for helpers in HELPERS:
         with tempfile.TemporaryDirectory() as folder:
             data = pictures(Path(folder) / "data", sources, SIDE)
@@ -64,7 +66,7 @@ class Sleeper:
     def __init__(self, order: Order) -> None:
         models: Any = SleepingModels()
         self._worker = Worker(order, models)
-        # They start while real models are loaded.
+        # Helpers start while real models are loaded.
         loading = [
             self._worker._io.submit(FileWork.load, SourceRun("", (0, 0), "", {}, {})) for _ in range(order.helpers or 0)
         ]
@@ -72,7 +74,7 @@ class Sleeper:
         _drawing()
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do a lot, as `Worker.do`."""
+        """Do the pieces of work in a lot, like `Worker.do`."""
         if lot.stage != "language":
             return self._worker.do(lot)
         return tuple(Done(piece.id, values={"counterfactuals": WRITTEN}) for piece in lot.pieces)

@@ -1,4 +1,5 @@
-"""Whole data sets: the ledger at its largest, and the cost of distributing work beyond the work itself.
+"""Whole data sets: the ledger of batches with a million sources, and the cost of distributing work beyond the work
+itself.
 
 `python -m benchmarks.batches` runs this alone. No model is called: workers sleep, so that everything else is measured.
 `benchmarks.lots` measures the speed of the models together.
@@ -31,7 +32,7 @@ from storage.workspace import Workspace
 
 MILLION, PLANNED = 1_000_000, 125_000
 STATUS, CLAIM, PLAN = 100.0, 25.0, 60_000.0
-"""Longest acceptable times in milliseconds."""
+"""Longest acceptable times in milliseconds of a status, of leasing a lot, and of planning."""
 SLEEP = 0.05
 """Seconds that a worker takes for a source."""
 SOURCES = 320
@@ -68,7 +69,7 @@ def ledger(folder: Path, size: int = MILLION) -> Iterator[Figure]:
 
 
 def handing_out(folder: Path) -> Iterator[Comparison]:
-    """Measure sleeping workers: the time of a pass compared with the sum of their sleep."""
+    """Measure the time of a pass with sleeping workers, compared with the sum of their sleep."""
     for workers, least, what in ((2, 1 / OVERHEAD, "two workers"), (16, LINEAR, "sixteen workers")):
         ratios = []
         sources = SOURCES * workers // 2
@@ -118,7 +119,7 @@ class Sleeper:
         self._image = files.save(Image.new("RGB", (16, 12)))
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Return a caption for each source."""
+        """Sleep, and return a caption for each source."""
         time.sleep(SLEEP * len(lot.pieces))
         value = StageValue(Caption("A bird."), Trace("model", model="none"), "k")
         source = ReadSource(self._image, Task("classification", "bird"))
@@ -134,7 +135,7 @@ def _batch(workspace: Workspace, size: int) -> int:
 
 
 def _planned(workspace: Workspace, number: int, size: int) -> None:
-    """Plan the captions of the first sources like the engine."""
+    """Plan the captions of the first `size` sources, like the engine."""
     batches, after, place = workspace.batches, 0, 0
     while place < size and (some := batches.sources(number, "captions", after, 512)):
         first = batches.next_lot(number, "captions")

@@ -47,12 +47,12 @@ ASLEEP = 64
 MOST, AIM = 1.1, {"processes": 1.05, "one Ray node": 1.1}
 """Longest acceptable time of a run relative to its models' time, and the goals."""
 CASES = 208
-"""Number of test cases of a run. The goal is for 10,000 of the growing run, which take a quarter of an hour."""
+"""Number of test cases of a run. The goal is for a growing run of 10,000, which takes a quarter of an hour."""
 ALIKE = 1.05
 STEADY = 1.1
 """Maximum memory at the end relative to the memory at the first length. More would be a leak."""
 RESUMED, RESUMES = 125_000, 10_000.0
-"""Number of finished images, and the longest acceptable time in milliseconds to the first new image then."""
+"""Number of finished images before `resume`, and the longest acceptable time in milliseconds to the next image."""
 TIMES, TIMES_AIM = 2.0, 5.0
 """Minimum test cases per second relative to the reference, and the goal.
 
@@ -64,13 +64,15 @@ OF_A_SOURCE = 5
 REFERENCE_CASES = 8
 """Number of test cases of the reference, after one that does not count."""
 TOGETHER = 2_000
-"""Number of rows that are written together."""
+"""Maximum number of rows that are written together."""
 ASKED = ("caption", "caption_many", "complete", "complete_many", "image", "images", "text", "texts", "vectors")
 """Methods of the models whose time is measured."""
 
 
 def measure(large: bool = False) -> list[Figure | Comparison]:
-    """Run short measurements of all parts. With `large`, as much is done before as in the goal, which takes minutes."""
+    """Run short measurements of all parts. With `large`, `RESUMED` images are finished before `resume`, which takes
+    minutes.
+    """
     sizes = Sizes(resumed=RESUMED if large else RESUMED // 25)
     return [figure for part in PARTS.values() for figure in part(sizes)]
 
@@ -127,7 +129,7 @@ class Timed:
         drawing._draw = self._timed(drawing._draw)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do a lot, as `Worker.do`."""
+        """Do the pieces of work in a lot, like `Worker.do`."""
         before = self._seconds
         done = self._worker.do(lot)
         each = (self._seconds - before) / len(lot.pieces)
@@ -205,7 +207,7 @@ def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
                 reference.test_case(file, task, profile.settings, folder / f"{number}.png", spent)
     ours = done.seconds / done.cases
     yield Comparison(
-        "test cases a second of a batch in processes, by those of the reference's way",
+        "test cases per second of a batch in processes, by those of the reference's way",
         (theirs.each() / ours,),
         least=TIMES,
         aim=TIMES_AIM,
@@ -224,7 +226,7 @@ class Ready:
             getattr(models, name)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do a lot, as `Worker.do`."""
+        """Do the pieces of work in a lot, like `Worker.do`."""
         return self._worker.do(lot)
 
 
@@ -248,7 +250,7 @@ def resuming(sizes: Sizes) -> Iterator[Figure]:
                     if process.poll() is not None:
                         log.seek(0)
                         raise RuntimeError(log.read())
-                    time.sleep(0.1)  # each look takes some milliseconds of a core
+                    time.sleep(0.1)  # each count takes some milliseconds of a core
                 taken = time.perf_counter() - began
             finally:
                 process.terminate()
@@ -257,7 +259,9 @@ def resuming(sizes: Sizes) -> Iterator[Figure]:
 
 
 def almost_done(workspace: Workspace, size: int, left: int = 32) -> int:
-    """Create a batch with `size` finished images, all of one picture, and some left to draw. Return its number."""
+    """Create a batch with `size` finished images, all with the same picture, and some left to draw. Return
+    its number.
+    """
     text = PLAN.format(data="/nowhere", settings='"generation.steps" = 4', captions="captions_a_source = 1")
     plan, batches = plan_from_text(text, Path("benchmark.toml")), workspace.batches
     number = batches.create("A benchmark", plan.toml_text(), plan.digest, "demo", plan.make.recipe, {}, 8)

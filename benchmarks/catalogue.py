@@ -92,8 +92,8 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
 
 
 def made_apart(make: Callable[..., object], *arguments: object) -> None:
-    """Call `make`, a function of a module, in a process of its own, so that its memory and its garbage do not count as
-    those of reading. Raises AssertionError if it fails.
+    """Call `make`, a function of a module, in a separate process. Then its memory does not count as memory of reading.
+    Raises AssertionError if it fails.
     """
     making = multiprocessing.get_context("spawn").Process(target=make, args=arguments)
     making.start()
@@ -107,7 +107,7 @@ def resident() -> float:
 
 
 def timed(what: str, reads: Iterator[Callable[[], object]], bound: float, share: float = 0.95) -> Figure:
-    """Measure the milliseconds of each read."""
+    """Measure the milliseconds of each read. `bound` and `share` are those of `Figure`."""
     found = []
     for read in reads:
         began = time.perf_counter()
@@ -117,7 +117,7 @@ def timed(what: str, reads: Iterator[Callable[[], object]], bound: float, share:
 
 
 def pages(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure a page of the gallery, reached in every way."""
+    """Measure a page of the gallery by any filter, order, search text and position."""
     fate, catalogue = random.Random(3), workspace.catalogue
     orders = (Order(), Order("oldest"), Order("reviewed", falling=True), *(Order("check", name) for name in CHECKS))
 
@@ -182,7 +182,7 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def key_at(catalogue: Catalogue, order: Order, place: int) -> PageKey:
-    """Return the key of the image at a place."""
+    """Return the key of the image at a position of an order."""
     return catalogue.page(ImageFilter(), order, 1, at=place).entries[0].key
 
 
@@ -221,7 +221,7 @@ def set_up(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def scoring(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure scoring all images from votes, and finding them by score. A tenth has no score."""
+    """Measure scoring all images from votes, and finding them by score. A tenth of the images has no score."""
     fate, catalogue, columns = random.Random(6), workspace.catalogue, workspace.case_columns
     votes = [Outcome(case, fate.choice(("valid", "invalid")), "s", "A study") for case in fate.sample(range(size), 600)]
     chance = np.random.default_rng(6)
@@ -302,7 +302,7 @@ def _follow(workspace: Workspace, follows: bool, away: list[str]) -> None:
 
 
 def _taken_away(db: sqlite_utils.Database) -> list[str]:
-    """Remove the triggers of the catalogue, and return them."""
+    """Remove the triggers of the catalogue, and return their SQL."""
     query = """
         SELECT name, sql FROM sqlite_master
         WHERE type = 'trigger' AND (name LIKE 'catalogue%' OR tbl_name = 'catalogue') ORDER BY rowid
@@ -337,11 +337,11 @@ def prepared(
     tasks: Sequence[Task] = TASKS,
     mask_classes: Mapping[int, str] | None = None,
 ) -> None:
-    """Make a workspace of `size` test cases, eight a run.
+    """Make a workspace of `size` test cases, eight per run.
 
-    They share `shared` images of `side` pixels. If they are `apart`, each has an image of its own, without a file, and
-    the last one of each run is a reconstruction. The views fill the catalogue. A tenth of the classes has no decided
-    image. The tasks alternate between runs. With `mask_classes` each run has a mask, without a file.
+    The test cases share `shared` images of `side` pixels. If they are `apart`, each has an image of its own, without a
+    file, and the last one of each run is a reconstruction. The catalogue is filled by its views. A tenth of the classes
+    has no decided image. The tasks alternate between runs. With `mask_classes` each run has a mask, without a file.
     """
     fate = random.Random(size)
     with Workspace(folder) as workspace:
@@ -445,7 +445,7 @@ def _fill(
 
 
 def _fill_catalogue(db: sqlite_utils.Database) -> None:
-    """Fill the catalogue with all test cases by its views: triggers would do it image by image."""
+    """Fill the catalogue with all test cases at once, from its views. Triggers would fill it image by image."""
     columns = (
         "test_case, image, source, run, kind, label, classes, edit_types, edits, weather, time_of_day, profile, "
         "recipe, method, verdict, review, there, created"
@@ -493,7 +493,7 @@ def _fill_catalogue(db: sqlite_utils.Database) -> None:
 
 
 def _fill_batches(db: sqlite_utils.Database) -> None:
-    """Fill the ledger of batches as if they had made all test cases but those of the first run."""
+    """Fill the ledger of batches as if they had made all test cases except those of the first run."""
     for number in range(BATCHES):
         db.execute(
             "INSERT INTO batches (name, plan, digest, profile, recipe, settings, at_once, created) "

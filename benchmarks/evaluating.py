@@ -98,7 +98,9 @@ def made(folder: Path, size: int) -> None:
 
 
 def made_of_pixels(folder: Path, size: int) -> None:
-    """Make the same for a segmentation with a mask a run, and a segmenter's counted pixels of each image."""
+    """Make a workspace of `size` test cases of a segmentation, with a mask for each run and pixel counts for each
+    image.
+    """
     numbered = dict(enumerate(PIXEL_CLASSES))
     around = (*PIXEL_CLASSES, *PIXEL_CLASSES)
     tasks = [Task("segmentation", protected=around[at : at + PROTECTED]) for at in range(len(PIXEL_CLASSES))]
@@ -140,7 +142,9 @@ def _counted(workspace: Workspace, key: str, mask_of: dict[str, str], fate: np.r
 
 
 def _pixels(fate: np.random.Generator) -> NDArray[Any]:
-    """Return random pixel counts of a segmenter: most of each class is right, and the rest is a few others."""
+    """Return random pixel counts of a segmenter: most pixels of each class are right, the others are taken for three
+    classes.
+    """
     classes = fate.permutation(len(PIXEL_CLASSES))[:IN_A_MASK]
     share = fate.dirichlet(np.ones(IN_A_MASK)) * SIDE**2
     right = fate.beta(8, 1, IN_A_MASK)
@@ -155,7 +159,7 @@ def _pixels(fate: np.random.Generator) -> NDArray[Any]:
 
 
 def judged(db: sqlite_utils.Database, rows: Sequence[int]) -> None:
-    """Insert a closed study of these images, four of five of them valid, without votes."""
+    """Insert a closed study of these images, four fifths of them valid, without votes."""
     now = "2026-01-01T00:00:00+00:00"
     rules = pack_value(Rules((Question("valid", "Is it valid?", "yes-no", valid=("yes",)),)))
     study = {"id": "s", "name": "Judged", "state": "closed", "rules": rules, "votes": 5, "created": now, "changed": now}

@@ -24,17 +24,16 @@ from formats.exporting import export
 from formats.types import Example, TestSet
 
 IMAGES, DRAWN, SIDE = 2000, 100, 512
-"""Examples, the pictures that they are made from (each file has a text of its own), and pixels of each side."""
+"""Number of examples, number of different pictures (each file has a text of its own), and their side in pixels."""
 ROUNDS = 5
 LEAST, AIM = 0.5, 0.9
-"""The bound detects a regression. Copying keeps one core busy and an export, which hashes what it writes, two, so the
-figure depends on the load of the machine: it was 0.55 to 0.95 on one machine within an hour.
-"""
+"""Minimum ratio, which detects a regression, and the goal. Copying keeps one core busy and an export, which hashes what
+it writes, two, so the figure depends on the load of the machine: it was 0.55 to 0.95 on one machine within an hour."""
 LAYOUT = "imagefolder"
 
 
 def measure(images: int = IMAGES) -> list[Comparison]:
-    """Return one comparison: copies in the time of an export."""
+    """Return one comparison: the time of a copy divided by the time of an export."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         examples = list(prepared(folder / "images", images))

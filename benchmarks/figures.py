@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One thing that was timed several times."""
+    """The times of one action, measured several times."""
 
     what: str
     milliseconds: tuple[float, ...]
@@ -54,14 +54,14 @@ class Comparison:
     ratios: tuple[float, ...]
     """Ratios of measured times, one for each round; or a single ratio of counts."""
     of_cpu: tuple[float, ...] = ()
-    """Ratios by the seconds of all processors, including other processes of ours."""
+    """Ratios of the processor seconds of all our processes, one for each round."""
     least: float = 0.0
     most: float = math.inf
-    """Bounds of the median."""
+    """Upper bound of the median; `least` is the lower one."""
     aim: float = 0.0
     """The goal, stricter than the bound. A missed goal is printed; a missed bound fails."""
     because: str = ""
-    """Why a missed bound cannot be improved, as another figure shows. It then counts as kept."""
+    """Why a missed bound cannot be improved, as another figure shows. The bound then counts as kept."""
     words: str = ""
     """Description of the measurement, for the line below the table."""
 

@@ -1,4 +1,5 @@
-"""The gallery of a large workspace in headless Chromium: from a press to pixels, frames while it scrolls, memory.
+"""The gallery of a large workspace in headless Chromium: time from a key press to pictures, frames while it scrolls,
+memory.
 
 `python -m benchmarks.gallery` runs this alone, at 125,000 test cases; `--large` also at a million.
 """
@@ -23,7 +24,8 @@ from tests.support.server_process import ServerProcess
 
 SCREEN = {"width": 1440, "height": 1000}
 FIRST_SCREEN, PIXELS, FRAME, EMPTY = 1000.0, 100.0, 50.5, 300.0
-"""Longest acceptable times in milliseconds. Three refreshes of a 60 Hz screen take a little over 50."""
+"""Longest acceptable times in milliseconds: of a cold first screen, from a key press to pictures, of a frame, and of an
+empty place while scrolling. Three refreshes of a 60 Hz screen take a little over 50."""
 MEGABYTES = 600
 """Maximum megabytes of memory of the server beyond that at its first answer."""
 SHARED, SIDE = 1500, 256
@@ -155,7 +157,7 @@ def _pixels(page: Page, name: str) -> list[Figure]:
         floor = [float(page.evaluate(BARE)) for _ in range(TIMES)]
         times = []
         for act in acts:
-            page.wait_for_function(_ALL_THERE, timeout=SLOWEST)  # who presses has seen what was there before
+            page.wait_for_function(_ALL_THERE, timeout=SLOWEST)  # people press after the images before are shown
             times.append(float(page.evaluate(_UNTIL_SEEN, act)))
         figures.append(Figure(f"{what} to pixels on the screen{name}", tuple(times), PIXELS, floor=tuple(floor)))
     return figures

@@ -57,7 +57,7 @@ NO_GAIN = 1.02
 ANSWER = 12
 """Number of tokens of one answer of the captioner."""
 REPLIES = (("keywords", 80, 1), ("alternatives", 160, 1), ("counterfactuals", 80, 5))
-"""The language stages, the tokens of one reply, and the replies for an image: the paper makes five captions of each."""
+"""Language stages: name, tokens of one reply, and replies for an image. The paper makes five captions of each image."""
 CAPTION = (
     "A photo of a small red bird on a twig. The main objects are a bird and a twig with green leaves. "
     "In the background there is a blurred meadow. The weather is sunny. The time of day is morning."
@@ -108,7 +108,7 @@ class Speed:
         return statistics.median(self.seconds) / self.made
 
     def floor(self, machine: Machine) -> float:
-        """Return the seconds for one result, if the machine only multiplied, or only read."""
+        """Return the seconds for one result if the machine only multiplied, or only read, whichever takes longer."""
         return max(self.operations / machine.operations, self.read / machine.copied) / self.made
 
 
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             try:
                 for speed in part(Path(place), device, tiny, options.times):
                     print(line(speed, machine), flush=True)
-            except (UserError, RuntimeError) as error:  # one that does not fit does not stop the others
+            except (UserError, RuntimeError) as error:  # a model that does not fit must not stop the others
                 if not (isinstance(error, UserError) or out_of_memory(error)):
                     raise
                 reason = str(error) if isinstance(error, UserError) else "The memory does not hold them."
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def line(speed: Speed, machine: Machine) -> str:
-    """Return the row of the table."""
+    """Return the row of a speed in the table."""
     spread = " to ".join(_seconds(ends(speed.seconds) / speed.made) for ends in (min, max))
     floor = speed.floor(machine)
     return (
@@ -173,7 +173,9 @@ def line(speed: Speed, machine: Machine) -> str:
 
 
 def compiled_images(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
-    """Yield `images` with compiled blocks, from a cache that is empty at first, unless the environment names one."""
+    """Yield the speeds of `images` with compiled blocks. The cache is empty at first, unless the environment
+    names one.
+    """
     with patch.dict(os.environ, {CACHE: os.environ.get(CACHE) or str(folder / "compiled")}):
         yield from images(folder, device, tiny, times, compiled=True)
 
@@ -399,7 +401,7 @@ def _finish() -> None:
 
 
 def _picture(side: int) -> Image.Image:
-    """Return a picture with fine and coarse forms."""
+    """Return a picture with fine and coarse structures."""
     return Image.effect_mandelbrot((side, side), (-2, -1.5, 1, 1.5), 90).convert("RGB")
 
 

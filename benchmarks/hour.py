@@ -43,7 +43,7 @@ PAUSE = (1.0, 6.0)
 SAMPLE_SECONDS, QUIET_SECONDS, IDLE_SECONDS = 10.0, 30.0, 60.0
 """Seconds between two samples of the memory; before the studio counts as idle; and of the idle measurement."""
 ITEMS, ANNOTATORS, VOTE_SECONDS = 600, 3, 10.0
-"""Size of the study that runs at the same time."""
+"""Number of items and annotators of the study that runs at the same time, and seconds for a vote."""
 FAILURES = (httpx.HTTPError, PlaywrightError, ExceptionGroup, ValueError, LookupError, AssertionError)
 """Errors that a person may meet if the studio refuses an act, or shows something unexpected."""
 _MB = 1024 * 1024
@@ -153,7 +153,7 @@ def _used(
 
 
 def _watched(process: psutil.Process, minutes: float, use: Use, samples: list[Sample]) -> None:
-    """Sample the memory until the time is over, which ends all use. Print one sample a minute."""
+    """Sample the memory until the time is over, which ends all use. Print one sample per minute."""
     began, next_report = time.monotonic(), 0.0
     while (minute := (time.monotonic() - began) / 60) < minutes and not use.over.wait(SAMPLE_SECONDS):
         samples.append(one := sampled(process, minute))

@@ -1,6 +1,6 @@
-"""Many sources at once compared with one after another, with the embedded models: test cases a second, and where the
-time goes. One after another is `Driver.run` with nobody watching, so that the images of a source are drawn together; in
-lots (`pipeline.lots`) captions, and images of several sources, share batches of one size.
+"""Many sources at once compared with one after another, with the embedded models: test cases per second, and time of
+each part. One after another means `Driver.run` with nobody watching, which draws the images of a source together. In
+lots (`pipeline.lots`), captions and images of several sources share batches, each of images of one size.
 
 Sources are drawn scenes, each with few captions as in a whole data set. Both ways make the same captions and write no
 files; the time for PNG files is measured apart. The same lots in two processes with one thread each are measured too:
@@ -48,7 +48,7 @@ CAPTIONS = 2
 ROUNDS = 3
 PROCESSES = 2
 FIRST = 4_000_000
-"""The number of the first scene."""
+"""Seed of the first scene."""
 LEAST, AIM = 1.3, 2.5
 """Minimum test cases per second relative to one source after another, and the goal."""
 
@@ -63,7 +63,7 @@ class Way:
     """Seconds to write each round's images as PNG files, which are not part of the round."""
 
     def told(self) -> str:
-        """Return the median milliseconds of a test case and of its parts."""
+        """Return in words the median milliseconds of a test case and of its parts."""
         each = 1000 * statistics.median(one.each() for one in self.rounds)
         cpu = 1000 * statistics.median(one.each_cpu(checks=True) for one in self.rounds)
         parts = [
@@ -114,7 +114,7 @@ def measure(
     words = f"{sources} drawn scenes, {captions} captions of each: {one_at_a_time.told()}; {lots.told()}."
     return [
         Comparison(
-            "test cases a second in lots, by those of one source after another",
+            "test cases per second in lots, by those of one source after another",
             tuple(one.each() / lot.each() for one, lot in zip(one_at_a_time.rounds, lots.rounds, strict=True)),
             tuple(one.each_cpu() / lot.each_cpu() for one, lot in zip(one_at_a_time.rounds, lots.rounds, strict=True)),
             least=LEAST,
@@ -143,7 +143,7 @@ def one_by_one(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
 
 
 def in_lots(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
-    """Run the texts of all, then the images of all."""
+    """Run the text stages of all sources, then draw the images of all."""
     ended = [error for error in run_stages(driver, works) if error is not None]
     if ended:
         raise ended[0]
@@ -153,14 +153,14 @@ def in_lots(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
 
 
 def with_images(work: SourceWork) -> SourceWork:
-    """Return a work with the images of its captions to draw."""
+    """Return the work on a source, now with the images of its captions to draw."""
     captions = work.store.values()["counterfactuals"].value
     images = generation.plan(captions, work.request.settings.generation, work.request.seed).images
     return replace(work, request=replace(work.request, stages=(), images=images))
 
 
 def scene_works(driver: Driver, numbers: Sequence[int], captions: int, number: int) -> list[SourceWork]:
-    """Return works on drawn scenes, alternately roads and objects; each round has other ones."""
+    """Return the work on drawn scenes, alternately roads and objects; each round has different scenes."""
     settings, works = settings_of(driver.profile, captions), list[SourceWork]()
     for at in numbers:
         scene = random_scene(FIRST + 1000 * number + at, "object" if at % 2 else "road")
@@ -172,7 +172,7 @@ def scene_works(driver: Driver, numbers: Sequence[int], captions: int, number: i
 
 
 def cases(work: SourceWork) -> Sequence[Any]:
-    """Return the test cases of a work."""
+    """Return the test cases that the work on a source made."""
     assert isinstance(work.store, MemoryStore)
     return work.store.cases
 
@@ -227,8 +227,8 @@ def timed(do: Callable[[], object]) -> float:
 
 @contextmanager
 def workers(sources: int, captions: int) -> Iterator[Callable[[int], tuple[float, int, float]]]:
-    """Yield a function that makes the test cases of a round in processes with one thread and their own models, which
-    share the sources. It returns the seconds, the number of test cases, and the seconds of processors.
+    """Yield a function that makes the test cases of a round in several processes, each with one thread, its own models
+    and its part of the sources. It returns the seconds, the number of test cases, and the seconds of processors.
     """
     context, pipes = get_context("spawn"), list[Connection]()
     processes = []
@@ -259,7 +259,7 @@ def workers(sources: int, captions: int) -> Iterator[Callable[[int], tuple[float
 
 
 def work_off(pipe: Connection, numbers: Sequence[int], captions: int) -> None:
-    """Run the works of each round, in a process of its own, until no round is left."""
+    """Do the work of each round, in a process of its own, until no round is left."""
     share_cores()
     import torch
 

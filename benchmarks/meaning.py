@@ -58,7 +58,7 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
 
 
 def fill(workspace: Workspace, embedder: str, size: int) -> np.ndarray:
-    """Add `size` vectors of entries that exist only as numbers, and return the directions around which they gather."""
+    """Add `size` vectors of entries that have no images, and return the directions around which the vectors gather."""
     fate = np.random.default_rng(size)
     directions = fate.standard_normal((GROUPS, DIMENSIONS), np.float32)
     for first in range(0, size, _AT_ONCE):
@@ -70,7 +70,9 @@ def fill(workspace: Workspace, embedder: str, size: int) -> np.ndarray:
 
 
 def searches(meaning: Meaning, directions: np.ndarray, size: int) -> list[Figure]:
-    """Measure searches by a direction, in place of a text; by one of the images; and within a filter."""
+    """Measure three kinds of searches: by a direction, in place of a text; by one of the images; and within a
+    filter.
+    """
     fate, name = random.Random(3), f", {size:,} images"
     chunks = (size >> entry_sets.CHUNK_BITS) + 1
     everything = entry_sets.of_entries(range(1, size + 1), chunks)

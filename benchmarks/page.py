@@ -17,7 +17,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 15
 FIRST_PAINT, EDIT = 2000, 200
-"""Longest acceptable times in milliseconds, as the Explore page promises."""
+"""Longest acceptable times in milliseconds of a first paint and of an edit, as the Explore page promises."""
 SLOWEST = 600_000
 SAMPLE = "street-two-cars"
 
@@ -40,7 +40,7 @@ _WATCH = """
 }
 """
 
-# The least time of a server's answer from a page to a frame: a line of text, fetched and set.
+# The minimum time from a page's request to the frame with the answer: a line of text, fetched and set.
 BARE = """
 () => new Promise(async (done) => {
   const start = performance.now();
@@ -64,7 +64,7 @@ def measure(chromium: str) -> list[Figure]:
 
 
 def _prepare(browser: Browser, url: str) -> str:
-    """Run a sample up to the gate, which loads the models. Return its id."""
+    """Run a sample up to the gate, which loads the models. Return the run's id."""
     page = browser.new_page()
     page.goto(f"{url}?run=")
     page.wait_for_selector(f".sample[data-sample={SAMPLE}]", timeout=SLOWEST)

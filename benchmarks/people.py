@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 SECONDS = 300.0
-"""Timeout far above any request, since the machine may be busy with other things."""
+"""Timeout in seconds, far above any request, since the machine may be busy with other things."""
 SELDOM = 4
-"""Number of rounds after which a person does something slow, such as drawing."""
+"""Number of rounds between two slow acts of a person, such as drawing."""
 IMPORTED, SIDE = 3, 64
 """Number of pictures of an import, and their side in pixels."""
 _ADJUDICATED = re.compile(r'data-item="(\d+)"\s+data-question="(\w+)"')
 """Pattern of the item and the question on the page of adjudication."""
 NAMES, EXPLORED = itertools.count(), itertools.count()
-"""Counters for unique names of people's things, and of the explorer's rounds. The first round draws an image."""
+"""Counters for unique names of imports and test sets, and of the explorer's rounds. The first round draws an image."""
 
 
 class Site:

@@ -28,7 +28,7 @@ CLASSES = 20
 
 
 def measure() -> list[Comparison]:
-    """Return one comparison a case, in images a second."""
+    """Return one comparison per case, in images per second."""
     return [_compared(*case) for case in CASES]
 
 
@@ -46,12 +46,12 @@ def _compared(name: str, count: int, side: int) -> Comparison:
         seconds.append((ours, network_alone))
     ours, network_alone = sorted(seconds)[len(seconds) // 2]
     pixels = f"{side} × {side * 3 // 4} pixels"
-    words = f"{count / ours:.1f} images a second of {pixels}, the network alone {count / network_alone:.1f}"
+    words = f"{count / ours:.1f} images per second of {pixels}, the network alone {count / network_alone:.1f}"
     return Comparison(f"rate of {name} under test, by its bare network's", tuple(ratios), least=LEAST, words=words)
 
 
 def _asked(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[], float]:
-    """Return a function that measures the seconds to predict all images, and to collect what is stored of them."""
+    """Return a function that measures the seconds to predict all images and to collect the predictions."""
 
     def ask() -> float:
         began = time.perf_counter()

@@ -166,7 +166,7 @@ def filled_in_place(loader: Any, model: Any, device: str) -> Iterator[None]:
     """In this context `loader.from_pretrained` of transformers makes the `model` of the configuration in a folder,
     directly on the device and with random weights: it is never on the disk, or twice in memory.
 
-    It never ends a text before the longest reply, so that every time is for equally many words.
+    The model never ends a text before the longest reply. So every time is for equally many tokens.
     """
 
     def made(folder: Path, dtype: Any, **_options: Any) -> Any:
@@ -179,7 +179,7 @@ def filled_in_place(loader: Any, model: Any, device: str) -> Iterator[None]:
         for part in filled.modules():
             if (settings := getattr(part, "generation_config", None)) is not None:
                 settings.eos_token_id = None
-        return filled.requires_grad_(False)  # so that its operations do not count as those of training
+        return filled.requires_grad_(False)  # otherwise its operations would count as training
 
     with patch.object(loader, "from_pretrained", made):
         yield
@@ -201,7 +201,7 @@ def _clip_tokenizer(folder: Path) -> CLIPTokenizer:
 
 
 def _tokenizer(**special: str) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE learned from the prompts, with about as many letters a token as the large ones."""
+    """Return a byte-level BPE learned from the prompts, with about as many letters per token as the large ones."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

@@ -1,9 +1,10 @@
 """The method of the paper's released code compared with ours, with the same embedded models; gain of batches and reuse.
 
-In its method every test case begins at its image. The captioner is called, then the language model three times
+In the released code every test case begins at its image. The captioner is called, then the language model three times
 (keywords, alternatives, the new caption), whose free replies are tried until one can be parsed; then the stock pipeline
 draws one image, with one generator for the whole loop. Nothing is reused from one test case to the next, and nothing is
-checked. It was written from a description; none of its code is here. Ours is `augment`, with files and checks.
+checked. This method was written from a description; none of the released code is here. Ours is `augment`, with files
+and checks.
 
 `python -m benchmarks.reference` runs this alone. Both methods are warm, and take turns.
 """
@@ -60,7 +61,7 @@ LEAST, AIM = 1.4, 3.0
 FULL = 0.95
 """Share of the rate of matrix products above which a batch counts as using all cores."""
 MATRIX, PRODUCTS = 1024, 10
-"""Side of the matrices, and number of products for a rate; it is the same for other sides from 200 to 2000."""
+"""Side of the matrices, and number of products for a rate; the rate is the same for other sides from 200 to 2000."""
 CHANGED_AT_ONCE = 3
 """Maximum number of keywords that the reference changes in a caption."""
 TRIED = 50
@@ -298,7 +299,7 @@ def beside_the_reference(
     )
     return [
         Comparison(
-            "test cases a second, by those of the reference's way",
+            "test cases per second, by those of the reference's way",
             tuple(theirs.each() / ours.each() for ours, theirs in pairs),
             tuple(theirs.each_cpu() / ours.each_cpu() for ours, theirs in pairs),
             least=LEAST,
@@ -316,7 +317,7 @@ def beside_the_reference(
 
 
 def _told(spent: Sequence[Spent]) -> str:
-    """Return the median seconds of a test case and of its parts."""
+    """Return in words the median seconds of a test case and of its parts."""
     parts = ", ".join(
         f"{part} {1000 * statistics.median(one.parts[part] / one.cases for one in spent):.0f}"
         for part in spent[0].parts

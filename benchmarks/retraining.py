@@ -60,8 +60,8 @@ def made(folder: Path, size: int) -> None:
 
 
 def looks_of(cases: Cases, chance: np.random.Generator) -> list[int]:
-    """Return perceptual hashes of all pictures of a subject, made as `perceptual_hash` makes them of a picture's lowest
-    frequencies: these are random, and in part common to all scenes. Images share most of them with their source.
+    """Return random perceptual hashes of all pictures of a subject. Like those of `perceptual_hash`, they come from
+    lowest frequencies, here random ones, which all scenes share in part. Images share most of them with their source.
     """
     common = chance.normal(size=BITS)
 
@@ -108,7 +108,7 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
 def _plan(
     workspace: Workspace, cases: Cases, mapping: ClassMap, parted: DataSplit, question: RetrainingQuestion
 ) -> int:
-    """Return the number of images in the largest arm."""
+    """Plan the training, and return the number of images in the largest arm."""
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
     examples = Examples(mapping, workspace.images.path, lambda _: None)
     planned = plan(cases, parted, question, examples, nobody, lambda places: places)

@@ -24,11 +24,11 @@ from services.batches.service import BatchService
 from storage.workspace import Workspace
 
 SIDE = 512
-"""Side in pixels above which pictures get grain."""
+"""Minimum side in pixels of pictures that get grain."""
 LENGTHS = (100, 1_000, 10_000)
-"""Numbers of finished pieces at which time and memory are read."""
+"""Numbers of finished pieces of work at which time and memory are measured."""
 FIRST = 6_000_000
-"""The number of the first scene."""
+"""Seed of the first scene."""
 
 Pixels = NDArray[np.uint8]
 PLAN = """
@@ -45,7 +45,7 @@ class Stamp:
     """The state of a run at one moment."""
 
     done: int
-    """Number of finished pieces of the pass."""
+    """Number of finished pieces of work of the pass."""
     seconds: float
     """Seconds since the workers of the pass were ready."""
     driver: int
@@ -67,7 +67,7 @@ class Run:
     """The state at each of `LENGTHS`, and at the end."""
 
     def stamp(self, stage: Pass, length: int) -> Stamp:
-        """Return the state when `length` of a pass was done, or at its end if it is shorter."""
+        """Return the state when `length` pieces of a pass were done, or at the end of a shorter pass."""
         stamps = self.stamps[stage]
         return next((one for one in stamps if one.done >= length), stamps[-1])
 
@@ -145,7 +145,9 @@ class _Watch:
 
 
 def pictures(root: Path, number: int, side: int) -> Path:
-    """Write drawn things into a folder for each class; large ones get the grain of photographs."""
+    """Write drawn objects into a folder for each class. Pictures of `SIDE` pixels or more get grain, like
+    photographs.
+    """
     for place in range(number):
         scene = random_scene(FIRST + place, "object")
         folder = root / scene.label
@@ -156,6 +158,6 @@ def pictures(root: Path, number: int, side: int) -> Path:
 
 
 def grained(number: int, side: int) -> Pixels:
-    """Return a drawn thing with grain, (side, side, 3)."""
+    """Return a drawn object with grain, (side, side, 3)."""
     pixels = render(random_scene(number, "object"), side)[0].astype(np.float32)
     return (pixels + np.random.default_rng(number).normal(0, 4, pixels.shape)).clip(0, 255).astype(np.uint8)

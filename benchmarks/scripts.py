@@ -45,7 +45,7 @@ uvicorn.run(gr.mount_gradio_app(app, page, path="/"), port=port, log_level="warn
 
 
 def measure() -> list[Figure]:
-    """Return a call by the client, and one by plain HTTP."""
+    """Return the figures of a call by the client, and of one by plain HTTP."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         studio = ServerProcess(folder / "workspace", folder / "log").start()
@@ -77,8 +77,8 @@ def _by_plain_http(studio: str, bare: str) -> Figure:
 
 
 def _in_turns(asking: Callable[[], object], other: Callable[[], object]) -> tuple[tuple[float, ...], ...]:
-    """Return the milliseconds of each way, measured alternately. A first call of each does not count, as it prepares
-    more.
+    """Return the milliseconds of each of two calls, measured alternately. The first call of each warms up and does not
+    count.
     """
     asking()
     other()

@@ -14,7 +14,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 3
 FIRST, WHOLE = 0.6, 2.0
-"""Longest acceptable times until annotators are served, and until everything is."""
+"""Maximum CPU time relative to that of the imports: until annotators are served, and until all pages are."""
 _LIBRARIES = "import gradio, numpy, PIL, pydantic, sqlite_utils"
 
 

@@ -77,7 +77,7 @@ def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figu
 
 @contextmanager
 def pages_open(url: str, study_id: str) -> Iterator[list[int]]:
-    """Poll like the lead's pages in this context, and yield the number of polls of each."""
+    """While this context is open, poll like the lead's pages. Yields the number of polls of each."""
     over, looks = threading.Event(), [0] * len(PAGES)
 
     def follow(number: int, path: str) -> None:
@@ -99,7 +99,7 @@ def pages_open(url: str, study_id: str) -> Iterator[list[int]]:
 
 
 def prepared(folder: Path, items: int) -> tuple[str, str]:
-    """Make a running study with an open invitation, and return its id and its token."""
+    """Make a running study with an open invitation, and return the study's id and the invitation's token."""
     with Workspace(folder) as workspace:
         studies = workspace.studies
         rules = replace(
@@ -117,7 +117,7 @@ def prepared(folder: Path, items: int) -> tuple[str, str]:
 
 
 def picture(number: int) -> Image.Image:
-    """Return smooth and rough parts like those of a photograph, with a PNG of about the same size."""
+    """Return a picture with smooth and rough parts, whose PNG is about as large as that of a photograph."""
     drawn = random.Random(number)
     coarse = Image.frombytes("RGB", (48, 48), drawn.randbytes(48 * 48 * 3))
     smooth = coarse.resize((SIDE, SIDE), Image.Resampling.BICUBIC)
@@ -134,12 +134,12 @@ def annotated(url: str, link: str, journal: Path, minutes: float, annotators: in
 
 
 def votes_in(journal: Path) -> list[dict[str, Any]]:
-    """Return the acknowledged votes."""
+    """Return the acknowledged votes of a journal."""
     return [json.loads(line) for line in io.StringIO(journal.read_text(encoding="utf-8"))]
 
 
 def look_at(folder: Path, study_id: str, acknowledged: Sequence[Mapping[str, Any]]) -> None:
-    """Raise AssertionError unless every acknowledged vote is stored, once."""
+    """Raise AssertionError unless every acknowledged vote is stored exactly once."""
     with Workspace(folder) as workspace:
         data = workspace.studies.data(study_id)
         for vote in acknowledged:

@@ -25,7 +25,7 @@ from storage.workspace import Workspace
 SIDE = 512
 PICTURES = 40
 FROM_MEMORY, FROM_FILE = 15.0, 30.0
-"""Longest acceptable times in milliseconds."""
+"""Longest acceptable times in milliseconds of a thumbnail from memory, and from a file."""
 MOST = 1.2
 """Longest acceptable time to save a test case with its thumbnail, relative to saving it without."""
 

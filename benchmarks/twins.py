@@ -1,9 +1,9 @@
-"""Measures how many twins are found, and how many other pictures are taken for twins. Drawn scenes are compared by
-`core.twins`, by the perceptual hash, and by both together, as sides and splits do.
+"""Measures how many twins (changed copies of a picture) are found, and how many other pictures are taken for twins.
+Drawn scenes are compared by `core.twins`, by the perceptual hash, and by both together, as data splits do.
 
 `python -m benchmarks.twins` prints the rates, and how long the search takes among 10,000 sources (two minutes, most of
-which draws scenes). The other pictures are those of chance, and two kinds that are hard: of the same things in the same
-light and colours, in other places; and the same layout in another weather, at another time and in other colours.
+which draws scenes). The other pictures are random scenes and two hard kinds: scenes of the same objects, light and
+colours with another layout, and scenes of the same layout with another look.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _looks(images: Sequence[Image.Image]) -> Looks:
 
 
 def measure(sources: int = SOURCES) -> list[Figure]:
-    """Measure the search among `sources` scenes with known looks."""
+    """Measure the search among `sources` scenes, whose looks (`look_of`) are computed before."""
     looks = np.stack([look_of(drawn(random_scene(FIRST + one), 64)) for one in range(sources)])
     began = time.perf_counter()
     twins_among(looks)

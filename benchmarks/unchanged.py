@@ -35,7 +35,7 @@ SETTLED = 300
 
 
 def measure() -> list[Figure]:
-    """Return two figures. Raises AssertionError if changes are too frequent to time it."""
+    """Return two figures. Raises AssertionError if changes are too frequent to time the polls."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         study_id = prepared(folder / "workspace")

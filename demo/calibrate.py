@@ -2,9 +2,9 @@
 
 Run it again after each training of the generator, the CLIP or the checking segmenter. It draws edited scenes with the
 demo profile (kept in a folder, so that a second run is fast), computes what each check measures on good and on broken
-images, and prints the table `[checks.bands]` for the profile; `--write` stores it there. Some defects are too rare to
-wait for, so images are also compared with what they are not: the source with its edited caption, an image with another
-label, and with another scene.
+images, and prints the table `[checks.bands]` for the profile; `--write` stores it there. Some defects are rare. So
+checks also measure pairs that do not fit: the source with the edited caption, an image with another label, and an image
+with another scene.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from pipeline.seams import Embedder
 from pipeline.stages import generation
 
 Bands = dict[str, tuple[float, float]]
-"""Thresholds by check: the value below which it fails, and the value from which it passes."""
+"""Thresholds by check: the value below which a check fails, and the value from which it passes."""
 FIRST_SEED = 2_000_000
 """First seed of the scenes. Neither training nor the report uses these seeds."""
 COUNT = 300
@@ -52,12 +52,12 @@ COUNT = 300
 BLAMED, THROUGH = 0.015, 0.06
 """Maximum shares: of good images that a check may fail, and of broken images that may pass a check, or all checks."""
 BLAMED_FOR_NOTHING = 0.004
-"""Share of good images that a general check may fail; it is there for images of another scene."""
+"""Maximum share of good images that a general check may fail. General checks detect images of another scene."""
 NEARER = ("edit shows", "label seen")
-"""Checks whose value says which of two things the image is nearer to. Below 0 it is the wrong one, so no value below 0
+"""Checks whose value is above 0 if the image is nearer to the right text than to the wrong one. So no value below 0
 passes."""
 WANTED = ("attribute", "weather", "time of day", "attribute", "weather", "time of day", "background", "attribute")
-"""Types of the edits, which take turns."""
+"""Edit types of the scenes, in turn."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Drawn:
 
 
 def draw(number: int, folder: Path, driver: Driver) -> Drawn:
-    """Return the edited scene of a number, and draw it if the folder lacks it."""
+    """Return the edited scene of a number with its image, which is drawn if the folder lacks it."""
     scene, rng, profile = random_scene(FIRST_SEED + number), random.Random(number), driver.profile
     pixels, mask = render(scene)
     source, file = Image.fromarray(pixels), folder / f"{number}.json"
@@ -137,7 +137,9 @@ def figures(checks: Sequence[Check]) -> dict[str, float]:
 
 
 def band_of(good: Sequence[float], bad: Sequence[float], blamed: float = BLAMED) -> tuple[float, float]:
-    """Return the threshold to fail below and the one to pass from; a single one in the middle if they overlap."""
+    """Return the value below which a check fails, and the value from which it passes. If they overlap, both are the
+    middle.
+    """
     failed_below = float(np.quantile(good, blamed))
     passed_from = float(np.quantile(bad, 1 - THROUGH)) if bad else failed_below
     if passed_from < failed_below:
@@ -150,7 +152,7 @@ class Measured:
     """Measurements of the checks."""
 
     by_check: dict[str, tuple[list[float], list[float]]]
-    """Values of each check: of images that are good in what it is about, and of images that are not."""
+    """Values of each check, for images without the defect that the check is about, and for images with it."""
     images: list[tuple[Truth, dict[str, float]]]
     """The truth of each generated image, with the value of each check."""
 
@@ -216,10 +218,10 @@ def collect(drawn: Sequence[Drawn], profile: Profile, clip: Embedder) -> Measure
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m demo.calibrate", description="Set the lines of the checks.")
+    parser = argparse.ArgumentParser(prog="python -m demo.calibrate", description="Set the thresholds of the checks.")
     parser.add_argument("--images", type=Path, default=Path("build/checks"), help="drawn images (default: %(default)s)")
     parser.add_argument("--count", type=int, default=COUNT, help="how many edited scenes (default: %(default)s)")
-    parser.add_argument("--write", action="store_true", help="put the lines into the demo profile")
+    parser.add_argument("--write", action="store_true", help="put the thresholds into the demo profile")
     options = parser.parse_args()
     options.images.mkdir(parents=True, exist_ok=True)
     profile = load_profile("demo")

@@ -46,12 +46,12 @@ class Canvas:
         return np.asarray(top) * (1 - t) + np.asarray(bottom) * t
 
     def fill(self, row_colours: np.ndarray, semantic: str) -> None:
-        """Paint the whole picture and mask."""
+        """Paint the whole picture with a colour for each row, and the whole mask with one class."""
         self.pixels[:] = row_colours.astype(np.uint8)[:, None, :]
         self.mask[:] = SEMANTIC_CLASSES.index(semantic)
 
     def polygon(self, points: Sequence[Point], colour: Colour | np.ndarray, semantic: str | None = None) -> None:
-        """Paint a polygon. `colour` is one colour or, as from `rows`, one for every row."""
+        """Paint a polygon. `colour` is one colour, or a colour for every row from `rows`."""
         fixed = self._fixed(points)
         if isinstance(colour, np.ndarray):
             alpha = np.zeros((self.side, self.side), np.uint8)
@@ -104,7 +104,9 @@ class Canvas:
         self.polygon([(float(x), float(y)) for x, y in corners], colour, semantic)
 
     def blend(self, layer: np.ndarray, colour: Colour, opacity: float) -> None:
-        """Lay one colour over the picture where `layer` (uint8, (side, side)) is, at `opacity` in 0..1."""
+        """Lay one colour over the picture. Its weight is `layer` (uint8, (side, side), 255 for full) times `opacity`, 0
+        to 1.
+        """
         weight = layer[:, :, None].astype(np.float32) * (opacity / 255)
         base = self.pixels.astype(np.float32)
         self.pixels[:] = (base + (np.asarray(colour, np.float32) - base) * weight).astype(np.uint8)

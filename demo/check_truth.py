@@ -1,8 +1,8 @@
 """The truth of a generated image of the drawn world, and so what the checks of images should find.
 
 The scene tells where everything is and how it should look after its edits. The judges of the report, which share
-nothing with the generator, the CLIP and the segmenter of the checks, read what the generated image shows of that. What
-they do not read in the ideal image either is not held against the generated one.
+nothing with the generator, the CLIP and the segmenter of the checks, read what the generated image shows of that.
+Details that they miss in the ideal image too do not count against the generated one.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ if TYPE_CHECKING:
     from demo.judges import Judges
 
 THINGS = ("vehicle", "pedestrian")
-"""Classes that come as single things."""
+"""Classes whose single objects are checked."""
 SURROUNDINGS = ("building", "vegetation")
 """Classes beside the road that are not protected."""
 SMALLEST, LARGE = 20, 164
-"""Pixels of the smallest thing that is checked, and of a large one (1 % of the image)."""
+"""Minimum number of pixels of a checked object, and of a large one (1 % of the image)."""
 OUTLINE = 4.0
 """Difference of grey values between neighbouring pixels above which they form an outline."""
 MELTED = 0.6
-"""Share of its outlines, in their direction, below which a large thing has melted: set by eye on 266 buildings."""
+"""Minimum share of its outlines that a large object must show. Below it, the object has melted: set by eye on 266
+buildings."""
 HALF, QUARTER = 0.5, 0.25
-"""Minimum visible share of a thing, and of a protected class. Below it they count as lost."""
+"""Minimum visible share of an object, and of a protected class. Below it, they count as lost."""
 
 
 PARTS = {"ground": GROUNDS, "trees": TREES, "walls": WALLS, "water": WATERS, "hills": HILLS}
-"""Parts of a scene's background that may change, by slot, with their values."""
+"""Parts of a scene's background that may change, with the words for their looks."""
 CHANGED = 20
 """Minimum difference, 0 to 255, of a pixel that an edit changed."""
 
@@ -63,13 +64,13 @@ class Truth:
 
     @property
     def broken(self) -> bool:
-        """True if it is not a valid test case."""
+        """True if the image is not a valid test case."""
         return any(getattr(self, wrong) for wrong in Truth.__dataclass_fields__)
 
 
 WEAKER = {"stormy": "rainy"}
-"""An edit that an image may miss without being broken: a storm without its flash is rain under a darker sky. The
-report's first table counts it as an edit that does not show."""
+"""Weather that an image may show instead without being broken: a storm without its flash is rain under a darker sky.
+The report's first table counts it as an edit that does not show."""
 
 
 def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:
@@ -87,12 +88,14 @@ def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:
 
 
 def slots_of(keywords: Iterable[WorldKeyword], keyword: str) -> tuple[str, ...]:
-    """Return the slots that a word of the caption names; one colour may be that of several things."""
+    """Return the slots, such as "weather", that a word of the caption describes. One colour may belong to several
+    objects.
+    """
     return tuple(word.slot for word in keywords if word.text == keyword)
 
 
 def truth_of(scene: Scene, edits: Iterable[tuple[str, str]], image: np.ndarray, judges: Judges) -> Truth:
-    """Return the truth of an image, uint8 (128, 128, 3), made from a scene with edits by slot."""
+    """Return the truth of an image, uint8 (128, 128, 3), made from a scene. `edits` are those of `edited_scene`."""
     edits = tuple(edits)
     goal = edited_scene(scene, edits)
     ideal, mask = render(goal)
@@ -132,8 +135,8 @@ def truth_of(scene: Scene, edits: Iterable[tuple[str, str]], image: np.ndarray, 
 
 
 def outlines_drawn(image: np.ndarray, ideal: np.ndarray, piece: np.ndarray) -> float:
-    """Return the share of a piece's outlines in the ideal image that the image draws, in their direction and at most a
-    pixel away, 0 to 1; 1 if it has none. The piece is bool (128, 128).
+    """Return the share of an object's outlines in the ideal image that the image draws, at most a pixel away and in the
+    same direction, 0 to 1; 1 if the object has none. `piece` has the object's pixels, bool (128, 128).
     """
     import cv2
 
@@ -151,7 +154,9 @@ def outlines_drawn(image: np.ndarray, ideal: np.ndarray, piece: np.ndarray) -> f
 
 
 def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
-    """Return the whole class and each of its things: whether it is a thing, and its pixels."""
+    """Return the pixels of the whole class, as (False, pixels). If `things`, also return (True, pixels) for each
+    object.
+    """
     import cv2
 
     pieces = [(False, where)] if where.sum() >= SMALLEST else []
@@ -162,7 +167,7 @@ def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
 
 
 def part_shows(scene: Scene, goal: Scene, slot: str, image: np.ndarray) -> bool:
-    """Return whether a part of the background looks as in the edited scene, not as before. `slot` is of `PARTS`.
+    """Return whether a part of the background looks as in the edited scene, not as before. `slot` is a key of `PARTS`.
 
     Compares the mean colour of the changed pixels, so it demands no texture that the generator cannot draw. True if the
     edit changes nothing visible, such as the ground under snow.
@@ -177,7 +182,7 @@ def part_shows(scene: Scene, goal: Scene, slot: str, image: np.ndarray) -> bool:
 
 
 def painted_pixels(scene: Scene, place: int) -> np.ndarray:
-    """Return the pixels, bool (128, 128), that change with the paint of one coloured thing."""
+    """Return the pixels, bool (128, 128), that change with the colour of one coloured object."""
     drawn = []
     for colour in ("white", "blue"):
         colours = list(scene.look.colours)

@@ -1,6 +1,6 @@
 """Write drawn scenes as a data set that a batch reads in place: `make demo-data`, or `python -m demo.data_set`.
 
-The scenes are fair days, on which the demo's models under test do well, so that what a batch changes can break them.
+The scenes are fair days, sunny or cloudy, on which the demo's models under test do well. So edits can make them fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from demo.scene import OBJECT_CLASSES, PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES,
 
 TABLE = "sources.csv"
 FIRST_SEED, SEEDS = 6_100_000, 900_000
-"""Seeds that neither a training nor a measurement of this project uses."""
+"""First seed and number of seeds. No training or measurement of this project uses them."""
 COUNT = 60
 """Default number of scenes."""
 _PLAN = """name = "{name}"
@@ -48,9 +48,9 @@ def _quiet(_done: int, _total: int) -> None:
 
 
 def write_scenes(folder: Path, kind: TaskKind, count: int, seed: int, on_count: OnCount = _quiet) -> None:
-    """Write `count` scenes: things with a label for classification, streets with a mask for segmentation.
+    """Write `count` scenes: objects with a label for classification, streets with a mask for segmentation.
 
-    The same seed gives the same scenes. What `on_count` raises ends the writing.
+    The same seed gives the same scenes. An exception from `on_count` stops the writing.
     """
     start = random.Random(f"scenes {seed}").randrange(SEEDS)
     family = "object" if kind == "classification" else "road"
@@ -61,7 +61,7 @@ def write_scenes(folder: Path, kind: TaskKind, count: int, seed: int, on_count: 
 def write_data_set(folder: Path, scenes: Sequence[tuple[Scene, Mapping[str, str]]], on_count: OnCount = _quiet) -> None:
     """Write scenes as a data set of the layout "csv": images, masks of the streets, and a table.
 
-    Each scene comes with further columns of its row. Existing images are kept.
+    Each scene comes with additional columns for its row of the table. Existing images are kept.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rows = list(_written(folder, scenes, on_count))
@@ -100,7 +100,7 @@ def write_scene(scene: Scene, image: Path, mask: Path) -> None:
 
 
 def image_name(place: int, folder: str = "images") -> str:
-    """Return the file of a scene in its data set."""
+    """Return the name of a scene's file in its data set."""
     return f"{folder}/{place:04}.png"
 
 
@@ -111,7 +111,7 @@ def fair_scene(seed: int, family: str, place: int) -> Scene:
 
 
 def plan_text(root: str, kind: TaskKind) -> str:
-    """Return a plan of a batch of such a data set, as TOML. `root` is its folder as the plan names it."""
+    """Return the plan of a batch on a data set of this module, as TOML. `root` is the data set's folder in the plan."""
     task, name = f'kind = "{kind}"', "Drawn things"
     if kind == "segmentation":
         task += f"\nprotected = {json.dumps(PROTECTED_ROAD_CLASSES)}"
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder: Path = (options.out or Path("demo-data") / f"{options.kind}-{seed}").absolute()
     write_scenes(folder, options.kind, options.count, seed)
     plan = folder / "plan.toml"
-    plan.write_text(plan_text(str(folder), options.kind), encoding="utf-8")  # a whole path: pages know no folder of it
+    plan.write_text(plan_text(str(folder), options.kind), encoding="utf-8")  # an absolute path, for pages
     print(f"{options.count:,} drawn scenes, seed {seed}: {folder}")
     print(f"Plan a batch of them: {sys.executable} -m pipeline batch plan {plan}")
     print("Or open Batches, press New batch, and give this plan.toml to Take a file.")

@@ -14,7 +14,9 @@ WALKERS = ("pavement is empty|nobody is on the pavement", "pedestrian", "pedestr
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of a text, by the first names of the world; "" or None if it states none (or more than one)."""
+    """The facts that a text states, in the words of `canonical`; "" or None for a fact that it does not state, or
+    states twice.
+    """
 
     label: str
     """An object class, or "road"."""
@@ -47,7 +49,7 @@ def facts_of(text: str) -> Facts:
 
 
 def names_in(text: str, word: str) -> list[str]:
-    """Return the names by which a text mentions a word of the world."""
+    """Return the names of a word of the world that a text contains."""
     return [name for name in _names((word,)) if re.search(rf"\b{re.escape(name)}\b", text)]
 
 
@@ -65,7 +67,7 @@ def facts_of_scene(scene: Scene) -> Facts:
 
 
 def _colours_of_cars(caption: str) -> tuple[str, ...]:
-    """Return the colours by the form that names most cars; unnamed places have none."""
+    """Return the colours of the cars, nearest first, by the form of sentence that names the most cars."""
     readings: list[tuple[str, ...]] = [()]
     for form in CARS_TOLD:
         for places in form.values():
@@ -81,5 +83,5 @@ def _names(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def _only(text: str, words: tuple[str, ...]) -> str:
     names = {canonical(name) for name in _names(words) if re.search(rf"\b{re.escape(name)}\b", text)}
-    # "lighthouse" holds no "house" as a word, but a road may line trees: more than one find is no statement.
+    # Whole words only: "lighthouse" is no "house". A text with several of the words states none.
     return names.pop() if len(names) == 1 else ""

@@ -1,8 +1,7 @@
 """Judges of generated images: their class, weather, time of day and colours, and where everything is.
 
-One small network of our own, trained on rendered scenes only. It shares nothing with the generator or its CLIP, so its
-reading of a generated image is independent. `demo.train.judges` trains it, and `experiments.demo_report.report` uses
-it.
+One small network of our own, trained on rendered scenes only. It shares nothing with the generator or its CLIP, so it
+judges a generated image independently. `demo.train.judges` trains it, and `experiments.demo_report.report` uses it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ CLASSES = (*OBJECT_CLASSES, "road")
 
 @dataclass(frozen=True)
 class Reading:
-    """The judges' reading of one image."""
+    """The judges' findings on one image."""
 
     label: str
     """One of `CLASSES`."""
@@ -36,7 +35,7 @@ class Reading:
     """The score of each of `COLOURS` at each pixel, float32 (len(COLOURS), 128, 128)."""
 
     def colour(self, pixels: np.ndarray) -> str:
-        """Return the colour of the thing that covers `pixels` (bool, (128, 128), at least one of them)."""
+        """Return the colour of the object that covers `pixels` (bool, (128, 128), at least one of them)."""
         return COLOURS[int(self.colour_scores[:, pixels].mean(1).argmax())]
 
 
@@ -92,7 +91,7 @@ class Judges:
 
     @torch.inference_mode()
     def read(self, image: np.ndarray) -> Reading:
-        """Return the reading of one RGB image, uint8 (128, 128, 3)."""
+        """Return the judges' findings on one RGB image, uint8 (128, 128, 3)."""
         if image.shape != (128, 128, 3) or image.dtype != np.uint8:
             raise ValueError(f"the judges take uint8 images of 128 x 128 x 3, not {image.dtype} {image.shape}")
         tensor = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1

@@ -55,7 +55,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "wooded": ("forested",),
     "bare": ("barren",),
 }
-"""Other names of words of the look."""
+"""Other names for words that describe a scene's look."""
 _CANONICAL = {name: word for word, names in OTHER_NAMES.items() for name in names}
 FORMS = 3
 NUMBER_WORDS = ("no", "one", "two", "three")
@@ -102,7 +102,7 @@ class Wording:
     names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def name(self, word: str) -> str:
-        """Return the name of a word in this wording."""
+        """Return the name of a word in this wording, such as "scarlet" for "red"."""
         return self.names.get(word, word)
 
 
@@ -122,12 +122,14 @@ class WorldKeyword:
 
 
 def canonical(word: str) -> str:
-    """Return the world's first name for a word of a look; any other word as it is."""
+    """Return the standard word for any of its names in `OTHER_NAMES`; any other word as it is."""
     return _CANONICAL.get(word, word)
 
 
 def random_wording(rng: random.Random, plain: float = 0.4, other_name: float = 0.35) -> Wording:
-    """Return the canonical wording with chance `plain`, else any form with another name for each word by chance."""
+    """Return the canonical wording with chance `plain`, else any form; each word has another name with chance
+    `other_name`.
+    """
     if rng.random() < plain:
         return CANONICAL
     names = {word: rng.choice(names) for word, names in OTHER_NAMES.items() if rng.random() < other_name}
@@ -159,7 +161,7 @@ def water_sentence(weather: str, water: str) -> str:
 
 
 def article(word: str) -> str:
-    """Return "A" or "An"."""
+    """Return the article of a word: "A" or "An"."""
     return "An" if word[:1] in "aeiou" else "A"
 
 
@@ -241,7 +243,7 @@ def keywords(scene: Scene) -> list[WorldKeyword]:
 
 
 def protected_words(scene: Scene) -> tuple[str, ...]:
-    """Return words that the caption must keep: the label, or the visible protected things."""
+    """Return words that the caption must keep: the label, or the visible protected objects."""
     if scene.family == "object":
         return (scene.label,)
     words = ["road", "car" if scene.vehicles == 1 else "cars", "pavement"]

@@ -91,7 +91,7 @@ _STREWN: dict[str, tuple[Colour, ...]] = {
     "rocky": ((106, 106, 112), (184, 184, 186)),
     "flowery": ((250, 238, 120), (250, 250, 250), (236, 120, 160)),
 }
-"""Colours of things that lie on each ground."""
+"""Colours of stones or flowers on each kind of ground."""
 _WATER: dict[str, Colour] = {
     "clear": (62, 132, 192),
     "murky": (112, 114, 72),
@@ -124,7 +124,7 @@ WET = ("rainy", "stormy")
 
 
 def mix(a: Colour, b: Colour, share: float) -> Colour:
-    """Return `a` with `share` (0..1) of `b`."""
+    """Return a mix of two colours: `share` (0 to 1) of `b`, and the rest of `a`."""
     return (a[0] + (b[0] - a[0]) * share, a[1] + (b[1] - a[1]) * share, a[2] + (b[2] - a[2]) * share)
 
 
@@ -134,12 +134,12 @@ def shade(colour: Colour, factor: float) -> Colour:
 
 
 class Light:
-    """Turns the colour of a thing into its colour in this weather, at this time of day, at this distance."""
+    """Turns the colour of an object into its colour in this weather, at this time of day, at this distance."""
 
     def __init__(self, look: Look) -> None:
         self.look = look
         self.dark = look.time in ("dusk", "night")
-        """True if lamps burn."""
+        """True at dusk and at night, when lamps are lit."""
         self.snowy = look.weather == "snowy"
         self.wet = look.weather in WET
         self._haze: Colour = _HAZE[look.time]
@@ -169,7 +169,7 @@ class Light:
         return shade(_GROUND[self.look.ground], 0.82 if self.wet else 1.0)
 
     def strewn(self) -> tuple[Colour, ...]:
-        """Return the unlit colours of things on the ground; empty if it is bare, or covered by snow."""
+        """Return the unlit colours of stones or flowers on the ground; empty if there are none, or under snow."""
         return () if self.snowy else _STREWN.get(self.look.ground, ())
 
     def water(self) -> Colour:
@@ -194,7 +194,7 @@ class Light:
         return PAINT[name]
 
     def sky(self, canvas: Canvas, horizon: float, rng: random.Random) -> None:
-        """Paint the sky with sun, moon, stars and clouds. Draws the same numbers from `rng` under every look."""
+        """Paint the sky with sun, moon, stars and clouds. Takes equally many numbers from `rng` for every look."""
         top, bottom = _SKY[self.look.time]
         grey: Colour = _OVERCAST[self.look.time]
         share = _OVERCAST_SHARE[self.look.weather]
@@ -246,7 +246,7 @@ class Light:
             canvas.ellipse((x, 0.14), (0.062, 0.062), (255, 246, 196))
 
     def air(self, canvas: Canvas, rng: random.Random) -> None:
-        """Let rain or snow fall in front of everything."""
+        """Paint rain or snow in front of everything."""
         if self.wet:
             layer, storm = np.zeros((canvas.side, canvas.side), np.uint8), self.look.weather == "stormy"
             for _ in range(110 if storm else 75):
@@ -264,7 +264,7 @@ class Light:
 
 
 def strew(canvas: Canvas, light: Light, horizon: float, rng: random.Random) -> None:
-    """Lay stones or flowers on the ground below the horizon. Draws the same numbers from `rng` under every look."""
+    """Paint stones or flowers on the ground below the horizon. Takes equally many numbers from `rng` for every look."""
     colours = light.strewn()
     for number in range(60):
         x, nearness = rng.random(), rng.uniform(0.05, 1.0)

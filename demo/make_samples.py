@@ -1,7 +1,7 @@
 """Writes the samples of the demo profile: `python -m demo.make_samples`.
 
-Each is NAME.png, NAME.json (task, seed, true caption, mask classes) and NAME.mask.png (class numbers as grey values).
-skies.png holds the colours of every sky of the drawn world.
+A sample is NAME.png, NAME.json (task, seed, true caption, mask classes) and NAME.mask.png (class numbers as grey
+values). skies.png holds the colours of every sky of the drawn world.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def main() -> None:
 
 
 def skies() -> Image.Image:
-    """Return a picture with a column for each weather and hour: the colours of its sky, from the top down."""
-    low = random_scene(FIRST_SKY, "object", "mushroom")  # nothing of it covers the sky
+    """Return a picture with a column for each weather and time of day: the colours of its sky, from the top down."""
+    low = random_scene(FIRST_SKY, "object", "mushroom")  # too low to cover the sky
     looks = (low.with_look(weather=weather, time=time) for weather in WEATHERS for time in TIMES)
     columns = [np.median(sky_of(Image.fromarray(render(look)[0])), axis=1) for look in looks]
     return Image.fromarray(np.stack(columns, axis=1).round().astype(np.uint8))

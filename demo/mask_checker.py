@@ -25,7 +25,7 @@ ABOUT = {
     SURROUNDINGS_KEPT: "surroundings_lost",
     FORMS_KEPT: "form_lost",
 }
-"""The part of the truth that each check tests. A check without an entry tests all of it."""
+"""Field of `Truth` that each check tests. A check without an entry tests all fields."""
 
 
 class MaskChecker:

@@ -1,4 +1,4 @@
-"""Draws a scene: picture and semantic mask, deterministic by the scene alone."""
+"""Draws a scene: picture and semantic mask, which depend on the scene alone."""
 
 from __future__ import annotations
 

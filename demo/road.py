@@ -37,7 +37,7 @@ class _Perspective:
         return self.horizon + (1 - self.horizon) * nearness
 
     def x(self, across: float, nearness: float) -> float:
-        """`across` is -1 at the left kerb and 1 at the right kerb."""
+        """Return the x of a point. `across` is -1 at the left kerb and 1 at the right kerb."""
         return self.vanishing_x + (self.bottom_x - self.vanishing_x + across * self.half_width) * nearness
 
 

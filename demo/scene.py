@@ -1,8 +1,8 @@
 """The description of a scene, from which picture, caption, mask and label are made.
 
 Knows nothing of pixels or sentences; `demo.render` and `demo.language` read it. A scene has two parts: its geometry
-(`layout`, drawn from `seed`) and its look (weather, time of day, colours, ground), so that the same geometry can be
-drawn with another look. That is an ideal counterfactual.
+(drawn from `seed`) and its look (weather, time of day, colours, ground). So the same geometry can be drawn with another
+look, which is an ideal counterfactual.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ SEMANTIC_CLASSES = (
     "pedestrian",
     "object",
 )
-"""Class names. The values of masks are indices into this tuple. "object" is an object scene's labelled thing; "ground"
-includes water."""
+"""Class names. The values of masks are indices into this tuple. "object" is the labelled object of an object scene;
+"ground" includes water."""
 
 PROTECTED_ROAD_CLASSES = ("road", "pavement", "lane marking", "vehicle", "pedestrian")
 
@@ -63,14 +63,14 @@ class Look:
     weather: str
     time: str
     colours: tuple[str, ...]
-    """One for each vehicle, nearest first, or the one colour of the object."""
+    """Colour of each vehicle, nearest first, or the one colour of the object."""
     ground: str
     trees: str = TREES[0]
     """Trees of road scenes; invisible if the scene has none."""
     walls: str = WALLS[0]
     """Material of the buildings of road scenes."""
     water: str = WATERS[0]
-    """Water of scenes beside it."""
+    """Water of scenes with a boat or a lighthouse."""
     hills: str = HILLS[0]
     """Hills behind the object of an object scene."""
 
@@ -91,7 +91,7 @@ class Scene:
     """True if the labelled object is in its scene."""
 
     def without_subject(self) -> Scene:
-        """Return the same place without its object, or without vehicles and pedestrians."""
+        """Return the same scene without its object, or without vehicles and pedestrians."""
         if self.family == "object":
             return dataclasses.replace(self, subject=False)
         return dataclasses.replace(self.with_look(colours=()), vehicles=0, pedestrians=0)
@@ -102,7 +102,7 @@ class Scene:
 
 
 def random_look(rng: random.Random, colours: int) -> Look:
-    """Return a random look; `colours` is the number of coloured things in the scene."""
+    """Return a random look; `colours` is the number of coloured objects in the scene."""
     return Look(
         weather=rng.choice(WEATHERS),
         time=rng.choice(TIMES),
@@ -137,7 +137,7 @@ def random_scene(seed: int, family: str | None = None, label: str | None = None)
 
 
 def fair(scene: Scene, rng: random.Random) -> Scene:
-    """Return the scene on a fair day."""
+    """Return the scene on a fair day: sunny or cloudy, by day."""
     return scene.with_look(weather=rng.choice(FAIR_WEATHERS), time=rng.choice(FAIR_TIMES))
 
 

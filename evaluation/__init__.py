@@ -1,1 +1,1 @@
-"""Models under test: their predictions on images, and the effect of generated images on these."""
+"""Models under test, their predictions on images, and the effect of generated images on these predictions."""

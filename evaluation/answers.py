@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 PAIRS = 256 * 256
-"""Number of pairs of a mask's class number and a model's: the first times 256, plus the second."""
+"""Number of pairs of a mask's class number and a model's. A pair's number is 256 times the first, plus the second."""
 
 
 def answers_of(
@@ -32,13 +32,13 @@ def answers_of(
     rows: Numbers | None = None,
 ) -> tuple[Answers, Floats]:
     """Return the answers of a classifier, and the probability of the true class of each image: the sum over the classes
-    of its label, NaN if the two cannot be compared.
+    of its label, NaN if the image cannot be compared with its label.
 
-    For each image `label` is the index of its label in the map, `source` its source, and `likeliest` the class that the
-    model predicts. `probabilities` are (images, classes), of any float type; `rows` has the row of each image if they
-    are not in order. An answer is right if the likeliest class is one of the label's. Its confidence is the sum over
-    the classes of the predicted label. An image with an unmapped label is `UNKNOWN`. With `ClassMap.among_labels`, only
-    the classes of labels count, and their probabilities add up to 1.
+    For each image `label` is the index of its label in the map, `source` the number of its source, and `likeliest` the
+    class that the model predicts. `probabilities` are (images, classes), of any float type; `rows` has the row of each
+    image if they are not in order. An answer is right if the likeliest class is one of the label's. Its confidence is
+    the sum over the classes of the predicted label. An image with an unmapped label is `UNKNOWN`. With
+    `ClassMap.among_labels`, only classes that have a label count, and their probabilities are scaled to add up to 1.
     """
     place, total = np.arange(len(label)) if rows is None else rows, np.ones(len(label))
     if mapping.among_labels and mapping.members.any():
@@ -59,7 +59,7 @@ def answers_of(
 
 
 def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, label: Numbers) -> Floats:
-    """Return the summed probability of each image's label's classes; 0 for label -1. `place` is the image's row."""
+    """Return the sum of probabilities over the classes of each image's label; 0 for label -1. `place` is the row."""
     found = np.zeros(len(label))
     order = np.argsort(label, kind="stable")
     ends = np.searchsorted(label[order], np.arange(len(mapping.labels) + 1))
@@ -72,7 +72,7 @@ def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, l
 
 
 def groups_in_mask(group_of: Mapping[str, int], mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
-    """Return the group of each class number of a mask, (256,), by the groups of class names; `IGNORED` for none."""
+    """Return the group of each class number of a mask, (256,); `IGNORED` if none. `group_of` maps class names."""
     groups_by_number = np.full(256, IGNORED, np.uint8)
     for number, name in mask_classes.items():
         if 0 <= number < len(groups_by_number):  # Cityscapes numbers its licence plates -1
@@ -96,7 +96,7 @@ def groups_of_numbers(mapping: ClassMap, mask_classes: Mapping[int, str]) -> tup
 
 
 def fitted_map(prediction: Prediction, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Return the class numbers of a segmenter, resized to a mask (nearest)."""
+    """Return the class numbers that a segmenter predicted, resized to the size of a mask (nearest neighbour)."""
     numbers = decode_map(prediction.class_map)
     return np.asarray(numbers if numbers.size == size else numbers.resize(size, Image.Resampling.NEAREST))
 
@@ -113,7 +113,9 @@ def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers,
 def pairs_of_images(
     masks: NDArray[Any], models: NDArray[Any], pixels: NDArray[Any], sizes: Sequence[int]
 ) -> sparse.csr_array:
-    """Return pixel counts (images, `PAIRS`) of pairs listed image after image, `sizes` of each."""
+    """Return pixel counts, (images, `PAIRS`). The pairs are listed image after image, `sizes[i]` of them for
+    image i.
+    """
     from scipy import sparse
 
     ends, columns = np.cumsum([0, *sizes]), masks.astype(np.int32) * 256 + models
@@ -123,9 +125,9 @@ def pairs_of_images(
 def count_pairs(
     true: NDArray[np.uint8], predicted: NDArray[np.uint8], pairs: sparse.csr_array, kind: Numbers, groups: int
 ) -> Floats:
-    """Return how many pixels of each image's mask get which answer, (images, groups, groups + 1) in the order of
-    `ClassMap.groups`, from `pairs_of_images`. Pixels of no label, or of an unmapped one, are not counted. Classes of
-    the model without a label are in the last column.
+    """Count the pixels of each image by the group in its mask and the predicted group: (images, groups, groups + 1), in
+    the order of `ClassMap.groups`. `pairs` comes from `pairs_of_images`. Pixels without a label, or with an unmapped
+    label, are not counted. The last column counts pixels predicted as a class without a label.
 
     `true` and `predicted` come from `groups_of_numbers`: `true` is (kinds, 256), one row for each numbering of classes
     in masks, and `kind` is the row for the mask of each image.

@@ -20,7 +20,7 @@ from core.figures import Figure, Flags, Floats, Numbers, ratio
 
 CONFIDENCE = 0.95
 LEAST, MOST = 0.93, 0.98
-"""Bounds of the share of intervals that hold the true figure. Outside them an interval is not what it claims to be."""
+"""Goal of the coverage measurements: minimum and maximum share of 95 % intervals that contain the true figure."""
 SAMPLES = 4_000
 """Number of samples of the weights of sources. They give the end of an interval to about 1 % of its width."""
 GROUPS = 1_000
@@ -36,7 +36,9 @@ Statistic = Callable[[Floats], Floats]
 
 
 def one_split(splits: Sequence[str]) -> str:
-    """Return the split of all sources, or "". Raises ValueError for several: seen and unseen ones never mix."""
+    """Return the split of all sources, or "". Raises ValueError for sources of several splits, since sources that a
+    model was trained on and others are never mixed.
+    """
     several = sorted({one or "without a split" for one in splits})
     if len(several) > 1:
         raise ValueError(f"sources of several splits are not mixed: {', '.join(several)}")
@@ -56,15 +58,15 @@ class Unseen:
 class MeansOfSources:
     """Means over sources of several shares, and samples of their possible true values.
 
-    It is the Bayesian bootstrap (Rubin 1981, Annals of Statistics 9): each sample gives the sources random weights. One
-    additional source represents the unseen ones: in each sample, each of its shares is 0 or 1 with equal chance. So the
-    interval of a share of sources is the mid-P form of the exact one of Clopper and Pearson (1934), and "never" is not
-    certain. For other shares it is the mid-P form of the bound of Gaffke (Learned-Miller and Thomas 2019, arXiv
-    1905.06208), which is made for few values between two ends.
+    The samples come from the Bayesian bootstrap (Rubin 1981, Annals of Statistics 9): each sample gives the sources
+    random weights. One additional source represents the unseen ones: in each sample, each of its shares is 0 or 1 with
+    equal chance. So the interval of a share of sources is the mid-P form of the exact one of Clopper and Pearson
+    (1934), and "never" is not certain. For other shares it is the mid-P form of the bound of Gaffke (Learned-Miller and
+    Thomas 2019, arXiv 1905.06208), which is made for few values between two ends.
     """
 
     def __init__(self, shares: Floats, weights: Floats | None = None, unseen: Unseen | None = None) -> None:
-        """`shares` are (sources, k), in the range of `unseen`, else 0 to 1. `weights` are (sources,), else alike."""
+        """`shares` are (sources, k), in the range of `unseen`, else 0 to 1. `weights` are (sources,), else equal."""
         columns = np.arange(shares.shape[1])
         self._unseen = unseen or Unseen(np.zeros(len(columns)), np.ones(len(columns)), columns)
         self._sources = len(shares)
@@ -74,7 +76,9 @@ class MeansOfSources:
         self._drawn: Floats | None = None
 
     def figure(self, statistic: Statistic, n: int, counted: int | None = None) -> Figure:
-        """Return a figure with its interval. `n` images and `counted` sources, by default all, are only reported."""
+        """Return a figure with its interval. `n` is the number of images, which is only reported. `counted` is the
+        number of sources, by default all; below `FEWEST_SOURCES` there is no interval.
+        """
         sources = self._sources if counted is None else counted
         if not sources:
             return Figure(None, why="there is nothing to count")
@@ -99,7 +103,7 @@ class MeansOfSources:
         if self._drawn is None:
             fate = np.random.default_rng(0)
             sums = in_groups(self._sums, fate)
-            # It weighs as much as the source of a usual test case.
+            # The unseen source weighs as much as the source of a typical test case.
             weight_of_unseen = (self._sums[:, -1] ** 2).sum() / self._sums[:, -1].sum()
             # Spread the weights of the unseen source evenly, and the same for shares 0 and 1: they alone decide the
             # interval of something that never happens.
@@ -108,7 +112,7 @@ class MeansOfSources:
             ends = fate.integers(0, 2, (int(self._unseen.together.max(initial=-1)) + 1, SAMPLES // 2))
             best = ((place & 1)[:, None] ^ ends[:, place >> 1].T)[:, self._unseen.together]
             unseen = np.where(best, self._unseen.best, self._unseen.worst)
-            # Columns are contiguous in memory: statistics add them up, which is several times faster so.
+            # Columns are contiguous in memory, so that statistics add them up several times faster.
             total = (sums.T @ chance_weights()[:, : len(sums)].T).T
             self._drawn = (total[:, :-1] + own[:, None] * unseen) / (total[:, -1] + own)[:, None]
         return self._drawn
@@ -131,8 +135,8 @@ def chance_weights() -> Floats:
 
 
 def matched(source: Numbers, way: Numbers, control_source: Numbers, control_way: Numbers) -> tuple[Flags, Floats]:
-    """Return which test cases have a control of the same source and way, and a weight for each control. The controls of
-    a source and way together weigh as much as its test cases of that way.
+    """Return which test cases have a control of the same source and control set (`way`), and a weight for each control.
+    Together, the controls of a source and set weigh as much as the source's test cases of that set.
     """
     ways = 1 + int(max(way.max(initial=0), control_way.max(initial=0)))
     own, other = source * ways + way, control_source * ways + control_way
@@ -143,7 +147,9 @@ def matched(source: Numbers, way: Numbers, control_source: Numbers, control_way:
 
 
 def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -> Figure:
-    """Return the ratio of the means of two columns. If the one below is 0, `zero` explains it, with the least ratio."""
+    """Return the mean of the column `above` divided by the mean of the column `below`. If the divisor is 0, the figure
+    has no value; `zero` explains this, and the figure has the lower end of the interval.
+    """
 
     def statistic(of: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -171,10 +177,10 @@ def means_of_groups(
     interval; and p-values of the tests that the means are 0, NaN with too few sources. `group` is the group of each
     source, and `n` the number of images of each group.
 
-    Like `MeansOfSources`, for many groups at once. One additional source is at either end with equal chance. The
-    interval is that of the beta distribution with the resulting mean and variance, made wider as Student's t is wider
-    than the normal distribution (Korn and Graubard 1998, Survey Methodology 24). If each source has one image, right or
-    wrong, that is a Jeffreys interval except for the last step.
+    Like `MeansOfSources`, for many groups at once. One additional source has the value `lowest` or 1 with equal chance.
+    The interval is that of the beta distribution with the resulting mean and variance, made wider as Student's t is
+    wider than the normal distribution (Korn and Graubard 1998, Survey Methodology 24). If each source has one image,
+    right or wrong, that is a Jeffreys interval except for the last step.
     """
     from scipy import stats
 
@@ -232,7 +238,7 @@ def clustering(wrong: Floats, source: Numbers) -> Clustering:
 
 
 def adjusted(p_values: Floats) -> Floats:
-    """Return p-values adjusted for several tests (Holm 1979, Scandinavian Journal of Statistics 6); NaN is no test."""
+    """Return p-values adjusted for several tests (Holm 1979, Scandinavian Journal of Statistics 6). NaN stays NaN."""
     adjusted_values, is_test = np.full(len(p_values), np.nan), np.isfinite(p_values)
     known = p_values[is_test]
     order = np.argsort(known)

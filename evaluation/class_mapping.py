@@ -62,13 +62,14 @@ Rule = Literal[
 SUGGESTIONS = 3
 """Maximum number of classes that are suggested for a label."""
 LARGEST_FILE = 1_000_000
-"""Largest user's file, in bytes."""
+"""Maximum size of a user's file, in bytes."""
 _MOST_SUGGESTED = 100
-"""Number of unmapped labels of a report that get suggestions: a search for similar words takes time."""
+"""Maximum number of unmapped labels of a report that get suggestions: a search for similar words takes time."""
 CLEAR = 0.9
-"""Minimum share of a word's uses in WordNet's texts for a meaning to be taken."""
+"""Minimum share of a word's uses in WordNet's texts that a meaning needs to be chosen."""
 FEW_KINDS, TOO_FEW_KINDS = 0.25, 0.02
-"""Shares of the kinds directly below a superclass. A model that knows fewer is marked, or cannot have the label."""
+"""Shares of the kinds that WordNet has directly below a superclass. If a model knows fewer than the first share, the
+mapping is doubtful. If it knows fewer than the second share, the label is unmapped."""
 _COLUMNS = ("label", "model class")
 _CAN_MEAN = "can mean"
 _SEVERAL = "several classes of the model by the same name"
@@ -84,11 +85,11 @@ class MappedLabel:
     rule: Rule | None
     """The matching rule, or None for an unmapped label."""
     note: str = ""
-    """The meaning in which it is mapped, or why it is not."""
+    """Meaning in which the label is mapped, or the reason why it is unmapped."""
     doubtful: bool = False
-    """True if a person should check the mapping: `note` says what it is and why."""
+    """True if a person should check the mapping: `note` says why."""
     picks: tuple[str, ...] = ()
-    """For a label left to a person: the line of a user's file for each meaning that the model knows."""
+    """For an unmapped label, a name or id for a user's file, for each meaning of the label that the model knows."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class OwnLine:
 
 @dataclass(frozen=True)
 class OwnMapping:
-    """A user's file: which labels are which classes of the model."""
+    """A user's file that maps labels to classes of the model."""
 
     name: str
     lines: tuple[OwnLine, ...]
@@ -120,7 +121,7 @@ class ClassMap:
     labels: tuple[MappedLabel, ...]
     """Labels in the order of the data set."""
     known_as: str = ""
-    """The table of the model's classes; "" if unknown."""
+    """Name of the known list of classes that the model uses, such as ImageNet's; "" if unknown."""
     unused: tuple[str, ...] = ()
     """Labels in the user's file that the data set lacks."""
     among_labels: bool = False
@@ -147,7 +148,9 @@ class ClassMap:
 
     @cached_property
     def label_of_class(self) -> Numbers:
-        """The label of each class, by number; -1 for none. Of several, the one with fewest classes, else the first."""
+        """The label of each class, by number; -1 for none. Of several, the label with the fewest classes, or
+        the first.
+        """
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
             return np.full(len(self.classes), -1)
@@ -155,7 +158,7 @@ class ClassMap:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Groups of mapped labels, by number. Labels that share a class are together, since a pixel has one class."""
+        """Groups of mapped labels, by number. Labels that share a class form a group: a pixel has only one class."""
         groups: list[tuple[set[int], set[int]]] = []
         for number, one in enumerate(self.labels):
             if one.classes:
@@ -192,7 +195,7 @@ def map_classes(
     own: OwnMapping | None = None,
     beside: Sequence[str] = (),
 ) -> ClassMap:
-    """Return the mapping from the labels of a data set to the classes of a model, both as written there.
+    """Return the mapping from the labels of a data set to the classes of a model.
 
     `beside` are all labels of the data set, which identify it; `labels` may be a few of these. For segmentation a label
     that is only part of a class is mapped to it too, and measured together with the other parts. Raises UserError,
@@ -235,7 +238,7 @@ def report_of(mapping: ClassMap) -> MappingReport:
     words = [f"{len(rows)} of {len(mapping.labels)} labels are mapped{': ' if by_rule else ''}{by_rule}."]
     doubtful = [one.label for one in mapped if one.doubtful]
     if doubtful:
-        words.append(f"Taken for something that you should look at: {few_names(doubtful)}.")
+        words.append(f"Check whether these labels mean what the table says: {few_names(doubtful)}.")
     ambiguous = {one.label for one in mapping.ambiguous}
     if ambiguous:
         named = few_names([one.label for one in missing if one.label in ambiguous])
@@ -245,7 +248,7 @@ def report_of(mapping: ClassMap) -> MappingReport:
     if unfit:
         words.append(f"Not mapped, and so not compared: {few_names(unfit)}.")
     if together:
-        words.append(f"The model cannot tell apart, so that they are measured as one: {few_names(together)}.")
+        words.append(f"Measured as one, since the model cannot tell them apart: {few_names(together)}.")
     if left:
         words.append(f"No label has {len(left)} of the model's {len(mapping.classes)} classes: {few_names(left)}.")
     if mapping.unused:
@@ -273,7 +276,7 @@ def read_mapping(data: bytes, name: str) -> OwnMapping:
         raise UserError(f"{name} is no text in UTF-8: give a CSV or TOML file.") from error
     lines = _toml_lines(text, name) if name.casefold().endswith(".toml") else _csv_lines(text, name)
     if not lines:
-        raise UserError(f"{name} maps no label.")
+        raise UserError(f"{name} maps no label: add a line for each label.")
     return OwnMapping(name, tuple(lines))
 
 
@@ -347,7 +350,7 @@ def _from_file(
 
 
 def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabel]:
-    """Add to labels the classes that are kinds of them, unless another label has these by its own name."""
+    """Add to labels the classes that are kinds of them (“poodle” for “dog”), unless other labels have these."""
     taken = {number for one in mapped for number in one.classes}
     found = []
     for one in mapped:
@@ -392,7 +395,7 @@ class _Model:
         self._singulars = singulars
 
     def find(self, label: str, stated: SetMeaning | None = None) -> MappedLabel:
-        """Return the classes of a label by all rules but a file's. `stated` is its meaning in its data set."""
+        """Find the classes of a label by all rules except a user's file. `stated` is its meaning in the data set."""
         if is_wordnet_id(label):
             return self._by_wordnet_id(label)
         if stated and self.known_as == IMAGENET:
@@ -427,7 +430,7 @@ class _Model:
         if found.picks:
             raise UserError(f"“{model_class}” {found.note}; give one of these: {', '.join(found.picks)}.")
         near = ClassMap("classification", self.classes, (), self.known_as).suggestions(str(model_class))
-        hint = f"; near are {', '.join(near)}" if near else f", which has {len(self.classes)} classes from 0 on"
+        hint = f"; near are {', '.join(near)}" if near else f"; its {len(self.classes)} classes have numbers from 0"
         raise UserError(f"the model has no class “{str(model_class)[:80]}”{hint}.")
 
     def unless_another(self, found: MappedLabel, stated: SetMeaning | None) -> MappedLabel:
@@ -458,7 +461,7 @@ class _Model:
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
-        """Return the classes with an id or below it; for a model without ids, the one class with a name of the id."""
+        """Return the classes with this id of WordNet or below it, else the only class with a name of the id."""
         meaning, names = meaning_of(label), names_of_id(label)
         if label in self._by_id:
             return self._mapped(label, self._by_id[label], "WordNet id", str(meaning) if meaning else "")
@@ -489,7 +492,9 @@ class _Model:
         return self._below(label, below[:1], str(meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
-        """Return the classes of the meaning that a word nearly always has in texts. Without one it is ambiguous."""
+        """Return the classes of the meaning that a word nearly always has in texts. A word without such a meaning is
+        ambiguous and unmapped. None if the model has no class of any of its meanings.
+        """
         known = word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):
             return None
@@ -522,7 +527,9 @@ class _Model:
         return replace(found, rule="data set", note=f"{note}; {found.note}" if found.doubtful else note)
 
     def _below(self, label: str, ids: Sequence[str], named: str) -> MappedLabel:
-        """Return the classes with these ids or below; doubtful if WordNet has many kinds that the model lacks."""
+        """Return the classes with these ids or below. The mapping is doubtful if WordNet has many kinds that the model
+        lacks. The label is unmapped if the model knows hardly any kinds.
+        """
         found = self._with_ids(ids)
         if any(row and row.wordnet in ids for row in self._rows):
             levels = [rule for rule, level in self._levels if found <= level.get(plain(label), set())]
@@ -545,7 +552,7 @@ class _Model:
         return few_names([self.classes[number] for number in sorted(self._with_ids(ids))]) or "no class"
 
     def _pick(self, ids: Sequence[str]) -> str:
-        """Return the name, else the id, by which a user's file names exactly these ids' classes; "" if none does."""
+        """Return the name or id that selects exactly the classes of these ids in a user's file, or ""."""
         found = self._with_ids(ids)
         if not found:
             return ""
@@ -565,4 +572,4 @@ class _Model:
 
 
 _model_of = lru_cache(maxsize=4)(_Model)
-"""Return the prepared model of a list of classes. Cached, since every filter maps its labels again."""
+"""Return the prepared classes of a model. Cached, since every change of a filter maps the labels again."""

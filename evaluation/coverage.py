@@ -1,8 +1,8 @@
 """Measures how often the 95 % intervals of Evaluate contain the truth, in simulated worlds where it is known. Pure.
 
-A world has sources, test cases of each, an error rate, and a correlation of the errors of one source. It is drawn many
-times, and the functions of the page compute the interval each time. An interval with few possible outcomes covers more
-often than 95 %: if nothing is ever wrong, each interval that begins at 0 covers always.
+A world has sources, test cases of each, an error rate, and a correlation of the errors of one source. Each world is
+drawn many times, and the functions behind the page compute the interval each time. An interval with few possible
+outcomes covers more often than 95 %: if nothing is ever wrong, each interval begins at 0 and always covers.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2,
 """Possible numbers of test cases of a source, each equally likely."""
 REPETITIONS = 1000
 AGAIN = 10
-"""A cell below the goal is measured again with this many times more repetitions, since a few are below it by chance."""
+"""Factor of repetitions when a cell below the goal is measured again, since a few are below the goal by chance."""
 AT_ONCE = 50
-"""Number of repetitions of a mIoU that are drawn together."""
+"""Maximum number of repetitions of the mIoU that are drawn together."""
 PARTS = 20
-"""Number of parts of an image that a segmenter is right or wrong about."""
+"""Number of parts of an image. A simulated segmenter is right or wrong about each part as a whole."""
 LARGEST_CHANGE = 0.9
-"""Probability of the true class before edits; an edit takes up to all of it."""
+"""Probability of the true class before edits. An edit lowers it by a random part, at most to 0."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class World:
     correlation: float
 
     def latent(self, error: float, rank: Floats) -> Floats:
-        """Return the chance that the model is wrong on each source: beta distributed, not decreasing with `rank`."""
+        """Return the probability that the model is wrong on each source. It is beta distributed and does not fall with
+        `rank`.
+        """
         if error in (0.0, 1.0) or not self.correlation:
             return np.full(rank.shape, error)
         from scipy import stats
@@ -79,12 +81,12 @@ def _error_of_class(world: World, chance: np.random.Generator, repetitions: int)
 
 
 def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Measure the excess of generated over reconstructed, one per source, in a world where edits do nothing."""
+    """Measure the error on test cases minus that on one reconstruction per source, if edits do nothing."""
     return _figures(*_pair(world, chance, repetitions, world.error)), 0.0
 
 
 def _difference(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Measure generated minus original, where edits make half of the right answers wrong."""
+    """Measure the error on test cases minus that on originals, where edits make half of the right answers wrong."""
     after = (1 + world.error) / 2
     return _figures(*_pair(world, chance, repetitions, after)), after - world.error
 
@@ -98,15 +100,15 @@ def _factor(world: World, chance: np.random.Generator, repetitions: int) -> tupl
 
 
 def _change(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Measure the change of the true class's probability. The error is the share of sources that change at all."""
+    """Measure the change of the true class's probability. `world.error` is the share of sources that change."""
     changed = chance.random((repetitions, world.sources)) < world.error
     change = -LARGEST_CHANGE * chance.random(changed.shape) * changed
     return _groups(change, -1.0), -LARGEST_CHANGE * world.error / 2
 
 
 def _miou(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Measure the mIoU. The error is the share of each class's pixels that are taken for the next class. Parts of an
-    image are right or wrong as a whole, and the size of classes differs between sources.
+    """Measure the mIoU. The world's error is the share of each class's pixels that are taken for the next class. Parts
+    of an image are right or wrong as a whole, and the size of classes differs between sources.
     """
     classes, figures = 4, list[Figure]()
     for begin in range(0, repetitions, AT_ONCE):
@@ -185,7 +187,9 @@ def _drawn(
 
 
 def _pair(world: World, chance: np.random.Generator, repetitions: int, error: float) -> tuple[Floats, Floats]:
-    """Return shares of wrong test cases by `error`, and of one other image of each source by the world's error."""
+    """Return two arrays (sources, repetitions): the share of wrong test cases at the error rate `error`, and 0 or 1 for
+    one other image of each source at the world's error rate.
+    """
     rank = chance.random((world.sources, repetitions))
     generated, _ = _drawn(world, chance, repetitions, error, rank)
     return generated, chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)
@@ -204,7 +208,7 @@ def _figures(shares: Floats, less: Floats | None = None) -> list[Figure]:
 
 
 def _groups(values: Floats, lowest: float) -> list[Figure]:
-    """Return the mean of each row of `values`, (repetitions, sources), by `means_of_groups`, as tables do."""
+    """Return the mean of each row of `values`, (repetitions, sources), by the function that tables use."""
     groups, sources = values.shape
     group, n = np.repeat(np.arange(groups), sources), np.zeros(groups, np.int64)
     return means_of_groups(values.ravel(), np.ones(group.shape), group, groups, n, lowest)[0]

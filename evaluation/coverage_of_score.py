@@ -19,7 +19,7 @@ IMAGES = 100
 
 
 def measurements(repetitions: int) -> list[Measurement]:
-    """Measure each world once, with `repetitions` repetitions."""
+    """Return one measurement for each world, with `repetitions` repetitions."""
     return [
         partial(measured, sources, area, valid, correlation, repetitions, seed=0)
         for sources, valid, correlation, area in product(SOURCES, VALID, CORRELATIONS, AREAS)
@@ -27,7 +27,9 @@ def measurements(repetitions: int) -> list[Measurement]:
 
 
 def measured(sources: int, area: float, valid: float, correlation: float, repetitions: int, seed: int) -> list[Covered]:
-    """Measure one world. `correlation` is that of the images of a source, in score and in validity."""
+    """Measure one world. `area` is the true area under the curve, `valid` the share of valid images, and `correlation`
+    that of the images of one source, in score and in validity.
+    """
     drawn = _worlds(sources, area, valid, correlation, np.random.default_rng(seed))
     world = {"sources": str(sources), "valid": f"{valid:.0%}", "correlation": f"{correlation:g}"}
     figures = [agreement(*next(drawn)).auc for _ in range(repetitions)]
@@ -37,7 +39,7 @@ def measured(sources: int, area: float, valid: float, correlation: float, repeti
 def _worlds(
     sources: int, area: float, valid: float, correlation: float, fate: np.random.Generator
 ) -> Iterator[tuple[Floats, np.ndarray, np.ndarray]]:
-    """Yield scores, validity and source of images, with at least `FEWEST` of either kind, which a score needs."""
+    """Yield scores, validity and sources of images, with at least `FEWEST` valid and `FEWEST` invalid ones."""
     from scipy import stats
 
     source = np.repeat(np.arange(sources), IMAGES // sources)

@@ -18,16 +18,16 @@ SEEDS, ACCURACIES = (2, 3, 5), (0.5, 0.8, 0.99, 1.0)
 LAYOUTS = ((20, 6), (33, 4), (132, 1))
 """Numbers of measured sources, and of images of each."""
 BETTER = 0.1
-"""Maximum gain in accuracy of the second arm over the first."""
+"""Gain in accuracy of the second arm over the baseline; 0 if the accuracy would exceed 1."""
 ORIGINAL_ACCURACY = 0.95
 """Accuracy of the baseline on originals. It is below 1, so that something can be won back."""
 SHARED = 0.8
-"""Correlation between two arms, or two sets, of the effects of sources and images."""
+"""Weight of the effects of sources and images that arms and sets have in common. Two arms correlate by its square."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Shares of the variance of a model's answer on an image."""
+    """Shares of the variance of a model's answers that come from sources, images and seeds."""
 
     name: str
     of_sources: float
@@ -43,7 +43,7 @@ SPREADS = (
 
 
 def measurements(repetitions: int) -> list[Measurement]:
-    """Measure each world once, with `repetitions` repetitions."""
+    """Return one measurement for each world, with `repetitions` repetitions."""
     return [
         partial(measured, seeds, accuracy, layout, spread, repetitions, seed=0)
         for seeds, layout, spread, accuracy in product(SEEDS, LAYOUTS, SPREADS, ACCURACIES)

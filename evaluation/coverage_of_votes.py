@@ -4,9 +4,9 @@ Every world has sources with unequal numbers of test cases, more of them where t
 correlation within sources of 0.3 in wrong answers and in validity. Each repetition draws new sources, images, sample
 and votes.
 
-Two kinds of studies hold the truth in more than 98 % of the repetitions. Bounds, such as those of accepted images
-alone, hold both extremes of the unknown part. Of ten judged images about three are wrong, so there are few possible
-outcomes, each with its interval.
+The intervals of two kinds of studies hold the truth in more than 98 % of the repetitions. A study of accepted images
+alone gives bounds, which hold both extremes of the unknown part. In a study of ten images about three are wrong, so
+there are few possible outcomes, each with its interval.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from evaluation.worker_errors import Ballots
 CORRELATION = 0.3
 TYPES = ("weather", "time of day", "colour", "object")
 OF_TYPES, VALID_OF_TYPE = (0.5, 0.3, 0.15, 0.05), (0.9, 0.7, 0.5, 0.4)
-"""Edit types, their shares, and the share of their wrong images that are valid."""
+"""Shares of the edit types, and for each type the share of valid images among the wrong ones."""
 VALID_OF_RIGHT = 0.95
 DRAWS = 1000
 """Number of draws per repetition. With fewer than on the page, intervals are slightly less exact but not shorter."""
@@ -43,7 +43,7 @@ class Crew:
     """People who judge images."""
 
     right: tuple[float, ...]
-    """The share of right answers of each worker."""
+    """Share of right answers of each worker."""
     yes_sayers: int = 0
     """Number of workers, the first ones, who always say that an image is valid."""
     votes: int = 5
@@ -97,7 +97,7 @@ WORLDS: tuple[World, ...] = (
 
 
 def measurements(repetitions: int) -> list[Measurement]:
-    """Measure each world once, with `repetitions` repetitions."""
+    """Return one measurement for each world, with `repetitions` repetitions."""
     return [partial(measured, world, number, repetitions, seed=0) for number, world in enumerate(WORLDS)]
 
 

@@ -9,7 +9,7 @@ from core.figures import Figure
 from evaluation.by_source import LEAST, MOST
 
 ROUNDING = 1e-9
-"""Largest distance of the truth from an interval that still counts as inside: they are computed in different ways."""
+"""Maximum distance of the truth from an interval that still counts as inside, since both are rounded."""
 
 
 @dataclass(frozen=True)

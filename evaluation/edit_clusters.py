@@ -1,6 +1,6 @@
 """Groups of edits with the same meaning, class by class, and their effect on the probability of the true class.
 
-LANCE (Prabhu et al. 2023, section 3.3) takes five groups a class by K-means and ranks them by their mean change. Here
+LANCE (Prabhu et al. 2023, section 3.3) takes five groups per class by K-means and ranks them by their mean change. Here
 HDBSCAN determines their number, and a permutation test shows which of them may be chance. Pure.
 """
 
@@ -15,10 +15,10 @@ from core.figures import Figure, Floats, Numbers
 from evaluation.by_source import FEWEST_SOURCES, adjusted, means_of_groups
 
 SMALLEST, SMALLEST_SHARE = 5, 0.03
-"""Minimum number of test cases of a group, and minimum share of the class. So a class has at most 33 groups."""
+"""Minimum number of test cases of a group, and minimum share of its class. So a class has at most 33 groups."""
 PERMUTATIONS = 1_999
-"""Number of permutations of a test. There are as many more for each five classes, up to five times as many, since p
-must be small where many groups are tested together."""
+"""Number of permutations of a test with fewer than five classes. Every five classes add this number again, up to five
+times it in all, since p must be small where many groups are tested together."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class EditCluster:
     cases: tuple[int, ...]
     """Indices of the test cases, the most typical first: those whose edits are nearest to the group's mean."""
     change: Figure
-    """The mean change of the probability of the true class, -1 to 1, each source alike: below 0 the edits hurt."""
+    """Mean change of the true class's probability, -1 to 1, with equal weight for each source; below 0 the edits
+    hurt."""
     p_value: float | None
     """P-value of the test that the change does not depend on the edit; None with too few sources."""
     p_adjusted: float | None
@@ -38,9 +39,10 @@ class EditCluster:
 
 
 def edit_clusters(differences: Floats, change: Floats, source: Numbers, label: Numbers) -> tuple[EditCluster, ...]:
-    """Return the groups of all classes, what hurts most first. A row of `differences` (test cases, dimensions) is the
-    vector of the new words of an edit minus that of the old ones; only its direction counts. `change` is NaN where it
-    is not known. Test cases without it, or whose words are alike, or that are like no others, are in no group.
+    """Return the groups of all classes, the most harmful first. A row of `differences` (test cases, dimensions) is the
+    vector of an edit's new words minus that of its old words; only its direction counts. `change` is NaN where it is
+    unknown. A test case is in no group if its change is unknown, its old and new words mean the same, or its edit is
+    unlike all others.
     """
     length = np.linalg.norm(differences, axis=1)
     usable = np.isfinite(change) & (length > 1e-9)
@@ -69,10 +71,10 @@ def _of_class(
 ) -> Iterator[EditCluster]:
     from sklearn.cluster import HDBSCAN
 
-    if len(cases) < 2 * SMALLEST:  # fewer than two groups cannot be told apart
+    if len(cases) < 2 * SMALLEST:  # too few for two groups
         return
     least = max(SMALLEST, round(SMALLEST_SHARE * len(cases)))
-    # Leaves: otherwise all kinds of weather form one group, since they are together beside the times of day.
+    # Leaf clusters: otherwise all kinds of weather form one group, since they are nearer to each other than to others.
     finder = HDBSCAN(min_cluster_size=least, cluster_selection_method="leaf", copy=False)
     group = finder.fit_predict(directions.copy())
     groups = int(group.max()) + 1
@@ -97,18 +99,18 @@ def _of_class(
 
 
 def _permuted(weights: Floats, change: Floats, source: Numbers, fate: np.random.Generator, exchanges: int) -> Floats:
-    """Return the p-value of each row of `weights` (groups, test cases): how often its weighted mean is as far from the
-    mean of the class once changes are exchanged among edits.
+    """Return the p-value of each row of `weights` (groups, test cases): the share of exchanges of changes among edits
+    after which the row's weighted mean is at least as far from its expected value as before.
 
-    Test cases of one source are alike. So changes are exchanged within a source, and between sources only as whole
+    Test cases of one source are similar. So changes are exchanged within a source, and between sources only as whole
     blocks of equally many test cases (whole blocks and within: Winkler et al. 2015, NeuroImage 123). A group of all
-    test cases of a class is like any other.
+    test cases of a class gets p = 1.
     """
     _, size = np.unique(source, return_counts=True)
     by_source = np.split(np.argsort(source, kind="stable"), np.cumsum(size)[:-1])
     blocks = [np.array([one for one in by_source if len(one) == each]) for each in np.unique(size)]
     expected = np.zeros(len(weights))
-    for block in blocks:  # the mean after exchanges: every test case of a block takes each of its changes
+    for block in blocks:  # the mean over all exchanges: each test case of a block may get each change
         expected += weights[:, block.ravel()].sum(axis=1) * change[block].mean()
     away = np.abs(weights @ change - expected)
     further = np.ones(len(weights))

@@ -1,10 +1,10 @@
 """Error rates of a model under test on generated images, compared with their sources (the paper's RQ2). Pure.
 
-One weighting holds for all figures. Each source weighs the same, and its originals, test cases and reconstructions each
-share that weight. Or each test case weighs the same: a source then weighs as much as its test cases, in all three
-kinds. Answers that cannot be compared with the label are left out and reported, never counted as wrong. Two models
-answer for the same images, so their difference is taken source by source, which cancels what makes a source hard for
-both.
+All figures use one of two weightings. Either each source weighs the same: its originals share that weight, and so do
+its test cases and its reconstructions. Or each test case weighs the same: a source then weighs as much as its test
+cases, also in figures on originals and reconstructions. Answers that cannot be compared with the label are left out and
+reported, never counted as wrong. Two models answer for the same images, so their difference is taken source by source,
+which cancels what makes a source hard for both.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Answers:
     source: Numbers
     """The number of each image's source, from 0."""
     right: NDArray[np.int8]
-    """`RIGHT`, `WRONG`, or `UNKNOWN` if it cannot be compared."""
+    """`RIGHT`, `WRONG`, or `UNKNOWN` if the answer cannot be compared with the label."""
     said: Numbers
-    """The number of the predicted class, from 0; -1 for one without a label."""
+    """The number of the predicted class, from 0; -1 for a class without a label."""
     confidence: Floats
-    """The probability of that class, 0 to 1."""
+    """The probability of the predicted class, 0 to 1."""
     way: Numbers | None = None
-    """The number of each image's control set, -1 for none: a test case is compared with its own. None if all have the
-    same."""
+    """The number of each image's control set, -1 for none. A test case is compared with controls of its own set. None
+    if all images have the same set."""
 
     def __len__(self) -> int:
         return len(self.source)
@@ -85,8 +85,8 @@ def effectiveness(
     """Return all figures on the errors of a model. `original` has one answer for each source; `label` is each source's
     index in `labels`, and `splits` names its split, or "". `weighing` is the unit of equal weight.
 
-    Only sources whose original and at least one test case can be compared count; in comparisons with reconstructions,
-    only sources that have one, with their test cases that have one. Raises ValueError for sources of several splits.
+    Only sources whose original and at least one test case can be compared count. Comparisons with reconstructions use
+    only the sources and test cases that have one. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     first, cases = original.known, generated.known
@@ -147,7 +147,9 @@ def effectiveness(
 
 
 def no_control_words(read: int | None) -> str:
-    """Return why nothing is compared with reconstructions; `read` is how many the model read, None without any."""
+    """Return why nothing is compared with reconstructions. `read` is the number of reconstructions that the model
+    predicted, or None if there are no reconstructions.
+    """
     if read is None:
         return "there are no reconstructions of these sources"
     return "no reconstruction of these sources can be compared" if read else "no reconstruction is read yet"
@@ -179,7 +181,7 @@ def _flips(both: Numbers, first: Answers, cases: Answers) -> Flips:
 def _classes(
     shares: Floats, size: Floats, weights: Floats, label: Numbers, labels: Sequence[str]
 ) -> tuple[ClassRow, ...]:
-    """Return a row for each label with a source; `shares` are the wrong originals and test cases of each source."""
+    """Return a row for each label with a source. `shares` (sources, 2): wrong originals, wrong test cases."""
     groups = len(labels)
     before, after = shares.T
     of_class = np.bincount(label, weights=size, minlength=groups).astype(np.int64)
@@ -234,7 +236,9 @@ def paired_difference(
     second: NDArray[np.int8],
     weighing: Weighing = "source",
 ) -> PairedDifference:
-    """Compare two models on the test cases that can be compared with both, each with its source."""
+    """Compare the errors of two models on the test cases that can be compared with both. `source` is each test case's
+    source. `first` and `second` are the models' answers, as in `Answers.right`.
+    """
     known = (first != UNKNOWN) & (second != UNKNOWN)
     wrong = np.stack([first[known] == WRONG, second[known] == WRONG]).astype(np.float64)
     _, place = np.unique(source[known], return_inverse=True)
@@ -256,7 +260,7 @@ def paired_difference(
 
 
 def comparison_answer(names: tuple[str, str], found: PairedDifference, wrong: str = "is wrong") -> str:
-    """Return which model is better, or why this is unknown, in a few sentences; `wrong` describes an error of both."""
+    """Return in a few sentences which of two models is better, if known. `wrong` is a verb, such as “is wrong”."""
     gap = found.difference
     turned = None
     if gap.value is not None and gap.low is not None and gap.high is not None:

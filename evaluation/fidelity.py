@@ -16,7 +16,7 @@ from evaluation.by_source import CONFIDENCE, FEWEST_SOURCES
 BLOCKS = 8
 """Number of blocks of sources, each with a distance of its own. The interval comes from how much these differ."""
 FEWEST_OF_BLOCK = 10
-"""Minimum number of sources of a block. With fewer than `BLOCKS` times as many there is no figure."""
+"""Minimum number of sources of a block. There is no figure with fewer than `BLOCKS` times this number of sources."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Fidelity:
     extractor: str
     """The model that made the compared vectors."""
     kid: Figure
-    """0 for images of one distribution; by chance slightly below."""
+    """0 if both sets have one distribution; by chance it may be slightly below 0."""
     fid: Figure
-    """0 or more, and higher with fewer images: it has no interval, and `n` is the number on either side."""
+    """0 or more, and higher with fewer images. It has no interval, and `n` is the number of images in each set."""
 
 
 def fidelity(
@@ -40,11 +40,11 @@ def fidelity(
 
 def kid(originals: Floats, generated: Floats, original_source: Numbers, generated_source: Numbers) -> Figure:
     """Return the kernel distance, the squared maximum mean discrepancy under k(x, y) = (x y + 1)³ (Bińkowski et al.,
-    Demystifying MMD GANs, ICLR 2018; their x y / dimensions suits vectors with numbers of about 1).
+    Demystifying MMD GANs, ICLR 2018). They divide x y by the dimensions, which suits vectors with numbers of about 1.
 
-    Images of one source are alike, so only pairs of different sources are compared, which keeps the estimate unbiased,
-    and sources are divided into blocks. The figure is the mean of the blocks, with a t interval, which also holds if
-    both distributions are equal (Zaremba, Gretton, Blaschko: B-test, NeurIPS 2013).
+    Images of one source are similar, so only pairs of different sources are compared, which keeps the estimate
+    unbiased, and sources are divided into blocks. The figure is the mean of the blocks, with a t interval, which also
+    holds if both distributions are equal (Zaremba, Gretton, Blaschko: B-test, NeurIPS 2013).
     """
     shared = np.intersect1d(original_source, generated_source)
     n = int(np.isin(generated_source, shared).sum())
@@ -64,8 +64,8 @@ def kid(originals: Floats, generated: Floats, original_source: Numbers, generate
 
 
 def fid(originals: Floats, generated: Floats) -> Figure:
-    """Return |m - m'|² + tr(S + S' - 2 (S S')^½) of means and covariances (Heusel et al., NeurIPS 2017), of equally
-    many images on both sides, chosen at random but always the same ones.
+    """Return |m - m'|² + tr(S + S' - 2 (S S')^½) of means and covariances (Heusel et al., NeurIPS 2017), from equally
+    many images of both sets, chosen at random but always the same ones.
     """
     from scipy import linalg
 
@@ -80,7 +80,7 @@ def fid(originals: Floats, generated: Floats) -> Figure:
     both = np.sqrt(np.maximum(linalg.eigvalsh(root @ other_spread @ root), 0)).sum()
     means = float(((one.mean(axis=0) - other.mean(axis=0)) ** 2).sum())
     value = max(0.0, means + float(np.trace(spread) + np.trace(other_spread) - 2 * both))
-    return Figure(value, n=n, why="no interval: its bias hangs on the number of images")
+    return Figure(value, n=n, why="no interval: its bias depends on the number of images")
 
 
 def perplexity_ratio(before: Floats, after: Floats) -> Figure:

@@ -31,18 +31,18 @@ INSERTION, DELETION, AIC, SIC, PURITY = "insertion", "deletion", "AIC", "SIC", "
 FIGURES = (POINTING, MASS, SHARE, INSERTION, DELETION, AIC, SIC, PURITY)
 """Names of the figures. The share of the mask is the value that the pointing game and the mass have by chance."""
 FEWEST = 20
-"""Minimum number of images of a figure."""
+"""Minimum number of images for a mean over images."""
 STEPS = 50
 """Number of steps of insertion and deletion, each of equally many pixels."""
 NEIGHBOURS = 10
 THRESHOLDS = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.13, 0.21, 0.34, 0.5, 0.75)
-"""Shares of the pixels that AIC and SIC show, as the authors of `saliency` take them."""
+"""Shares of the pixels that AIC and SIC show, from the authors of `saliency`."""
 REASONS = {
     "min_pred_value": "the model does not name the class, or is less than 80 % sure of it",
-    "entropy": "the blurred picture is the larger WebP file",
-    "score": "the model is as sure of the blurred picture",
+    "entropy": "the blurred picture makes a larger WebP file than the sharp one",
+    "score": "the model is as sure of the blurred picture as of the sharp one",
 }
-"""Reasons why an image has no AIC or SIC, by words of the package."""
+"""Reasons why an image has no AIC or SIC, by a word in the package's error message."""
 _SHOWN = 160
 """Longer side, in pixels, of a picture with its map."""
 _HOT = (235, 60, 40)
@@ -57,7 +57,7 @@ class Look:
     layer: str
     """The layer whose map is used: the last one with features on a grid."""
     features: Floats
-    """Means of the layer's channels."""
+    """Mean of each channel of the layer."""
     picture: bytes
     """WebP of the model's input with the map in red and the outline of the mask."""
     left_out: Mapping[str, str] | None = None
@@ -90,7 +90,7 @@ class GradCam:
         return Look(figures, self._layer, features, _shown(self._picture(pixels), found, inside))
 
     def informed(self, look: Look, image: Image.Image, classes: Sequence[int], seed: int) -> Look:
-        """Return a map with AIC and SIC added. The seed, equal for all models, draws the blurred picture."""
+        """Return a map with AIC and SIC added. The seed, equal for all models, chooses which pixels stay sharp."""
         pixels, pic = self._pixels(image), _saliency()
         found, _ = self._map(pixels, classes)
         known = np.zeros(found.size, bool)
@@ -121,7 +121,7 @@ class GradCam:
         return (255 * shares.clip(0, 1)).round().astype(np.uint8).transpose(1, 2, 0)
 
     def _ask(self, pixels: NDArray[Any]) -> Floats:
-        """Return the probabilities of pixels, (images, classes)."""
+        """Return the class probabilities (images, classes) of prepared images (images, 3, h, w)."""
         import torch
 
         from evaluation.retraining.training import logits_of
@@ -134,7 +134,7 @@ class GradCam:
         return np.concatenate(found).astype(np.float64)
 
     def _map(self, pixels: NDArray[Any], classes: Sequence[int]) -> tuple[Floats, Floats]:
-        """Return the map, of the size of the pixels, and the features."""
+        """Return the map, (h, w) like the pixels, and the mean of each channel of the layer."""
         import torch
 
         from evaluation.retraining.training import logits_of
@@ -168,7 +168,7 @@ class GradCam:
             if isinstance(output, torch.Tensor) and output.ndim == 4 and min(output.shape[2:]) > 1:
                 last = name
             elif isinstance(output, torch.Tensor) and output.ndim == 3 and output.shape[1] > 1:
-                last = ""  # tokens: what lay on a grid before says little of the answer
+                last = ""  # tokens follow: the grid before them says little about the answer
 
         hooks = [each.register_forward_hook(partial(note, name)) for name, each in self._net.named_modules() if name]
         try:
@@ -237,7 +237,9 @@ def _saliency() -> Any:
 
 
 def purity(features: Floats, label: Numbers, source: Numbers) -> Floats:
-    """Return each image's share of its `NEIGHBOURS` nearest of other sources with its label; NaN with fewer images."""
+    """Return for each image the share of its `NEIGHBOURS` nearest images of other sources that have its label, or NaN
+    if other sources have fewer images.
+    """
     squares = (features**2).sum(axis=1)
     distance = squares[:, None] + squares[None, :] - 2 * features @ features.T
     distance[source[:, None] == source[None, :]] = np.inf
@@ -249,7 +251,7 @@ def purity(features: Floats, label: Numbers, source: Numbers) -> Floats:
 
 
 def plane(features: Floats) -> Floats:
-    """Return the places of images on a map, (images, 2), 0 to 1: their first two principal components."""
+    """Return positions of images on a map, (images, 2), 0 to 1: their first two principal components."""
     centred = features - features.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     axes = np.resize(axes, (2, features.shape[1])) if len(axes) < 2 else axes[:2]
@@ -259,8 +261,8 @@ def plane(features: Floats) -> Floats:
 
 
 def focus_figures(values: Floats, source: Numbers) -> tuple[Figure, ...]:
-    """Return the mean of each model over sources, and of two models also the second less the first. `values` are
-    (images, models), NaN if unknown; only images that all models have count.
+    """Return the mean of each model over sources. For two models, also return the mean of the second minus that of the
+    first. `values` are (images, models), NaN if unknown; only images with a value for each model count.
     """
     known, models = np.isfinite(values).all(axis=1), values.shape[1]
     n = int(known.sum())

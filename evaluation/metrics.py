@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 THINGS_KEPT = "things kept"
-"""Name of the check of single things in the mask."""
+"""Name of the check of single objects in the mask."""
 SURROUNDINGS_KEPT = "surroundings kept"
 """Name of the check of everything that the mask does not protect."""
 MASK_CHECKS = (MASK_KEPT, THINGS_KEPT, SURROUNDINGS_KEPT)
 SEEN = 0.5
-"""Minimum share of a class or thing that a segmenter must find in the source to judge it in a result."""
+"""Minimum share of a class or object that a segmenter must find in the source to judge it in a result."""
 SMALLEST_THING = 0.0012
 """Minimum share of the image that a piece of the mask must cover to be checked: 20 pixels of 128 x 128."""
 MASK_BANDS: Mapping[str, Band] = dict.fromkeys(MASK_CHECKS, Band(failed_below=0.25, passed_from=0.5))
-"""Bands of a segmenter whose profile sets none of its own: a thing counts as found if half of it is."""
+"""Default thresholds of the checks by a segmenter, for profiles that set none. An object counts as found if half of it
+is found."""
 
 
 def iou(
@@ -62,7 +63,9 @@ def against_mask(
     mask_classes: Mapping[int, str],
     protected: Sequence[str],
 ) -> tuple[ClassFigures, ...]:
-    """Return the IoU of mask and predictions on source and image, for each protected class that both know."""
+    """Return for each protected class the IoU of the mask with the predictions on source and generated image. Classes
+    that the mask or the model lacks are left out.
+    """
     figures = []
     for name in protected:
         true, seen = numbers_of(name, mask_classes), numbers_of(name, classes)
@@ -75,8 +78,9 @@ def against_mask(
 def without_mask(
     source: Image.Image, generated: Image.Image, classes: Sequence[str], protected: Sequence[str]
 ) -> tuple[ClassFigures, ...]:
-    """Return figures for each protected class without a mask: 1 for the source, and the IoU of its class map with the
-    image's for the generated image. Nothing protected may move, so a model right about one is right about both.
+    """Return the figures of each protected class if there is no mask. The source's figure is 1. The generated image's
+    figure is the IoU of the class maps predicted on source and generated image, since no edit may move a protected
+    class.
     """
     figures = []
     for name in protected:
@@ -92,7 +96,7 @@ class Kept:
 
     name: str
     check: str
-    """One of `MASK_CHECKS`: a whole protected class, one thing of it, or a large unprotected piece."""
+    """One of `MASK_CHECKS`: a whole protected class, one object of it, or a large unprotected piece."""
     source: float
     found: float
 
@@ -107,9 +111,10 @@ def kept_in_mask(
     things: Sequence[str],
     edited: Sequence[str] = (),
 ) -> tuple[Kept, ...]:
-    """Return what a segmenter finds of the mask in source and result (class numbers each, of the mask's size): every
-    protected class that it knows, every piece of those among `things` that is not tiny, and every large unprotected
-    piece, unless one of the `edited` words names it.
+    """Return the share of each part of the mask that a segmenter finds in source and result. The parts are the
+    protected classes that the segmenter knows, the connected pieces of classes in `things` that are not tiny, and the
+    large unprotected pieces. A piece is left out if a word of `edited` names its class. `source` and `found` are class
+    maps of the mask's size.
     """
     numbers, before, after = (np.asarray(image) for image in (mask, source, found))
     guarded = {number for name in protected for number in numbers_of(name, mask_classes)}
@@ -146,9 +151,9 @@ def hold(
     protected: Sequence[str],
     bands: Mapping[str, Band],
 ) -> Flags:
-    """Return True for each image whose mask check passes, (images,). Like `kept_checks` of `kept_in_mask`, but from
-    counts of pixels: `sources` and `images` are `evaluation.answers.pairs_of_images` of each image's source and of the
-    image. All masks number their classes alike.
+    """Return True for each image whose mask check passes, (images,). The rule is that of `kept_in_mask` and
+    `kept_checks`, applied to counts of pixels: `sources` and `images` are `evaluation.answers.pairs_of_images` of each
+    image's source and of the image. All masks use the same class numbers.
     """
     line = {**MASK_BANDS, **bands}[MASK_KEPT]
     looked, holds = np.zeros(images.shape[0], bool), np.ones(images.shape[0], bool)
@@ -181,7 +186,9 @@ def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:
 
 
 def kept_checks(shares: Sequence[Kept], bands: Mapping[str, Band]) -> tuple[Check, ...]:
-    """Return another segmenter's checks: is each class, each thing and the rest still there? The worst counts."""
+    """Return the checks by a second segmenter: whether protected classes, single objects and surroundings are still in
+    place. The part with the lowest share decides each check.
+    """
     lines, checks = {**MASK_BANDS, **bands}, list[Check]()
     for name in MASK_CHECKS:
         of_check = [one for one in shares if one.check == name]
@@ -211,9 +218,9 @@ def mask_check(figures: Sequence[ClassFigures]) -> Check | None:
     """Return the check whether the model under test still finds the classes of the mask, from the figures of
     `against_mask`; None without figures.
 
-    The figure is its mIoU (mean over the protected classes, 0 to 1) between carried mask and generated image. If it is
-    within `DROPPED` of the one on the source, and good there, everything is in place. If not, it cannot tell a bad
-    image from a model that fails on a good one.
+    The check's figure is the mIoU (mean over the protected classes, 0 to 1) of mask and prediction on the generated
+    image. The check passes if the mIoU on the source is at least `SEEN` and falls by less than `DROPPED`. Otherwise the
+    check is undecided: either the image is bad, or the model fails on a good image.
     """
     pairs = [
         (known.source, known.generated) for known in figures if known.source is not None and known.generated is not None

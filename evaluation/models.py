@@ -28,7 +28,7 @@ Picture = Image.Image | Callable[[], Image.Image]
 AHEAD = 2
 """Number of batches that are prepared while the model answers another."""
 MOST_THREADS = 8
-"""Maximum threads that read and prepare images."""
+"""Maximum number of threads that read and prepare images."""
 _Prepared = tuple[Any, tuple[int, int]]
 """The model's input for an image, and the image's (width, height)."""
 
@@ -69,8 +69,8 @@ class ModelUnderTest:
         """Yield predictions on each image, in batches in the order of `images`, while other threads prepare the next
         ones.
 
-        Earlier batches stay valid: a UserError comes in place of a batch, and the error of an unreadable image once all
-        before it are answered. A caller that stops iterating cancels the rest.
+        A UserError is raised in place of a batch; the batches before it stay valid. The error of an unreadable image is
+        raised after the predictions on all images before it. If the caller stops iterating, the rest is cancelled.
         """
         pictures = iter(images)
         with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "prepare") as threads:
@@ -107,9 +107,9 @@ class ModelUnderTest:
         """Return the Grad-CAM of the model. Raises UserError for a segmenter, and for a model that is not of torch."""
         adapter = self._adapter
         if self.kind != "classification":
-            raise UserError(f"{self.name} is a segmenter: only for a classifier can be measured where it looks.")
+            raise UserError(f"{self.name} is a segmenter; only classifiers have Grad-CAM maps: choose a classifier.")
         if not isinstance(adapter, TorchAdapter):
-            raise UserError(f"{self.name} is no network of torch, so nothing can show where it looks.")
+            raise UserError(f"{self.name} is no torch network; only these have Grad-CAM maps: choose another.")
         return GradCam(self.name, adapter.net, adapter.prepare, self.at_once)
 
     def _prepare(self, picture: Picture) -> _Prepared:
@@ -130,7 +130,7 @@ class ModelUnderTest:
                         f"The model under test, {self.name}, has not enough memory for a single image of "
                         f"{prepared[0][1][0]} × {prepared[0][1][1]} pixels: free some, or take a smaller model."
                     ) from error
-            # Only here, where the error holds what it was computing no longer.
+            # Memory can be freed only here: inside `except`, the error still holds tensors.
             self.at_once = max(1, len(prepared) // 2)
             prepared = prepared[: self.at_once]
             import torch

@@ -1,7 +1,7 @@
-"""A generated image's evidence on the model under test, compared with its source. Pure; no models, no pages.
+"""The outcome of the model under test on a generated image, compared with its source. Pure; no models, no pages.
 
-It does not say whether the image is good: checks and reviews do. Testers look for a model that fails where it did not
-on the source; one that failed before already shows nothing new.
+An outcome does not say whether the image is good: checks and reviews do. Testers look for images on which the model
+fails although it is right on the source. A model that already fails on the source shows nothing new.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from evaluation.class_mapping import MappedLabel, map_classes
 FOUND = 0.5
 """Minimum IoU at which a class counts as found, as in the Pascal VOC challenge."""
 NAMED = 2
-"""Number of classes that are named; more are counted."""
+"""Maximum number of classes that are named. If there are more, only their number is given."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ModelOutcome:
 
     standing: Standing
     words: str
-    """A few words, with its answer."""
+    """The outcome in a few words, with the model's answer."""
 
     @property
     def explanation(self) -> str:
@@ -46,7 +46,9 @@ def outcome_of(
     masked: bool,
     classes: tuple[str, ...] = (),
 ) -> ModelOutcome:
-    """Judge an image made for `task`. `figures` are a segmenter's; `classes` all of a classifier, () if unknown."""
+    """Judge an image made for `task`. `figures` are those of a segmenter, None for a classifier; `masked` is True if
+    they compare with a mask. `classes` are all classes of a classifier, () if unknown.
+    """
     if figures is not None:
         return _of_classes(figures, masked)
     if not source.top or not found.top:
@@ -56,12 +58,12 @@ def outcome_of(
 
 @lru_cache(maxsize=256)
 def mapped_label(label: str, classes: tuple[str, ...]) -> MappedLabel:
-    """Return the classes of a model that are right for a label, by the rules of evaluations."""
+    """Return the classes of a model that are right for a label, by the rules of `class_mapping`."""
     return map_classes((label,), classes).labels[0]
 
 
 def is_right(guess: str, label: str, classes: tuple[str, ...]) -> bool | None:
-    """Return whether a class is right for a label; None if no class is. Without `classes` the words decide."""
+    """Return whether a class is right for a label; None if no class is. Without `classes`, names are compared."""
     if not classes:
         return names_label(guess, label)
     right = mapped_label(label, classes).classes

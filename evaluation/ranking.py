@@ -21,18 +21,18 @@ PRIOR = 4.0
 
 
 def deep_gini(probabilities: Floats) -> Floats:
-    """Return 1 minus the sum of squares of (images, classes): a classifier's uncertainty (Feng et al. 2020)."""
+    """Return 1 minus the sum of squared probabilities (images, classes): uncertainty (Feng et al. 2020)."""
     return 1.0 - (probabilities**2).sum(axis=-1)
 
 
 def entropy(probabilities: Floats) -> Floats:
-    """Return the entropy of (images, classes), in nats."""
+    """Return the entropy of probabilities (images, classes), in nats."""
     safe = np.clip(probabilities, 1e-12, 1.0)
     return -(probabilities * np.log(safe)).sum(axis=-1)
 
 
 def by_score(score: Floats) -> Numbers:
-    """Return the order with the largest score first; equal ones keep theirs."""
+    """Return the order with the largest score first; images with equal scores keep their order."""
     return np.argsort(-score, kind="stable")
 
 
@@ -61,9 +61,9 @@ def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> Num
 
 def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Sequence[tuple[str, ...]]) -> Floats:
     """Return the probability that the model is wrong on images that are not made yet, from the outcomes of others:
-    `known` maps the features of past images to (wrong, all). Features go from general to particular, such as (edit
-    type, alternative, class). Each level's estimate weighs as `PRIOR` images in the next one (an empirical Bayes
-    estimate level by level).
+    `known` maps the features of past images to (number wrong, number of all). Features go from general to particular,
+    such as (edit type, alternative, class). Each level's estimate weighs as `PRIOR` images in the next one (an
+    empirical Bayes estimate level by level).
     """
     levels: dict[tuple[str, ...], tuple[int, int]] = {}
     for feature, (wrong, of) in known.items():
@@ -81,7 +81,9 @@ def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Seq
 
 
 def combined(one: Floats, other: Floats, share: float) -> Floats:
-    """Combine two independent probabilities of an event that holds for a `share` of all images (Bayes), by odds."""
+    """Combine two independent probabilities of an event, by their odds (Bayes). The event holds for a `share` of all
+    images.
+    """
 
     def odds(chance: Floats) -> Floats:
         safe = np.clip(chance, 1e-6, 1 - 1e-6)

@@ -75,7 +75,7 @@ EQUAL = {"source": "each source weighs the same", "case": "each test case weighs
 
 
 def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, edits: Sequence[SensitivityRow]) -> str:
-    """Return the result of the figures, in a few sentences."""
+    """Return a classifier's result in a few sentences. `edits` are the rows of a table of sensitivity."""
     if found.error_generated.value is None:
         return f"{model}: {CANNOT_TELL}; {found.error_generated.why}."
     values = {"model": model, "found": found, "losses": None, "validity": validity, "hurting": _hurting(edits)}
@@ -156,7 +156,7 @@ def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
 
 
 def validity_figures(found: ValidityEffect, wrong: str = "wrong") -> list[tuple[str, Figure]]:
-    """Return the figures with their words; `wrong` describes the model's mistake on a test case."""
+    """Return the figures with their names; `wrong` describes the model's mistake on a test case."""
     error = "error" if wrong == "wrong" else wrong
     return [(name.format(wrong=wrong, error=error), figure) for name, figure in _figures(found)]
 
@@ -234,7 +234,9 @@ def _report(
 
 
 def edits_markdown(tables: Tables, what: str = "the true class", wrong: str = "") -> str:
-    """Return tables of edits as Markdown. `what` changes; `wrong` heads a column with the share of newly wrong ones."""
+    """Return tables of edits as Markdown. `what` names the value that changes. `wrong` is the heading of the column
+    with the share of newly wrong test cases; "" leaves the column out.
+    """
     return TEMPLATES.lines("edits.md", tables=tables, what=what, wrong=wrong)
 
 
@@ -258,7 +260,7 @@ def latex(model: str, found: Effectiveness) -> str:
 
 
 def segmentation_latex(model: str, found: SegmentationEffect, losses: LossEffect) -> str:
-    """Return the same table for a segmenter: mIoU, and how often a class is lost on generated images."""
+    """Return a LaTeX table for a segmenter: mIoU, and how often a class is lost on generated images."""
     figures = (found.miou_original, found.miou_generated, found.miou_reconstructed, losses.generated)
     heads = r"Original (mIoU, \%)", r"Generated (mIoU, \%)", r"Reconstructed (mIoU, \%)", r"Loses a class (\%)"
     return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=[_cell(one) for one in figures])

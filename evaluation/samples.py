@@ -1,4 +1,4 @@
-"""Samples of images for people to judge: sizes by stratum, and tests whether one is drawn in proportion. Pure."""
+"""Samples of images for people to judge: sizes by stratum, and tests whether a sample is random. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from core.figures import Figure, Flags, Numbers
 from evaluation.by_source import CONFIDENCE
 
 FEWEST_OF_STRATUM = 5
-"""Minimum number of judged images for a stratum to have its own share. Smaller strata share one."""
+"""Minimum number of judged images for a stratum to have its own share. Smaller strata have one share together."""
 PROPORTIONAL = 0.01
-"""A sample counts as drawn from all strata alike unless chance gives its parts with less than this probability."""
+"""Probability below which judged images do not count as a random sample."""
 
 
 def in_proportion(images: Numbers, judged: Numbers) -> bool:
@@ -32,7 +32,7 @@ def in_proportion(images: Numbers, judged: Numbers) -> bool:
 
 
 def all_of_a_part(part: Flags, judged: Flags) -> bool:
-    """Return True if the judged images are all of one part, although a random sample hardly would be."""
+    """Return True if the judged images are all of one part, which is very unlikely for a random sample."""
     from scipy import stats
 
     n, inside = int(judged.sum()), int(part.sum())

@@ -1,9 +1,9 @@
-"""Agreement of a segmenter with the masks of generated images, compared with their sources (the paper's RQ2).
-Pure: takes counts of pixels, knows no images.
+"""Agreement of a segmenter with the masks of generated images, compared with their sources (the paper's RQ2). Pure:
+takes counts of pixels, knows no images.
 
 A class's intersection over union is that of all pixels of a set, from one confusion matrix in which each source weighs
-the same, or each test case (see `evaluation.effectiveness`); the mean over images is another figure, which is not
-computed here. For one image it tells which protected classes a segmenter loses, by the rule of
+the same, or each test case (see `evaluation.effectiveness`). The mean over images is another figure, which is not
+computed here. Figures of single images tell which protected classes a segmenter loses, by the rule of
 `evaluation.metrics.ClassFigures`.
 """
 
@@ -23,7 +23,7 @@ from evaluation.by_source import MeansOfSources, Unseen, matched, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness, no_control_words
 
 IGNORED = 255
-"""The number of mask pixels that do not count."""
+"""Value of mask pixels that do not count."""
 ROUNDING = 1e-9
 """Allowed difference between equal shares that are computed in different ways."""
 
@@ -69,23 +69,23 @@ class Losses:
 
     source: Numbers
     right: NDArray[np.int8]
-    """`WRONG` if it loses a class, `RIGHT` if it loses none, `UNKNOWN` if it has none to lose."""
+    """`WRONG` if the segmenter loses a class, `RIGHT` if it loses none, `UNKNOWN` if there is none to lose."""
     lost: Flags
-    """(images, classes): True if it loses a class; for an original, if it misses it."""
+    """(images, classes): True if the segmenter loses the class; for an original, if it misses the class."""
     could: Flags
-    """(images, classes): True if it could lose the class; for an original, if its mask has it."""
+    """(images, classes): True if the segmenter could lose the class; for an original, if its mask has the class."""
     most: Numbers
-    """The index of the class that it loses most of; -1 if it loses none."""
+    """The index of the class with the largest loss; -1 if no class is lost."""
     way: Numbers | None = None
 
     @property
     def answers(self) -> Answers:
-        """Right or wrong answers that name no class; their unknown confidence is 0."""
+        """The losses as `Answers`: wrong if a class is lost, without a predicted class, with confidence 0."""
         return Answers(self.source, self.right, np.full(len(self.source), -1), np.zeros(len(self.source)), self.way)
 
 
 def confusion(truth: NDArray[np.uint8], predicted: NDArray[np.uint8], classes: int) -> Floats:
-    """Return pixels of each class by predicted class, (classes, classes + 1). Other numbers of `truth` do not count."""
+    """Return pixels of each class by predicted class, (classes, classes + 1). Pixels of no true class do not count."""
     if truth.shape != predicted.shape:
         raise ValueError(f"a mask of {truth.shape} is not compared with a class map of {predicted.shape}")
     inside = truth < classes
@@ -101,7 +101,7 @@ def iou(counts: Floats) -> Floats:
 
 
 def mean_iou(counts: Floats) -> Floats:
-    """Return the mean over the present classes, (...); NaN without any."""
+    """Return the mean IoU over the present classes, (...), from (..., classes, classes + 1); NaN without any."""
     return _mean_of_ratios(*_hit_and_union(counts))
 
 
@@ -129,7 +129,7 @@ def segmentation_effect(
     """Return all figures on the quality of a segmenter.
 
     `original` has one image per source. `mask_holds` is True for generated images in which a check still found the
-    things of the mask. Raises ValueError for sources of several splits.
+    mask's classes. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)
@@ -215,8 +215,9 @@ def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources
     """Return means over sources of overlaps in several sets, each (sources, 2 x classes): intersections, then unions,
     of each class, summed over a source's images with their weights; `weights` are those of the sources.
 
-    In an unseen source a segmenter finds all or nothing of each class. Its area of a class is that of the source of a
-    typical pixel: with unequal areas, intervals with their mean would cover too little.
+    In an unseen source a segmenter finds all or nothing of each class. The unseen source's area of a class is that of
+    the source in which a typical pixel lies. With the mean area, intervals would cover too little if areas are
+    unequal.
     """
     classes = sets[0].shape[1] // 2
     squares = (np.einsum("ij,ij,i->j", one, one, 1 / weights) for one in sets)
@@ -260,12 +261,12 @@ def _shares(counts: Floats) -> Floats:
 
 
 def right_pixels(pixels: Pixels) -> Floats:
-    """Return the share of right pixels of each image, (images,); NaN if none counts."""
+    """Return the share of right pixels of each image, (images,); NaN if no pixel of the image counts."""
     return ratio(pixels.right.sum(axis=-1), pixels.true.sum(axis=-1))
 
 
 def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
-    """Return each class's IoU by image, (images, classes); a class may be several groups. NaN if not in the mask."""
+    """Return the IoU of each class, (images, classes); NaN if a mask lacks it. `classes` has each class's groups."""
     here, predicted, hit = (np.zeros((len(pixels), len(classes))) for _ in range(3))
     single = [place for place, own in enumerate(classes) if len(own) == 1]
     groups = [classes[place][0] for place in single]
@@ -354,7 +355,7 @@ def loss_effect(
 def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
     """Return flags (images, classes, answers): True if an image gives this answer for at least the share of a class
     that the whole set has. `part` has pixel counts of that shape, `shares` those of the set, (classes, answers), and
-    `whole` all pixels of each class, (images, classes). A share above 0 in the set is reached by some image.
+    `whole` all pixels of each class, (images, classes). If a share of the set is above 0, some image reaches it.
     """
     with np.errstate(invalid="ignore"):
         found: Flags = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))

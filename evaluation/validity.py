@@ -33,11 +33,11 @@ from evaluation.samples import FEWEST_OF_STRATUM, Flags, Numbers, in_proportion
 from evaluation.worker_errors import HARD, VALID, Ballots, drawn_states
 
 TOGETHER = 100
-"""Number of draws made at a time. The weights of all judged images are in memory for all of them."""
+"""Maximum number of draws made at a time. Each draw needs the weights of all judged images in memory."""
 FEWEST_FOR_SCORE = 50
 """Minimum number of judged wrong images to use the score. With fewer, its weight is unknown."""
 LIKELY = 0.001
-"""Two studies contradict each other if their joint result is less likely than this."""
+"""Probability of the joint result of two studies below which they contradict each other."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Judged:
     wrong: Flags
     """True if the model under test is wrong."""
     stratum: Numbers
-    """The number of each image's stratum, from 0. Within one the judged images are a random sample."""
+    """The number of each image's stratum, from 0. Within a stratum the judged images are a random sample."""
     votes_for: Numbers
     """Number of votes that the image is valid; 0 without votes."""
     votes: Numbers
@@ -63,8 +63,8 @@ class Judged:
     adjudicated: Flags | None = None
     """True if the study lead decided on the image, which counts more than any votes. None if there is no such image."""
     outside: Flags | None = None
-    """True if the image was not among those that the sample was drawn from, such as accepted ones: nothing is known of
-    it. None if there is no such image."""
+    """True if the sample could not include the image, such as a rejected image in a study of accepted ones: nothing is
+    known of it. None if there is no such image."""
     study: Numbers | None = None
     """The number of the study that judged each image, or -1; None if there is one study."""
     studies: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Judged:
 
     @property
     def asked(self) -> Flags:
-        """True where people voted and the sample was drawn from."""
+        """True where people voted and the sample could include the image."""
         voted = self.decided | self.without_consensus
         return voted if self.outside is None else voted & ~self.outside
 
@@ -118,7 +118,7 @@ class ValidityEffect:
     undecided: Figure
     """Share of judged images without a consensus."""
     score_weight: float | None
-    """Weight of the score: 0 for nothing, 1 for all of it."""
+    """Weight of the score, 0 to 1: 0 ignores the score. None without a score or with too few votes."""
     judged: int
     """Number of images with a consensus."""
     discarded: int
@@ -184,7 +184,7 @@ def validity_effect(
 
 def _figure(value: float, low: Floats, high: Floats, n: int, sources: int, unknown: str = "") -> Figure:
     """Return a figure with its interval: the lower end from draws of its lower bound, the upper from the upper one. If
-    something is `unknown`, in words, only these bounds.
+    `unknown` names something that is unknown, the figure has these bounds but no value.
     """
     value = float(np.nanmedian(low)) if unknown else value
     ends = float(np.nanquantile(low, (1 - CONFIDENCE) / 2)), float(np.nanquantile(high, (1 + CONFIDENCE) / 2))
@@ -193,7 +193,7 @@ def _figure(value: float, low: Floats, high: Floats, n: int, sources: int, unkno
 
 
 def _not_known(table: _Table, strata: Sequence[str], wrong: int) -> str:
-    """Return what is unknown of wrong or right images, in words; "" if nothing is."""
+    """Return in words which wrong images (`wrong` 1) or right images (0) nobody judged; "" if nothing is unknown."""
     cells = np.flatnonzero(table.unknown[wrong::2])
     if (cells >= len(strata)).any():
         return "no other image was judged"
@@ -208,7 +208,7 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
 
 
 class _Table:
-    """The columns of all images as masses by source, and their judged images.
+    """Weights of all images, added up by source, and the judged images.
 
     A *cell* combines a stratum with whether its images are wrong: 2 * stratum + wrong. Images outside the sampled ones
     have cells of their own after these. A *pool* is one or several cells, all wrong or all right, with one estimated
@@ -254,7 +254,9 @@ class _Table:
 
     @cached_property
     def masses(self) -> Floats:
-        """By source: masses of pools, and of unknown wrong and right images, scores of pools, and its weight."""
+        """A row for each source: the weight of its images in each pool, the weights of its unknown wrong and unknown
+        right images, its weighted scores in each pool, and its own weight.
+        """
         column = np.where(self.pool[self.cell] >= 0, self.pool[self.cell], self.pools + np.where(self.held.wrong, 0, 1))
         width = self.pools + 2
 
@@ -271,7 +273,7 @@ class _Table:
 
     @cached_property
     def states(self) -> NDArray[np.int8]:
-        """Draws of the state of each judged image, (draws, judged): a single one if each consensus is the truth."""
+        """Draws of the state of each judged image, (draws, judged): a single draw if each consensus is the truth."""
         judged = self.held
         known = np.where(judged.valid, VALID, np.where(judged.decided, 0, HARD))[self.asked]
         if judged.ballots is None or not judged.ballots.telling:
@@ -282,8 +284,8 @@ class _Table:
 
     @cached_property
     def chance_valid(self) -> Floats:
-        """The chance of each judged image to be valid. One without single votes and without a consensus has the share
-        of its pool; one on which single votes say nothing has one half.
+        """Probability that each judged image is valid. Without single votes, an image without a consensus has the share
+        of its pool. With single votes, a hard image counts as one half.
         """
         valid, hard = (self.states == VALID).mean(axis=0), (self.states == HARD).mean(axis=0)
         if len(self.states) > 1:
@@ -315,7 +317,7 @@ class _Table:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Share of wrong and valid images if none, and if all, of those without a consensus or a vote are valid."""
+        """Shares of wrong and valid images if no image without a consensus or a vote is valid, and if all are."""
         wrong, left = self.of_wrong, self.held.without_consensus[self.asked]
         size = self._by_pool(self.asked_weight)
         low, high = (
@@ -362,9 +364,9 @@ class _Table:
 def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
     """Return the pool of each cell, -1 if its share of valid images is unknown, and the weight of a judged image.
 
-    Each cell with `FEWEST_OF_STRATUM` judged images is a pool, and the smaller ones are one together. A cell without a
-    judged image belongs to these if the sample looks drawn from all cells alike, so that it has none by chance;
-    otherwise nothing is known of it.
+    Each cell with `FEWEST_OF_STRATUM` judged images is a pool, and the smaller ones are one pool together. A cell
+    without a judged image joins this pool if the sample looks drawn from all cells alike. Otherwise nothing is known of
+    the cell.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():
@@ -385,8 +387,8 @@ def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
 
 
 class _Draws:
-    """Draws of all figures, (draws,) each, with random weights of sources: those called `low` if nothing unknown is
-    valid, and those called `high` if everything unknown is.
+    """Draws of all figures, (draws,) each, with random weights of sources. The figures called `low` take all unknown
+    images for invalid, those called `high` for valid.
     """
 
     def __init__(self, table: _Table, seed: int, draws: int) -> None:
@@ -403,7 +405,7 @@ class _Draws:
         """The weight of the judged images of one additional source, by pool."""
         wrong_ones = self._place[table.of_wrong[table.asked_pool]]
         self._plain = len(wrong_ones) / max(len(np.unique(wrong_ones)), 1)
-        """The number of judged wrong images of one additional source."""
+        """How many judged wrong images the one additional source counts for."""
         begins = range(0, draws, TOGETHER)
         figures = np.concatenate([self._some(begin, min(TOGETHER, draws - begin)) for begin in begins], axis=1)
         self.wrong, self.low, self.high, self.mended_low, self.mended_high, self.times_valid = figures[:6]
@@ -415,10 +417,10 @@ class _Draws:
         weights = rng.standard_exponential((draws, len(self._own)))
         sums = self._others[begin : begin + draws] + weights @ self._own
         sums, total = sums[:, :-1], sums[:, -1]
-        # It weighs as much as the source of a usual test case.
+        # One additional source weighs as much as the source of a typical test case.
         more = rng.standard_exponential(draws) * (table.of_source**2).sum() / table.of_source.sum()
         total = total + more
-        # One additional source: all its images are wrong, or all are right, divided like the known ones.
+        # All its images are wrong, or all are right. They are divided among pools like the known ones.
         is_wrong = rng.random(draws) < 0.5
         mass = table.mass[: pools + 2]
         of_wrong = np.append(table.of_wrong, [True, False])
@@ -443,9 +445,9 @@ class _Draws:
             own = np.flatnonzero(table.of_wrong == wrong)
             if not len(own):
                 continue
-            # The pools share one additional judged source by their masses. None or all of its images are valid. The
-            # part that a pool lacks to a full additional source is valid as often as all pools are. So a pool with few
-            # judged images gets more than its share of uncertainty, but is not drawn to the middle.
+            # One additional judged source is divided among the pools by their masses: none or all of its images are
+            # valid. Each pool then gets the rest of a full source, which is valid as often as all pools are. So a pool
+            # with few judged images gets more than its share of uncertainty, but is not drawn to one half.
             share = table.mass[own] / table.mass[own].sum()
             for mass, chance in ((share, np.full((2, draws, 1), 0.5)), (1 - share, None)):
                 if not (mass > 1e-9).any():
@@ -502,7 +504,7 @@ def contradiction_of(judged: Judged) -> str:
             other = judged.decided & judged.wrong & (judged.study == judged_wrong)
             if judged_wrong == judged_all or not other.any():
                 continue
-            # Not its share of valid images but the largest likely one: a small study contradicts nothing.
+            # The largest likely share of valid images, not the measured one: a small study contradicts nothing.
             good, n = int(judged.valid[other].sum()), int(other.sum())
             most = float(stats.binomtest(good, n).proportion_ci(1 - 2 * LIKELY).high)
             sentence = contradiction(error, most, int(judged.valid[own].sum()), int(own.sum()))
@@ -515,9 +517,10 @@ def contradiction_of(judged: Judged) -> str:
 
 
 def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int) -> str:
-    """Return why two figures cannot both be true, in a sentence; "" if they can. If `error` of all images fool the
-    model and at most `valid_of_wrong` of those are valid, at most 1 - error x (1 - valid_of_wrong) of all images are
-    valid. The figures contradict if `valid` or more of `judged` images then have a probability below `LIKELY`.
+    """Return why two figures cannot both be true, in a sentence; "" if they can. If the model is wrong on a share
+    `error` of all images, and at most a share `valid_of_wrong` of those is valid, at most 1 - error x (1 -
+    valid_of_wrong) of all images are valid. The figures contradict if `valid` or more of `judged` images then have a
+    probability below `LIKELY`.
     """
     from scipy import stats
 

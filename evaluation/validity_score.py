@@ -1,4 +1,4 @@
-"""Predicts from an image's checks how likely people find it valid: learnt from votes, tested on unseen ones."""
+"""Predicts how probably people find an image valid, from its checks: learnt from votes, tested on unseen ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from evaluation.by_source import CONFIDENCE
 FOLDS = 5
 BINS = 10
 FEWEST_SOURCES = 10
-"""Number of sources with a valid image, and with an invalid one, that an interval needs at least."""
+"""Minimum number of sources with a valid image, and of sources with an invalid one, for an interval."""
 
 
 def learn(names: Sequence[str], checks: Floats, valid: Flags, task: TaskKind | None = None) -> ValidityScore:
-    """Fit a score to votes; `checks` is (images, checks). Raises ValueError below `FEWEST` images of either kind."""
+    """Fit a score to votes; `checks` is (images, checks). Raises ValueError below `FEWEST` valid or invalid images."""
     from sklearn.linear_model import LogisticRegression
 
     if min(int(valid.sum()), int((~valid).sum())) < FEWEST:
@@ -39,7 +39,7 @@ def learn(names: Sequence[str], checks: Floats, valid: Flags, task: TaskKind | N
 
 
 def cross_fitted(names: Sequence[str], checks: Floats, valid: Flags, source: Numbers) -> Floats:
-    """Score each image by the votes on other sources. Raises ValueError as `learn`, also for too small a fold."""
+    """Score each image by votes on other sources. Raises ValueError as `learn`, also if one fold is too small."""
     from sklearn.model_selection import StratifiedGroupKFold
 
     scores = np.full(len(valid), np.nan)
@@ -83,7 +83,7 @@ def _auc(score: Floats, valid: Flags, source: Numbers) -> Figure:
     if valid.all() or not valid.any():
         return Figure(None, n=n, sources=sources, why="all images are alike to people")
     ones, others = np.sort(score[valid]), np.sort(score[~valid])
-    # For each image, the images of the other kind that it is on the right side of.
+    # For each image, the number of images of the other kind that the score tells apart from it.
     won = np.where(valid, _below(score, others), len(ones) - _below(score, ones))
     whole = float(won[valid].sum())
     area = whole / (len(ones) * len(others))

@@ -32,9 +32,10 @@ VOTES_THAT_SHOW_HARD = 3
 _PRIOR = np.array([0.5, 0.5, 0.1])
 """Prior of the shares of the states: Jeffreys's for valid and invalid, and few hard images."""
 _MEANS, _SIZES = np.linspace(0.525, 0.995, 20), np.array([1.0, 4.0, 20.0, 100.0])
-"""Grid of the population of workers: mean rate of right answers, and similarity of workers (a + b of a beta)."""
+"""Grid for the population of workers: its mean rate of right answers, and how alike the workers are (a + b of a beta
+distribution)."""
 _LEAST = 1e-3
-"""Minimum rate: no answer of a worker is impossible."""
+"""Minimum distance of a worker's rate of right answers from 0 and from 1, so that no answer is impossible."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbe
     rates = np.full((chains, 2, workers), 0.8)
     draws = []
     for step in range(WARM_UP + KEPT):
-        # Rates of right answers, (chains, 2, workers). A vote on a hard image counts as one on its coin's outcome.
+        # Rates of right answers, (chains, 2, workers). For a vote on a hard image, a coin says which answer was right.
         of_state = [(now == one).astype(np.float64) for one in (INVALID, VALID, HARD)]
         said_yes, said_no = ([one @ votes for one in of_state] for votes in (yes, no))
         yes_valid = rng.binomial(said_yes[HARD].astype(np.int64), _odds(rates[:, VALID], 1 - rates[:, INVALID]))

@@ -1,10 +1,11 @@
 """Train the demo's classifier on images of each recipe at equal updates: `python -m experiments.arms --work FOLDER`.
 
-Every arm learns from the same drawn fair days. An arm with a recipe also has 1, 3 or 10 of its images a source; other
-arms have an augmentation, or nothing. Updates are equal, and the state that is best on held-out fair days is kept. Each
-trained network is measured on unseen scenes: on the same day, under other weather and at other times, and with their
-subjects in other places. The goals are in `arms.toml`. FOLDER keeps all results, so that a stopped run can resume;
-`--out FILE` writes the report as Markdown, and `--small` shows that every part works.
+Every arm learns from the same drawn fair days: scenes by day, sunny or cloudy. An arm with a recipe also learns from 1,
+3 or 10 images that the recipe makes of each source. Other arms have an augmentation, or nothing. Updates are equal, and
+the state that is best on held-out fair days is kept. Each trained network is measured on unseen scenes: on the same
+day, under other weather and at other times, and with their subjects in front of other backgrounds. The goals are in
+`arms.toml`. FOLDER keeps all results, so that a stopped run can resume; `--out FILE` writes the report as Markdown, and
+`--small` shows that every part works.
 """
 
 from __future__ import annotations
@@ -57,18 +58,19 @@ from pipeline.request import MemoryStore, Request
 
 GOALS = Path(__file__).with_name("arms.toml")
 SOURCES, TUNING, TESTS, PLACES = 2_800_000, 2_830_000, 2_840_000, 2_860_000
-"""First seeds of scenes. Nothing else was trained on them, measured on them or chosen by them."""
+"""First seeds of scenes, by use. No other training, measurement or choice uses these scenes."""
 PLAIN, RANDAUGMENT, AUGMIX, MIXED = "plain", "RandAugment", "AugMix", "mixed"
 RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "dillema": {"counterfactuals": {"captions": 10}, "alternatives": {"per_keyword": 5}},
     "lance": {"perturbations": {"per_type": 4}},
     "aga": {"backgrounds": {"captions": 10}, "composite": {"scale": 1.2, "rotation": 15.0}},
 }
-"""Recipes with the settings that give ten images a source."""
+"""Recipes with the settings that give ten images per source."""
 ON_FAIR, ON_MIXED, ON_SHIFTS, ON_MAPS = "fair day", "mixed backgrounds", "all shifts", "relevance mass"
 SETS = (*CONDITIONS, ON_MIXED)
 FINE = 4
-"""Times the size at which a subject is put into another place: the smaller picture has the renderer's own edge."""
+"""Factor of the size at which a subject is pasted onto a background. Scaled down, its edge is like the renderer's
+own."""
 SUBJECT = SEMANTIC_CLASSES.index("object")
 BASELINES = (PLAIN, RANDAUGMENT, "DILLEMA 10x", "LANCE 10x", "AGA 1x")
 """Arms that others are compared with."""
@@ -76,14 +78,14 @@ BASELINES = (PLAIN, RANDAUGMENT, "DILLEMA 10x", "LANCE 10x", "AGA 1x")
 
 @dataclass(frozen=True)
 class Size:
-    """Amounts of everything."""
+    """Numbers of scenes, images, updates and trainings of a run."""
 
     sources: int = 200
     tune: int = 100
     tests: int = 500
-    """Scenes of each set."""
+    """Number of scenes in each test set."""
     maps: int = 60
-    """Scenes whose maps are measured, with mixed backgrounds."""
+    """Number of scenes with mixed backgrounds whose Grad-CAM maps are measured."""
     multiples: tuple[int, ...] = (1, 3, 10)
     updates: int = 400
     batch: int = 32
@@ -97,19 +99,20 @@ SMALL = Size(sources=4, tune=4, tests=6, maps=2, multiples=(1, 2), updates=4, ba
 
 
 def source(number: int) -> Scene:
-    """Return a source, a fair day."""
+    """Return the source scene with this number, a fair day."""
     return fair_scene(SOURCES + number, "object", number)
 
 
 def tested(number: int, on: str) -> Scene:
-    """Return an unseen scene under the look of a set."""
+    """Return an unseen scene with the weather and time of day of a test set."""
     return fair_scene(TESTS + number, "object", number).with_look(**CONDITIONS[on])
 
 
 def mixed(number: int) -> tuple[Image.Image, Image.Image]:
-    """Return the subject of an unseen fair day in the place of another scene, of any look; and its mask, white.
+    """Return the subject of an unseen fair day in front of the background of another scene, and the subject's mask,
+    white.
 
-    Both are put together at a larger size, so that the subject has no rim of its own place.
+    Both are put together at a larger size, which leaves no rim of the subject's old background.
     """
     scene, chance = tested(number, ON_FAIR), random.Random(f"place {number}")
     label = OBJECT_CLASSES[(number + chance.randrange(1, len(OBJECT_CLASSES))) % len(OBJECT_CLASSES)]
@@ -129,7 +132,7 @@ def target(scene: Scene) -> int:
 
 
 def kept_images(driver: Driver, name: str, number: int) -> list[Image.Image]:
-    """Return the images of a source by a recipe of the studio that no check fails, in its order."""
+    """Return the images that a recipe makes of a source and that no check fails, in the recipe's order."""
     own, scene = recipe_of(name), source(number)
     settings = own.settings_in(driver.profile)
     for section, values in RECIPES[name].items():
@@ -142,7 +145,7 @@ def kept_images(driver: Driver, name: str, number: int) -> list[Image.Image]:
 
 
 def make(size: Size, folder: Path) -> dict[str, list[list[Path]]]:
-    """Make the images of each recipe and source, and return their files. Existing ones stay."""
+    """Make the images of each recipe and source, and return their files. Existing files stay."""
     profile, driver = load_profile("demo"), None
     files: dict[str, list[list[Path]]] = {}
     for name in RECIPES:
@@ -163,7 +166,7 @@ def make(size: Size, folder: Path) -> dict[str, list[list[Path]]]:
 
 
 def arms_of(size: Size, files: Mapping[str, Sequence[Sequence[Path]]], folder: Path) -> tuple[Arm, ...]:
-    """Return all arms with their images. A mixed arm takes turns between the recipes."""
+    """Return all arms with their images. A mixed arm takes images of the recipes in turn."""
     originals = [
         Example(drawn(source(number), folder / f"{number:04}.png"), target(source(number)))
         for number in range(size.sources)
@@ -203,7 +206,7 @@ def drawn(scene: Scene, file: Path) -> Path:
 
 
 def pixels(image: Image.Image) -> Any:
-    """Return an image as the network takes it, -1 to 1."""
+    """Return an image as the network's input (3, h, w), -1 to 1."""
     import torch
 
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 127.5 - 1
@@ -214,17 +217,17 @@ class Tests:
     """The images that each network is measured on."""
 
     pictures: Mapping[str, Any]
-    """By set, a tensor (scenes, 3, 128, 128)."""
+    """Pictures of each test set: a tensor (scenes, 3, 128, 128), by the name of the set."""
     targets: NDArray[np.int64]
     """Class of each scene, the same in all sets."""
     mixed: Sequence[tuple[Image.Image, Image.Image]]
-    """Pictures and masks whose maps are measured."""
+    """Pictures with mixed backgrounds and their masks, for Grad-CAM maps."""
     tuning: tuple[Any, NDArray[np.int64]]
     """Held-out fair days, and their classes."""
 
 
 def tests_of(size: Size) -> Tests:
-    """Draw all sets."""
+    """Draw all test sets."""
     import torch
 
     numbers, both = range(size.tests), [mixed(number) for number in range(size.tests)]
@@ -240,7 +243,7 @@ def tests_of(size: Size) -> Tests:
 
 
 def right(net: Any, images: Any, targets: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return the images on which a network is right."""
+    """Return True for each image that a network classifies right."""
     import torch
 
     device = next(net.parameters()).device
@@ -267,13 +270,13 @@ def trained(arm: Arm, seed: int, size: Size, tests: Tests, folder: Path) -> dict
     looks = [
         cam.look(picture, [int(own)], mask) for (picture, mask), own in zip(tests.mixed, tests.targets, strict=False)
     ]
-    # A map without a positive place is nowhere on the subject.
+    # A map without a positive value has no share on the subject.
     answers[ON_MAPS] = [look.figures.get(MASS, 0.0) for look in looks]
     return {"arm": arm.name, "seed": seed, "images": len(arm.examples), "right": answers}
 
 
 def figures(lines: Sequence[Mapping[str, Any]]) -> tuple[dict[tuple[str, str], Figure], dict[str, Figure]]:
-    """Return the accuracy of each arm on each set, and the differences "ARM over ARM: SET"."""
+    """Return the accuracy of each arm on each set, and the differences between arms, named "ARM over ARM: SET"."""
     answers: dict[str, dict[str, list[Floats]]] = {}
     for line in sorted(lines, key=lambda line: line["seed"]):
         for on, values in line["right"].items():
@@ -339,7 +342,7 @@ def _of_the_paper() -> Iterator[str]:
 
 
 def cost_of(folder: Path) -> str:
-    """Return what the images cost, in words."""
+    """Return the number of images and the processor time of each recipe, in words."""
     words = []
     for name in RECIPES:
         about = [json.loads(file.read_text(encoding="utf-8")) for file in sorted((folder / name).glob("*.json"))]
@@ -350,7 +353,9 @@ def cost_of(folder: Path) -> str:
 
 
 def run(size: Size, work: Path) -> tuple[str, list[Goal]]:
-    """Do all of it, and return the report and the goals. Raises UserError if the folder has a run of another size."""
+    """Make, train and measure. Return the report and the goals. Raises UserError if the folder has a run of another
+    size.
+    """
     work.mkdir(parents=True, exist_ok=True)
     about, plain = work / "about.json", {"size": asdict(size) | {"multiples": list(size.multiples)}}
     if not about.exists():

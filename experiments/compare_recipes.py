@@ -1,8 +1,8 @@
 """Compare recipes on the same drawn sources: `python -m experiments.compare_recipes --results FILE`.
 
-Each recipe takes every source through its own stages with the demo profile, and draws its own control set. The world
-says what each image should show, judges read what it shows, and the demo's models under test predict on it. The file
-gets a line per source, so that a stopped run can resume. `--out FILE` writes the report as Markdown.
+Each recipe takes every source through its own stages with the demo profile, and draws its own control set. The drawn
+world says what each image should show, judge models read what it shows, and the demo's models under test predict on it.
+The file gets a line per source, so that a stopped run can resume. `--out FILE` writes the report as Markdown.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class ModelsUnderTest:
         }
 
     def wrong(self, task: Task, image: Image.Image, mask: np.ndarray) -> bool:
-        """Return True if the label is not the likeliest, or if a protected class of the mask has an IoU below 0.5."""
+        """Return True if the label is not the likeliest class, or a protected class of the mask has an IoU
+        below 0.5.
+        """
         if task.kind == "classification":
             return not self.accuracy(task, image, mask)
         seen = self._class_names(task, image)
@@ -74,7 +76,9 @@ class ModelsUnderTest:
         return False
 
     def accuracy(self, task: Task, image: Image.Image, mask: np.ndarray) -> float:
-        """Return 1 if the label is the likeliest and else 0, or the share of the pixels of a mask that are right."""
+        """Return 1 if the label is the likeliest class, else 0. For a mask return the share of its pixels that are
+        right.
+        """
         if task.kind == "classification":
             return float(self._models[task.kind].predict(image).top[0].label == task.label)
         return float((self._class_names(task, image) == np.array(SEMANTIC_CLASSES)[mask]).mean())
@@ -87,7 +91,7 @@ class ModelsUnderTest:
 
 
 def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
-    """Return an object or a road in turn, on a fair day, as the models under test know them."""
+    """Return a fair day, like those that the models under test learnt from. Objects and roads take turns."""
     scene = fair_scene(first_seed + number, "road" if number % 2 else "object", number // 2)
     pixels, mask = render(scene)
     road = Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
@@ -96,7 +100,7 @@ def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
 
 
 def made(driver: Driver, recipe: str, walk: Walk) -> tuple[list[TestCase], MemoryStore, float]:
-    """Return the images of a source, and the CPU seconds of text, inversion and drawing."""
+    """Return the images of a source, the store of the run, and the CPU seconds of text, inversion and drawing."""
     own, begun, store = recipe_of(recipe), processor_seconds(), MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, own.settings_in(driver.profile), recipe, walk.number), store)
@@ -106,7 +110,7 @@ def made(driver: Driver, recipe: str, walk: Walk) -> tuple[list[TestCase], Memor
 
 
 def measured(driver: Driver, walk: Walk, scene: Scene, judges: Judges, models: ModelsUnderTest) -> dict[str, Any]:
-    """Return one line of the results."""
+    """Return one line of the results: a source with its images by each recipe."""
     known = not models.wrong(walk.task, walk.image, walk.mask)
     line: dict[str, Any] = {"number": walk.number, "family": scene.family, "right on the source": known}
     for recipe in RECIPES:
@@ -179,7 +183,7 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _rows(lines: Sequence[Mapping[str, Any]], kind: str | None, name: str) -> Iterator[list[float]]:
-    """Return one row for each source that has images of this kind by both recipes: the share for each."""
+    """Yield one row for each source with images of an edit type by both recipes: the figure `name` by recipe."""
     for line in lines:
         row = []
         for recipe in RECIPES:
@@ -220,7 +224,7 @@ def _apart(means: Floats) -> Floats:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.compare_recipes")
-    parser.add_argument("--results", type=Path, required=True, help="file of the results, a line a source")
+    parser.add_argument("--results", type=Path, required=True, help="file of the results, one line per source")
     parser.add_argument("--sources", type=int, default=200, help="how many (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file of the report")
     options = parser.parse_args()

@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make or remove the example and return the exit code: 0, 2 after one sentence, 130 if it was stopped."""
+    """Make or remove the example and return the exit code: 0, 2 after an error, 130 if it was stopped."""
     parser = Parser(prog="python -m experiments.example", description=__doc__)
     add_workspace_option(parser)
     parser.add_argument("--remove", action="store_true", help="remove what the example made")
@@ -57,7 +57,7 @@ def _act(workspace: Workspace, options: argparse.Namespace) -> int:
 
 
 def _watched(studio: Studio, view: ExampleView, is_stopped: Callable[[], bool]) -> ExampleView:
-    """Print each step as it begins, until nothing is at work."""
+    """Print each step as it begins, until the example's job ends."""
     printed = ""
     while view.active:
         if view.doing != printed:

@@ -1,7 +1,7 @@
 """Pairs of captions that a perturber learns from: a caption, and the same caption with one edit of a type.
 
-A file of pairs holds a JSON object a line, with the fields of `Pair`. The drawn world makes such pairs too. Knows
-nothing of models or training.
+A file of pairs holds one JSON object per line, with the fields of `Pair`. `drawn_pairs` makes pairs from drawn scenes.
+Knows nothing of models or training.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from pipeline.stages.reply_schema import NO_EDIT, edit_text
 HELD_OUT = 0.1
 """Share of the captions that are held out."""
 MOST_HELD_OUT = 200
-"""Number of captions. More would cost more time than they tell."""
+"""Maximum number of held-out captions. More captions would take time and tell little more."""
 NO_EDIT_KEPT = 0.25
-"""Share of the drawn captions without such an edit that are kept. With all, a small LoRA says "none" too often."""
+"""Share kept of the drawn captions in which nothing of the type may change. With all, a small LoRA says "none" too
+often."""
 FEWEST = 10
-"""Number of captions that a training needs."""
+"""Minimum number of captions for a training."""
 
 
 class Pair(Data):
@@ -52,10 +53,10 @@ class Pair(Data):
             return self
         places = len(changes(self.caption, self.changed))
         if places != 1:
-            raise ValueError(f"{places} places of the caption are changed, and one edit is asked for")
+            raise ValueError(f"{places} places of the caption are changed: change only one")
         old, arrow, new = (part.strip() for part in self.edit.partition("->"))
         if self.edit and not (arrow and old and old in self.caption and new in self.changed):
-            raise ValueError("edit is such as “sunny -> snowy”, with words of the two captions")
+            raise ValueError("edit must look like “sunny -> snowy”, with words of the two captions")
         for check in failed(counterfactual_checks(self.caption, CounterfactualCaption(self.changed, ()), self.task)):
             raise ValueError(f"the changed caption fails the check “{check.name}”: {check.note}")
         return self
@@ -98,7 +99,7 @@ def read_pairs(file: Path) -> tuple[list[Pair], list[str]]:
 
 
 def drawn_pairs(count: int) -> list[Pair]:
-    """Return pairs of drawn scenes for training. Some say that a caption has no such edit."""
+    """Return pairs of drawn scenes for training. Some say that nothing of the type may change in a caption."""
     rng, pairs = random.Random(0), list[Pair]()
     while len(pairs) < count:
         example = random_example(rng, "perturbations", rng.randrange(TRAIN_SEEDS, 2 * TRAIN_SEEDS))
@@ -117,7 +118,7 @@ def drawn_pairs(count: int) -> list[Pair]:
 
 
 def held_out(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Return the pairs to train on, and those to hold out. All pairs of one caption are on the same side.
+    """Return the pairs to train on, and the pairs to hold out. All pairs of one caption stay together.
 
     Raises UserError if there are too few captions.
     """

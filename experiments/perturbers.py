@@ -34,10 +34,10 @@ from pipeline.stages.reply_schema import as_lines, perturbation_schema
 from study.intervals import wilson
 
 FIRST_SEED = 6_000_000
-"""First seed of the scenes, apart from the seeds of training and of the model's own scores."""
+"""First seed of the scenes. Neither training nor the language model's own scores use these seeds."""
 COUNT = 100
 GROUPS = {"own": 1.0, "changed": 0.0}
-"""Groups of captions: name, and the share of the world's own captions."""
+"""For each group of captions, the share of the world's own captions in it."""
 NO_SOURCE = Image.new("RGB", (8, 8))
 Perturber = Callable[[Example, int], str]
 """Returns a caption for an example and a seed. "" if it gives none."""
@@ -58,7 +58,7 @@ class Score:
 
 
 def held_out(count: int, own: float) -> Iterator[Example]:
-    """Yield captions, each with an edit type of which the drawn world has a possible edit of that caption."""
+    """Yield captions, each with an edit type for which the drawn world knows an edit of the caption."""
     rng, number = random.Random(FIRST_SEED), 0
     while count:
         example = random_example(rng, "perturbations", FIRST_SEED + number, own)
@@ -77,7 +77,7 @@ def score(example: Example, text: str) -> Score:
 
 
 class Perturbers:
-    """The compared ways, with the models of a profile."""
+    """The compared ways to write a caption, with the models of a profile."""
 
     def __init__(self, name: str = "demo") -> None:
         profile = load_profile(name)
@@ -88,7 +88,7 @@ class Perturbers:
         self._free: LanguageSettings = getattr(self._settings, "perturbations")  # noqa: B009
 
     def ways(self) -> Mapping[str, Perturber]:
-        """Return each way by its name."""
+        """Return each way to write a caption, by name."""
         return {
             "three stages": self.three_stages,
             "asked freely": self.freely,
@@ -116,7 +116,7 @@ class Perturbers:
         return self._last(LANCE, example, LANCE.settings.model_validate(_merged(self._settings, plain)), seed)
 
     def random_word(self, example: Example, seed: int) -> str:
-        """Replace a random unprotected content word with the model's continuation there."""
+        """Replace a random unprotected content word with the model's continuation of the text before it."""
         rng, text = random.Random(seed), example.caption
         protected = protected_spans(text, example.task)
         spans = [

@@ -1,9 +1,9 @@
 """Compare models under test on drawn sources and on their reconstructions: `python -m experiments.reconstructions`.
 
-The recipe of LANCE's reconstructions takes each source through the demo profile. "Corrected" is its image, which is
-held to the stored path of the inversion. "Uncorrected" is drawn from the inverted noise alone, with the same caption
-and control image. `--results FILE` gets a line per source, so that a stopped run can resume. `--out FILE` writes the
-report as Markdown.
+The recipe of LANCE's reconstructions takes each source through the demo profile. "Corrected" is the recipe's image,
+which stays on the stored path of the inversion. "Uncorrected" is drawn from the inverted noise alone, with the same
+caption and control image. `--results FILE` gets a line per source, so that a stopped run can resume. `--out FILE`
+writes the report as Markdown.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WAYS = ("corrected", "uncorrected")
 def measured(
     driver: Driver, inversions: Kept, models: Models, walk: Walk, under_test: ModelsUnderTest
 ) -> dict[str, Any]:
-    """Return one line of the results. It has no accuracy of a source that the recipe refuses."""
+    """Return one line of the results. A source that the recipe refuses has no accuracy in it."""
     inversions.clear()
     recipe, store = LANCE_RECONSTRUCTION, MemoryStore(walk.image)
     line: dict[str, Any] = {"number": walk.number, "task": walk.task.kind}
@@ -102,7 +102,7 @@ def _column(place: int, means: Floats) -> Floats:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.reconstructions")
-    parser.add_argument("--results", type=Path, required=True, help="file of the results, a line a source")
+    parser.add_argument("--results", type=Path, required=True, help="file of the results, one line per source")
     parser.add_argument("--sources", type=int, default=2000, help="how many (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file of the report")
     options = parser.parse_args()

@@ -18,9 +18,9 @@ def measure_each(
     results: Path | None,
     key: tuple[str, ...] = ("number",),
 ) -> list[dict[str, Any]]:
-    """Measure each thing that `results` has no line of yet, append its line, and return all lines of the file.
+    """Measure each thing that has no line in `results` yet, append its line, and return all lines of the file.
 
-    `key` names the fields of a line by which it is found among the keys of `things`. Without a file nothing is kept.
+    `key` names the fields of a line that form the thing's key in `things`. Without a file nothing is stored.
     """
     written = results.read_text(encoding="utf-8").splitlines() if results is not None and results.exists() else []
     lines = [json.loads(line) for line in written]

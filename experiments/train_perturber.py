@@ -52,7 +52,7 @@ PATIENCE = 5
 """Number of evaluations in a row without a lower held-out loss after which the training stops."""
 IGNORED = -100
 MOST_NAMED = 10
-"""Number of lines that are named one by one."""
+"""Maximum number of invalid lines that are named one by one."""
 BASE_FILE = "base.json"
 """File next to a LoRA with the model that it was trained on."""
 LONGEST_CONTEXT = 4096
@@ -88,7 +88,7 @@ class Plan:
 
 
 def load_base(file: Path) -> Base:
-    """Load a LLaMA of a GGUF file or a folder of transformers. Raises UserError if ctransformers runs no such model."""
+    """Load a LLaMA of a GGUF file or a folder of transformers. Raises UserError if ctransformers cannot run it."""
     kind = torch.bfloat16 if device().type == "cuda" else torch.float32
     try:
         if file.is_dir():
@@ -316,7 +316,9 @@ def write_profile(profile: Profile, source: Path, base: Base, gguf: Path, file: 
 
 
 def base_file(profile: Profile, named: Path | None) -> Path:
-    """Return the path of the weights that the LoRA is trained on."""
+    """Return the path of the weights that the LoRA is trained on. Raises UserError if the profile has no
+    LLaMA in GGUF.
+    """
     if named is not None:
         return named
     if not isinstance(profile.language, GgufLanguage):
@@ -328,7 +330,7 @@ def base_file(profile: Profile, named: Path | None) -> Path:
 
 
 def given_pairs(file: Path) -> list[Pair]:
-    """Return the pairs of a file. Invalid lines are counted and named."""
+    """Return the pairs of a file. Invalid lines are counted and printed."""
     pairs, faults = read_pairs(file)
     if faults:
         more = f"\n  and {len(faults) - MOST_NAMED} more" if len(faults) > MOST_NAMED else ""
@@ -350,7 +352,7 @@ def fitting(pairs: Sequence[Pair], encoded: Any, context: int) -> list[Encoded]:
 
 
 def make(options: argparse.Namespace) -> Path:
-    """Do what the command line asks for, and return the new profile. Raises UserError."""
+    """Train or merge a LoRA as the command line asks. Return the file of the new profile. Raises UserError."""
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing", FutureWarning)  # peft asks by the earlier name
     if find_spec("peft") is None:
         raise UserError(
@@ -382,7 +384,7 @@ def make(options: argparse.Namespace) -> Path:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m experiments.train_perturber", description=__doc__)
-    parser.add_argument("--pairs", type=Path, help="pairs of captions, a JSON object a line (default: drawn scenes)")
+    parser.add_argument("--pairs", type=Path, help="pairs of captions, a JSON object per line (default: drawn scenes)")
     parser.add_argument(
         "--drawn", type=int, default=DRAWN, help="how many pairs of drawn scenes (default: %(default)s)"
     )

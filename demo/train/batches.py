@@ -39,7 +39,9 @@ class Batch:
 
 
 class Batches:
-    """Draws random batches. Half of the pictures are twins, half are mirrored: captions do not tell left from right."""
+    """Draws random batches. Half of the pictures are twins, the same geometry with another look. Half are mirrored,
+    since captions do not tell left from right.
+    """
 
     def __init__(self, scenes: SceneSet, seed: int, roads: float = 0.5) -> None:
         """`roads` is the share of road scenes; the set itself has half of each family."""
@@ -63,7 +65,7 @@ class Batches:
 
 
 def coloured_things(mask: np.ndarray, scene: Scene) -> list[tuple[np.ndarray, int]]:
-    """Return the pixels (bool, (height, width)) of each coloured thing that `mask` parts, with its index in `COLOURS`.
+    """Return the pixels (bool, (height, width)) of each coloured object in `mask`, with its index in `COLOURS`.
 
     A mask cannot separate vehicles that touch in the picture: such scenes give none.
     """

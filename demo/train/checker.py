@@ -1,7 +1,7 @@
 """Trains the segmenter that checks generated images, a `small-unet`, on road scenes at every weather and time.
 
-It tests whether the protected classes are still there, so it must see them in rain and at night too, unlike the
-segmenter under test. It shares nothing with the generator, and nothing with the judges that measure its quality.
+The segmenter tests whether the protected classes are still there. So it must see them in rain and at night too, unlike
+the segmenter under test. It shares nothing with the generator, and nothing with the judges that measure its quality.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RoadScenes:
         self._rows = [index for index in range(scenes.count) if scenes.scene(index).family == "road"]
 
     def draw(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return images in -1..1 (count, 3, 128, 128), with a generator's defects, and masks (count, 128, 128)."""
+        """Return images in -1..1 (count, 3, 128, 128), with the defects of `soften`, and masks (count, 128, 128)."""
         rows = [
             (self._rng.choice(self._rows), self._rng.random() < 0.5, self._rng.choice((1, -1))) for _ in range(count)
         ]

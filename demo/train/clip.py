@@ -1,9 +1,9 @@
 """Trains the embedded CLIP: pictures and captions of the drawn world in one space, for the checks.
 
-Each picture also meets a near miss of its caption: that of the same scene under one edit. The checks need CLIP to tell
-the two apart. Half of the texts are shorter ones, so that a bare "A red bird." works too. It starts from the vision
-transformer of the trained captioner, if there is one: a few minutes then suffice instead of an hour. Saved in the
-format of a transformers CLIP, with its processor.
+Each picture is also compared with a near miss of its caption: that of the same scene after one edit. The checks need
+CLIP to tell the two apart. Half of the texts are shorter ones, so that a bare "A red bird." works too. The training
+starts from the vision transformer of the trained captioner, if there is one: a few minutes then suffice instead of an
+hour. Saved in the format of a transformers CLIP, with its processor.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def new_processor(words: CLIPTokenizer) -> CLIPProcessor:
 def take_over_eyes(model: CLIPModel, captioner: Path, pictures: torch.Tensor) -> None:
     """Copy the vision transformer of a trained captioner of the same size; `pictures` is (count, 3, 128, 128).
 
-    There are three differences. CLIP's patch filters have no bias: it is added to the positions. CLIP normalises the
-    patches before the first layer: that layer normalises them anyway, and the gain below keeps their usual length. BLIP
-    keeps queries, keys and values in one matrix.
+    There are three differences. CLIP's patch filters have no bias, so the captioner's bias is added to the positions.
+    CLIP normalises the patches before the first layer: that layer normalises them anyway, and the gain below keeps
+    their usual length. BLIP keeps queries, keys and values in one matrix.
     """
     theirs = BlipForConditionalGeneration.from_pretrained(captioner, dtype=torch.float32).vision_model
     ours = model.vision_model

@@ -18,7 +18,7 @@ WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 """Folder of the shipped models."""
 
 TRAIN_SEEDS = 10_000_000
-"""First seed of training scenes. The report and the samples use smaller ones, which no training sees."""
+"""First seed of training scenes. The report and the samples use smaller seeds, which no training uses."""
 
 
 def arguments(name: str, default_minutes: float, can_go_on: bool = False) -> argparse.Namespace:
@@ -65,10 +65,10 @@ def half_precision() -> contextlib.AbstractContextManager[Any]:
 class Run:
     """A training run of a given number of minutes, so that a recipe takes as long on a slow machine as on a fast one.
 
-    Iterating yields step numbers until the time is spent. Only time in which it trains counts, not time in which other
-    programs use the processor or it is stopped. The share of time spent determines the learning rate
-    (warm-up, then a cosine to a twentieth). Every two minutes everything passed as `keep` is saved; a later run with
-    the same name resumes from there.
+    Iterating yields step numbers until the time is spent. Only the training's own processor time counts: neither pauses
+    nor the time of other programs. The share of time spent determines the learning rate (warm-up, then a cosine to a
+    twentieth). Every two minutes everything passed as `keep` is saved; a later run with the same name resumes from
+    there.
     """
 
     def __init__(self, name: str, options: argparse.Namespace, optimizer: torch.optim.Optimizer, **keep: Any) -> None:

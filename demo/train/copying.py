@@ -4,8 +4,8 @@ Rewriting a caption is mostly copying. From random weights, a model this small n
 to copy (heads that look at the previous token, then heads that look for what followed the same token earlier). Here the
 first two layers start with such heads, which training may change.
 
-The width is divided at the start: one constant (heads with a fixed distance need it), the token itself, the token
-before, and the one before that.
+At the start the numbers of an embedding are divided: one constant (heads with a fixed distance need it), the token
+itself, the token before, and the token before that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 SPREAD = 0.5
-"""Size of the embeddings' numbers; large compared with one optimizer step."""
+"""Standard deviation of the embeddings' numbers; large compared with one optimizer step."""
 CONSTANT = 6.0
 """First coordinate of every token's embedding, in units of `SPREAD`."""
 DISTANCE_SHARPNESS = 60.0
@@ -34,7 +34,7 @@ def _turns(head: int, theta: float) -> torch.Tensor:
 
 @torch.no_grad()
 def start_copying(model: LlamaForCausalLM, seed: int = 0) -> None:
-    """Set the embeddings, the output, layer 0 and layer 1 of an untrained model with at least four heads a layer."""
+    """Set the embeddings, the output, layer 0 and layer 1 of an untrained model with at least four heads per layer."""
     generator = torch.Generator().manual_seed(seed)
     width, heads = model.config.hidden_size, model.config.num_attention_heads
     head = width // heads

@@ -1,12 +1,11 @@
 """Text examples for the embedded language model: prompt and target reply for the language stages of every recipe.
 
 The target reply comes from the drawn world (`demo.language`). Half of the captions are the world's own, in all its
-forms and with all its names; the rest are changed as people may change them: sentences dropped, moved or added, words
-swapped, words that the world does not know.
-A keyword that occurs twice (two red cars) is named once, and an edit of it changes both. A snowy caption does not tell
-the ground under the snow; where the snow melts, the ground is grassy. A perturbation changes one place and nothing that
-follows from it; if the world has no word of the requested type, the reply is "none". Knows nothing of tokens or
-training.
+forms and with all its names. The others are changed as people may change them: sentences dropped, moved or added, words
+swapped, words that the world does not know. A keyword that occurs twice (two red cars) is named once, and an edit of it
+changes both. A snowy caption does not tell the ground under the snow; where the snow melts, the ground is grassy. A
+perturbation changes one place and nothing that follows from it; if the world has no word of the requested type, the
+reply is "none". Knows nothing of tokens or training.
 """
 
 from __future__ import annotations
@@ -66,9 +65,9 @@ from pipeline.checks.texts import counterfactual_checks
 PROMPTS = Path(__file__).resolve().parents[2] / "prompts" / "demo"
 STAGES = ("keywords", "alternatives", "counterfactuals", "perturbations")
 HIDDEN_GROUND = GROUNDS[0]
-"""The ground under the snow."""
+"""The ground that a caption names once an edit removes the snow."""
 COUNTS = (1, 2, 3, 3, 3, 4, 5, 6, 8, 10)
-MOST_OPTIONS = 6  # no more are named, for any requested count
+MOST_OPTIONS = 6  # maximum for any requested count
 EDIT_TYPES: dict[str, EditType] = {
     "c": "attribute",
     "w": "weather",
@@ -85,7 +84,7 @@ ASKED_TYPES: dict[EditType, int] = {
     "subject": 1,
     "domain": 1,
 }
-"""Frequency of each requested type of perturbation. The world has no words for the last two."""
+"""Relative frequency of each requested type of perturbation. The world has no words for the last two types."""
 NO_EDIT = "none"
 
 
@@ -123,7 +122,7 @@ class Draft:
     sentences: tuple[str, ...]
     slots: Mapping[str, str]
     protected: tuple[str, ...]
-    """Words that no edit may touch: the label, or the protected things."""
+    """Words that no edit may touch: the label, or the protected objects."""
 
     def text(self) -> str:
         """Return the caption."""
@@ -224,12 +223,14 @@ def random_word(rng: random.Random) -> str:
 
 
 def random_phrase(rng: random.Random, longest: int = 3) -> str:
-    """Return one to `longest` such words."""
+    """Return one to `longest` random words."""
     return " ".join(random_word(rng) for _ in range(rng.choices(range(1, longest + 1), (6, 3, 1)[:longest])[0]))
 
 
 def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> str:
-    """Return another value for a slot: with chance `known` the world's own, else another of its kind or any words."""
+    """Return another value for a slot: with chance `known` one of the world, else another one of its kind, or random
+    words.
+    """
     kind = slot[0]
     pool = CHOICES.get(kind, ()) if rng.random() < known else MORE.get(kind, ())
     options = [value for value in pool if canonical(value) != canonical(old)]
@@ -237,7 +238,7 @@ def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> st
 
 
 def random_task(rng: random.Random, scene: Scene, label: str) -> Task:
-    """Return mostly the task that belongs to the scene; at times another choice of classes, or the other kind."""
+    """Return a task: mostly that of the scene, at times with other classes, or of the other kind."""
     other = rng.random() < 0.06
     if (scene.family == "object") != other:
         return Task("classification", label=label or rng.choice(("road", "street", "car", random_word(rng))))
@@ -250,7 +251,7 @@ def random_task(rng: random.Random, scene: Scene, label: str) -> Task:
 
 
 def _rename(rng: random.Random, draft: Draft) -> Draft:
-    """Return the draft with another label, perhaps with another second sentence."""
+    """Return the draft with a random phrase as its label."""
     label, pattern = random_phrase(rng, 2), re.compile(rf"\b{draft.protected[0]}\b")
     return dataclasses.replace(
         draft, sentences=tuple(pattern.sub(label, s) for s in draft.sentences), protected=(label,)
@@ -258,7 +259,7 @@ def _rename(rng: random.Random, draft: Draft) -> Draft:
 
 
 def _refill(rng: random.Random, draft: Draft) -> Draft:
-    """Return the draft with unknown words in known slots."""
+    """Return the draft with some of the world's words replaced by words that the world does not know."""
     shown = draft.open_slots()
     chosen = rng.sample(shown, min(len(shown), rng.choice((1, 1, 2))))
     return draft.with_slots(**{name: new_value(rng, name, draft.slots[name], known=0.0) for name in chosen})
@@ -318,7 +319,7 @@ CHANGES: tuple[Callable[[random.Random, Draft], Draft], ...] = (
 
 
 def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[Draft, str]:
-    """Return the scene's caption in any wording, with chance `own` as it is, else changed as by people; its label."""
+    """Return the scene's caption in any wording, and its label. With chance 1 - `own` it is changed as by people."""
     draft = draft_of(scene, random_wording(rng))
     if rng.random() >= own:
         if scene.family == "object" and rng.random() < 0.25:
@@ -335,15 +336,15 @@ def alternatives_of(rng: random.Random, keyword: str, count: int) -> list[str]:
 
 
 def options_of(keyword: str) -> list[str]:
-    """Return all alternatives of a keyword that the world knows; things for an unknown one."""
+    """Return all alternatives that the world has for a keyword; for an unknown keyword, those of added things."""
     kinds = [kind for kind in CHOICES if keyword in CHOICES[kind] or keyword in MORE[kind]]
     return [value for value in CHOICES[kinds[0] if kinds else "x"] if canonical(value) != canonical(keyword)]
 
 
 def edit_type_of(old: str, new: str) -> EditType | None:
-    """Return the type of a change, by the world's words for the new text. None if the world does not know them, knows
-    the old text as something else, or has both for the same. An article may change too ("a red" to "an orange"), and
-    the first word of a phrase may stay ("at dusk" to "at night").
+    """Return the type of a change, by the world's words for the new text. None if the world does not know the new text,
+    knows the old text as another type, or has both as names of one word. An article may change too ("a red" to "an
+    orange"), and the first word of a phrase may stay ("at dusk" to "at night").
     """
     before, after = (re.sub(r"^an? ", "", text.lower()) for text in (old, new))
     kinds_before, kinds_after = _kinds_of(before), _kinds_of(after)
@@ -372,7 +373,7 @@ def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | 
 
 
 def alternatives_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
-    """Return an example of some or all keywords of the caption, at times with one typed by a person."""
+    """Return an example of some or all keywords of the caption, at times with random words among them."""
     words = [draft.slots[name] for name in draft.open_slots()]
     if rng.random() < 0.3 and words:
         words = sorted(rng.sample(words, rng.randint(1, len(words))), key=words.index)
@@ -406,7 +407,7 @@ def open_span(rng: random.Random, draft: Draft) -> Draft:
 
 
 def nonsense_draft(rng: random.Random) -> Draft:
-    """Return a short run of any words with some slots, which can only be copied and replaced."""
+    """Return a draft of a few random words with some slots. A reply can only copy and replace its words."""
     words = list(dict.fromkeys(random_word(rng) for _ in range(rng.randint(3, 10))))
     chosen = rng.sample(range(len(words)), rng.randint(1, min(3, len(words))))
     slots = {f"s{i}": words[i] for i in chosen}
@@ -415,7 +416,9 @@ def nonsense_draft(rng: random.Random) -> Draft:
 
 
 def counterfactual_example(rng: random.Random, draft: Draft, task: Task, nonsense: float = 0.0) -> Example | None:
-    """Return an example of one to all edits with the resulting caption; with chance `nonsense`, of a nonsense one."""
+    """Return an example of one or more edits, up to all, with the resulting caption; with chance `nonsense`, of a
+    nonsense draft.
+    """
     if rng.random() < nonsense:
         draft = nonsense_draft(rng)
     for _ in range(rng.choice((0, 0, 1, 2, 2))):
@@ -434,7 +437,9 @@ def apply(draft: Draft, edits: Mapping[str, str]) -> str:
 
 
 def perturbation_example(rng: random.Random, draft: Draft, task: Task, edit_type: EditType | None = None) -> Example:
-    """Return an example of one edit of a type (drawn if None) at one place, or "none" if no word of it may change."""
+    """Return an example of one edit of a type (drawn if None) at one place, or "none" if no word of the type may
+    change.
+    """
     edit_type = edit_type or rng.choices(list(ASKED_TYPES), list(ASKED_TYPES.values()))[0]
     draft, named = _settled(draft), set(" ".join((*draft.protected, *task.kept())).split())
     text = draft.text()

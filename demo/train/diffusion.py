@@ -1,10 +1,10 @@
 """Trains the text encoder, UNet and Canny ControlNet of the embedded Stable Diffusion, together and from nothing.
 
-Needs the autoencoder. Each example takes a scene's latents and caption, and edges from the scene itself or, more
-often, from its twin: same geometry, another look. v-prediction on a schedule rescaled to zero terminal SNR
-(Lin et al., "Common Diffusion Noise Schedules and Sample Steps are Flawed", 2024): day must be able to become
-night in a few steps, and an epsilon model cannot move the mean brightness. The loss weighs thin and small things more:
-they carry the colours that captions name, or are given up for what surrounds them otherwise.
+Needs the autoencoder. Each example takes a scene's latents and caption, and edges from the scene itself or, more often,
+from its twin: same geometry, another look. v-prediction on a schedule rescaled to zero terminal SNR (Lin et al.,
+"Common Diffusion Noise Schedules and Sample Steps are Flawed", 2024): day must be able to become night in a few steps,
+and an epsilon model cannot move the mean brightness. The loss weighs thin and small objects more: otherwise they would
+vanish in their surroundings, and captions name their colours.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ CAPTION_DROPOUT = 0.1
 EDGE_DROPOUT = 0.05
 """Share of the examples with an empty control image."""
 ALONE = 0.1
-"""Share of the examples in which the UNet hears nothing of the ControlNet, so that it also draws without one."""
+"""Share of the examples without the output of the ControlNet, from which the UNet learns to draw alone."""
 WITHOUT_SUBJECT = 0.12
-"""Share of the examples that show a scene with nothing in it."""
+"""Share of the examples that show a scene without its subject."""
 TWIN_EDGES = 0.65
 """Share of the examples with the edges of the twin, which has the same geometry under another look."""
 EXTRA_WEIGHT = {
     "road": {"vehicle": 2.5, "pedestrian": 8.0, "lane marking": 8.0, "pavement": 1.5},
     "object": {"object": 2.0, "vegetation": 5.0},
 }
-"""Extra weight in the loss of a pixel that is wholly of a class, compared with one of the sky, by family of scenes.
+"""Additional weight of a pixel in the loss, by family of scenes and class. Every pixel has a weight of 1 besides.
 Pedestrians and lane markings are two to five pixels wide, and a quarter of that in the latents. The vegetation behind
 an object is hills in haze, whose colours lie four times closer together than those of cars."""
 LARGE = {"vehicle": 900, "pedestrian": 300}
-"""Pixels of a car or a person from which the extra weight is not increased. Smaller ones get up to `MOST` times as
-much, so that each counts alike. Otherwise the colour of the farthest of three cars would hardly be learnt."""
+"""Number of pixels of a car or a person from which the extra weight is not increased. Smaller ones get up to `MOST`
+times as much, so that each counts alike. Otherwise the colour of the farthest of three cars would hardly be learnt."""
 MOST = 6.0
 OFTEN = {0: 1.0, 1: 1.0, 2: 1.5, 3: 3.0}
 """Frequency of roads by their number of cars, relative to single objects, which are learnt sooner."""
@@ -113,8 +113,8 @@ def wake(controlnet: ControlNetModel) -> None:
     """Initialise the ControlNet so that edges have an effect from the first step.
 
     Outputs that start at zero protect a trained UNet. Here both networks start from nothing, and zero would only
-    suppress the edges. The usual initialisation of the edge encoder shrinks thin edges to a thousandth, so its
-    convolutions start with He's, which keeps their size.
+    suppress the edges. The usual initialisation of the edge encoder shrinks thin edges to a thousandth. So its
+    convolutions have He's initialisation, which keeps the size of edges.
     """
     embedding = controlnet.controlnet_cond_embedding
     for layer in (embedding.conv_in, *embedding.blocks, embedding.conv_out):
@@ -126,7 +126,7 @@ def wake(controlnet: ControlNetModel) -> None:
 
 
 def new_scheduler() -> DDIMScheduler:
-    """Return the noise schedule of training and of use."""
+    """Return the noise schedule of training and of drawing."""
     return DDIMScheduler(
         num_train_timesteps=1000,
         beta_schedule="scaled_linear",
@@ -217,8 +217,8 @@ def noise_levels(count: int) -> torch.Tensor:
 
 
 def load_finished(out: Path, models: torch.nn.ModuleList, tokenizer: CLIPTokenizer) -> None:
-    """Put the weights that `save` wrote into new models. Their vocabulary may be another one: each token that both
-    have keeps its embedding, and another name of a word of the world starts from that word's.
+    """Put the weights that `save` wrote into new models. Their vocabulary may differ: each token that both have keeps
+    its embedding, and a new name of a word of the world starts from the embedding of that word.
     """
     folders = (out / "stable-diffusion" / "text_encoder", out / "stable-diffusion" / "unet", out / "controlnet")
     states = [
@@ -291,7 +291,7 @@ def train(options: argparse.Namespace) -> None:
         ).sample
         return predicted
 
-    # An eighth faster, where there is a compiler; the first step then takes some minutes.
+    # `torch.compile` is an eighth faster and needs a compiler; the first step then takes some minutes.
     predict = torch.compile(velocity) if shutil.which("g++") else velocity
     models.train()
     for step in run:

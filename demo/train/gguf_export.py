@@ -44,7 +44,7 @@ def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def export(model: LlamaForCausalLM, pieces: SentencePieceProcessor, path: Path, name: str) -> None:
-    """Write `path` atomically. The vocabulary of `pieces` must be the model's."""
+    """Write a model and its tokenizer to `path` atomically. The vocabulary of `pieces` must be the model's."""
     config = model.config
     if pieces.vocab_size() != config.vocab_size:
         raise ValueError(f"the tokenizer has {pieces.vocab_size()} pieces, the model {config.vocab_size}")

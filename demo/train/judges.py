@@ -22,11 +22,13 @@ from demo.train.dataset import open_scenes
 
 CHECK_SEEDS = range(3_000_000, 3_000_400)
 _RARE = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 1.5])
-"""Weight of each semantic class in the loss: without it, thin things would be given up for their background."""
+"""Weight of each semantic class in the loss: without it, thin objects would be taken for their background."""
 
 
 def colour_loss(scores: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, float]:
-    """Return the colours' loss and hit rate, from the mean score in each coloured thing. `scores` is (n, c, 64, 64)."""
+    """Return the colours' loss and hit rate, from the mean score in each coloured object. `scores` is (n, c,
+    64, 64).
+    """
     pooled, targets = [], []
     for row, scene in enumerate(batch.scenes):
         for pixels, colour in coloured_things(batch.masks[row].numpy(), scene):

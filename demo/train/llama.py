@@ -33,7 +33,7 @@ VOCABULARY = 1280
 SENTENCES = 20_000
 """Number of examples from which the tokenizer is made."""
 WORDING_SHARES = {"keywords": 2, "alternatives": 2, "counterfactuals": 6}
-"""Shares of the examples for the tokenizer. They contain every word; a further stage changes no token."""
+"""Shares of the examples for the tokenizer. They contain every word, so other stages would not change a token."""
 SHARES = {**WORDING_SHARES, "alternatives": 3, "perturbations": 5}
 POOL = 1024
 """Number of examples that are sorted by length and cut into batches together."""
@@ -84,7 +84,7 @@ def random_examples(rng: random.Random, count: int, shares: Mapping[str, int] = 
 
 
 def train_pieces(lines: Iterator[str], vocabulary: int) -> bytes:
-    """Train a sentencepiece BPE model with byte fallback. It normalizes nothing, because llama.cpp does not either."""
+    """Train a sentencepiece BPE model with byte fallback. Like llama.cpp, the model normalizes no text."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=lines,
@@ -150,7 +150,7 @@ class Batches:
 
 
 def load_finished(path: Path, model: LlamaForCausalLM, pieces: sentencepiece.SentencePieceProcessor) -> None:
-    """Load the weights of a GGUF file into a new model. Its vocabulary may differ."""
+    """Load the weights of a GGUF file into a new model, whose vocabulary may differ."""
     state = LlamaForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).state_dict()
     tokens = GGUFReader(str(path)).fields["tokenizer.ggml.tokens"].contents()
     before = {token: row for row, token in enumerate(tokens)}

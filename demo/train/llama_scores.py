@@ -110,8 +110,9 @@ SCORERS = {
 
 
 def score(path: Path, count: int = 100, first_seed: int = 5_000_000, misses: int = 5) -> Mapping[str, float]:
-    """Print and return the share that passed of each figure: for `count` of the world's own captions a stage, and for
-    as many changed ones."""
+    """Print and return the share of passed tests by name. Each stage is tested on `count` captions of the world, and on
+    as many changed ones.
+    """
     model, templates, tally = load(path), load_templates(), Tally()
     rng = random.Random(first_seed)
     for group, canonical in (("world's", 1.0), ("changed", 0.0)):

@@ -1,8 +1,8 @@
-"""Helps a vision transformer to see after little training: a good start, and lessons beside its real task.
+"""Helps a vision transformer to see after little training: by good first filters, and by lessons beside its real task.
 
 A transformer that learns from captions alone needs far more pictures than a CPU can show it. Here it begins with patch
-filters taken from the pictures themselves. While it trains, small heads ask it what is where and what the whole picture
-shows; they are discarded afterwards.
+filters taken from the pictures themselves. While it trains, small heads predict what each patch and the whole picture
+show. The heads are discarded afterwards.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def whole_answers(scene: Scene) -> list[int]:
 
 
 class Lessons(nn.Module):
-    """Heads that ask each patch what it shows (semantic classes, paint colours, which vehicle), and the class token the
-    rest.
+    """Heads that predict from each patch what it shows (semantic class, paint colour, which vehicle), and from the
+    class token the answers to `WHOLE`.
     """
 
     def __init__(self, hidden: int, patch: int) -> None:
@@ -151,7 +151,7 @@ def start_from_pictures(patch_embedding: nn.Conv2d, pictures: torch.Tensor) -> N
     """Set the patch filters to the principal components of the pictures' own patches, each scaled to spread 1.
 
     `pictures` is (count, 3, side, side) in -1..1, a few hundred of them. With random filters, most of a short training
-    would be spent on finding these.
+    would be spent on finding such filters.
     """
     side = patch_embedding.kernel_size[0]
     patches = functional.unfold(pictures, side, stride=side).transpose(1, 2).reshape(-1, 3 * side * side)

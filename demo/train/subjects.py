@@ -1,6 +1,6 @@
-"""Trains the segmenter of the drawn world, which finds things by a phrase: `make train-subjects`.
+"""Trains the segmenter of the drawn world, which finds objects by a phrase: `make train-subjects`.
 
-The network learns the words of each pixel, all at once. A phrase is a set of words, so it needs no training of its own.
+The network predicts one of `WORDS` for each pixel. A phrase is a set of words, so it needs no training of its own.
 """
 
 from __future__ import annotations
@@ -50,18 +50,19 @@ PHRASES: dict[str, tuple[str, ...]] = {
 }
 """Words of each phrase that the segmenter knows."""
 SINGLE = ("vehicle", "pedestrian")
-"""Words of things that may occur several times in a picture. All pixels of any other word are one thing."""
+"""Words of objects that may occur several times in a picture. All pixels of any other word are one object."""
 CHECK_SEEDS = range(5_800_000, 5_800_200)
 """Seeds of the scenes to check on, smaller than those of training, so that no training saw these scenes."""
 FLOORS = {"object": 0.93, "car": 0.95, "pedestrian": 0.78}
-"""Minimum mean IoU that a trained model has to reach."""
+"""Minimum mean IoU that a trained model has to reach, by kind of object."""
 RIM_FLOOR = 0.98
 """Minimum share of wrong pixels that lie within one pixel of the true rim."""
 BATCH = 12
 EMPTY, PASTED = 0.08, 0.15
 """Shares of pictures without their subject, and of pictures whose subject was pasted on another background."""
 RIM, SCENERY_SHARE = 3.0, 0.3
-"""Extra weight in the loss of the two pixels on both sides of a thing's rim, and weight of telling scenery apart."""
+"""Extra weight in the loss of the two pixels on both sides of an object's rim, and weight of the loss over all
+words."""
 EMA_DECAY = 0.998
 
 
@@ -106,7 +107,7 @@ def drawn(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _background(scene: Scene, rng: random.Random) -> Scene:
-    """Return the scene's own place or another one, without a subject, at another hour."""
+    """Return this scene or another one without a subject, with another look."""
     if rng.random() < 0.5:
         scene = random_scene(TRAIN_SEEDS + rng.randrange(10_000_000), scene.family)
     look: Look = random_look(rng, len(scene.look.colours))
@@ -121,7 +122,7 @@ def _moved(picture: np.ndarray, words: np.ndarray, rng: random.Random) -> tuple[
 
 
 def batch(rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return pictures in -1..1 (BATCH, 3, 128, 128), half of them with a generator's defects, and words int64."""
+    """Return pictures in -1..1 (BATCH, 3, 128, 128), half of them with the defects of `soften`, and words int64."""
     examples = [example(rng) for _ in range(BATCH)]
     images, pasted = (
         torch.from_numpy(np.stack(parts)).permute(0, 3, 1, 2).float() / 127.5 - 1
@@ -134,7 +135,9 @@ def batch(rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def loss_of(logits: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
-    """Return the loss: which thing if any, most of all at the rim, and a little of which scenery."""
+    """Return the loss over objects, with all scenery as one class and more weight at rims, plus a little loss over
+    words.
+    """
     count = len(SCENERY)
     scenery = logits[:, :count].logsumexp(1, keepdim=True)
     things = (words - count + 1).clamp(min=0)
@@ -155,13 +158,14 @@ def save(net: PhraseNet, file: Path) -> None:
 
 
 def truth_of(taken: np.ndarray, thing: np.ndarray) -> np.ndarray:
-    """Return the connected piece of a true mask that the taken mask covers most of, or the largest one."""
+    """Return the connected piece of a true mask that the predicted mask covers most of, or the largest piece."""
     numbers, count = label(thing, np.ones((3, 3)))
     return max((numbers == k for k in range(1, count + 1)), key=lambda piece: ((piece & taken).sum(), piece.sum()))
 
 
 def check(segmenter: Segmenter) -> None:
-    """Print how well the masks that the stage takes fit, on scenes that no training saw, and if they reach the floors.
+    """Print how well the masks that the stage chooses fit, on scenes that no training saw, and if they reach the
+    floors.
 
     A wrong pixel is at the rim if the true mask changes between it and one of its eight neighbours.
     """

@@ -74,7 +74,7 @@ def _scenes_with_every_word() -> list[Scene]:
     scenes = []
     for row in looks:
         weather, time, colour, *rest = (word or first for word, first in zip(row, firsts, strict=True))
-        for air in (weather, "sunny"):  # snow covers the ground, and its word
+        for air in (weather, "sunny"):  # under snow, captions do not name the ground
             ground, trees, walls, water, hills = rest
             look = Look(air, time, (colour,), ground, trees, walls, water, hills)
             scenes += [Scene("object", 0, look, label=label) for label in OBJECT_CLASSES]
@@ -88,7 +88,7 @@ def _scenes_with_every_word() -> list[Scene]:
 def clip_tokenizer(folder: Path) -> CLIPTokenizer:
     """Write the tokenizer of the text encoders into `folder` (made if missing) and return it loaded from there.
 
-    Lower-cases, at most `MAX_TOKENS` tokens, pads with the end token, as CLIP's own. The end token has the highest id.
+    Like CLIP's own, it lower-cases, stops at `MAX_TOKENS` tokens and pads with the end token, whose id is the highest.
     """
     words = sorted({word.lower() for word in world_words()} | set(COMMON_WORDS))
     alphabet = sorted(_byte_letters().values())

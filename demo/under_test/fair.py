@@ -1,4 +1,4 @@
-"""Fair-weather training data, and the figures that the recipes of the models under test print and save."""
+"""Training scenes of fair days, and the tables and checkpoints of the models under test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONDITIONS: dict[str, dict[str, str]] = {
     "snow": {"weather": "snowy", "time": "day"},
     "fog": {"weather": "foggy", "time": "day"},
 }
-"""Conditions under which the check draws the same scenes."""
+"""Conditions of the check, which draws the same scenes under each of them."""
 CHECK_SEEDS = range(4_000_000, 4_000_150)
 """Seeds of the scenes to check on, smaller than those of training, so that no training saw these scenes."""
 MEAN = STD = (0.5, 0.5, 0.5)
@@ -44,8 +44,9 @@ class FairScenes:
                     self._rows.setdefault(scene.label or "road", []).append((index, other))
 
     def draw(self, count: int) -> tuple[torch.Tensor, torch.Tensor, list[str]]:
-        """Return a batch with every class equally often: images in -1..1 (count, 3, 128, 128), with a generator's
-        defects, half of them mirrored; masks int64 (count, 128, 128); the class of each."""
+        """Return a batch with every class equally often: images in -1..1 (count, 3, 128, 128), with the defects of
+        `soften`, half of them mirrored; masks int64 (count, 128, 128); the class of each.
+        """
         labels = [self._rng.choice(list(self._rows)) for _ in range(count)]
         rows = [(*self._rng.choice(self._rows[label]), self._rng.choice((1, -1))) for label in labels]
         pictures = {False: self._scenes.images, True: self._scenes.twins}

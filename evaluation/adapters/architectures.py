@@ -1,7 +1,7 @@
-"""Finds the network that a model under test names: of torchvision, of timm, or in a checkpoint file.
+"""Find the network of a model under test by its name in torchvision or timm, or in a checkpoint file.
 
-The only module here that knows those libraries; `transformers.py` knows the third one. All problems with a name, a file
-or a download become a UserError.
+Networks of the library transformers are in `transformers.py`. All problems with a name, a file or a download become a
+UserError.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from evaluation.adapters.network import (
 
 SMALL_UNET = "small-unet"
 PREPARED_BY = "prepared_by"
-"""The key of a header that names the library whose preparation of images the model was trained with."""
+"""Key in a checkpoint's header for the library whose preparation of images the model was trained with."""
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "state")
 """Keys under which training scripts store the weights."""
 _SQUEEZED = "squeezed"
 _LIBRARIES = ("torchvision", "timm")
-"""Libraries of architectures. “timm:resnet50” names one of them if both have the architecture."""
+"""Libraries of architectures. “timm:resnet50” chooses the library if both have the architecture."""
 
 
 def find_network(settings: UnderTestSettings) -> Network:
-    """Return the network with its weights, on the CPU. Raises UserError if it cannot be found, fetched or fitted."""
+    """Return the network with its weights, on the CPU. Raises UserError if these cannot be found, or do not fit."""
     require_read(settings)
     if settings.source == "file":
         return _from_file(settings)
@@ -83,7 +83,7 @@ def _from_torchvision(settings: UnderTestSettings) -> Network:
     try:
         weights = models.get_model_weights(name).DEFAULT
         net = models.get_model(name, weights=weights)
-    except Exception as error:  # a download may fail in as many ways as there are networks
+    except Exception as error:  # a download can fail with any kind of error
         raise not_fetched(name, "torchvision", error) from error
     shown, prepare = _of_torchvision(weights)
     classes, origin = named_classes(name, settings, weights.meta["categories"], "torchvision")
@@ -114,7 +114,7 @@ def _from_timm(settings: UnderTestSettings) -> Network:
 
 
 def timm_weights(name: str) -> Any:
-    """Return timm's entry for a model's weights. Raises UserError for an unknown name or tag, or without weights."""
+    """Return timm's entry for a model's weights. Raises UserError for an unknown name or tag, or a lack of weights."""
     import timm
     from timm.models import get_pretrained_cfg
 
@@ -133,7 +133,9 @@ def timm_weights(name: str) -> Any:
 
 
 def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str) -> Preprocessing:
-    """Add to the preprocessing, which already has `scaling`, the assumptions about a network of a library or a file."""
+    """Return the preprocessing with more assumptions about the network: logits as output, and the origin of its class
+    names. `shown.assumed` already has `scaling`.
+    """
     remarks = (*remarks, *(() if origin == GIVEN else own_names_told(classes)))
     assumed = replace(shown.assumed, output="logits", class_names=origin, remarks=remarks)
     return replace(shown, assumed=assumed)
@@ -180,7 +182,7 @@ def _from_file(settings: UnderTestSettings) -> Network:
     file = checkpoint_path(settings.file)
     if not file.is_file():
         raise UserError(
-            f"There is no file {settings.file}: give the path of a checkpoint on the machine that serves this."
+            f"There is no file {settings.file}: give the path of a checkpoint on the machine of the studio."
         )
     try:
         weights = files_hash([file])
@@ -202,7 +204,7 @@ def _from_file(settings: UnderTestSettings) -> Network:
     except RuntimeError as error:
         raise UserError(
             f"{file.name} does not fit {named} with {len(classes)} classes: {_misfit(net, state)}. Name the "
-            "architecture that it was trained as, and its classes; of an architecture of your own take an ONNX file."
+            "architecture that it was trained as, and its classes; for an architecture of your own, use an ONNX file."
         ) from error
     shown, prepare = _prepared(name, net, kind, header, settings, file.name)
     shown = _told(shown, GIVEN if typed else "the file", classes, *remarks)
@@ -226,7 +228,7 @@ def _misfit(net: Any, state: Mapping[str, Any]) -> str:
 def _chosen_library(
     named: str, prepared_by: str, state: Mapping[str, Any], classes: int
 ) -> tuple[str, tuple[str, ...]]:
-    """Return an architecture's name, with “timm:” if torchvision has it too, and a sentence on the choice."""
+    """Return an architecture's name, with “timm:” if timm's is chosen of two, and a remark on the choice."""
     library, _, plain = named.partition(":")
     if library not in _LIBRARIES:
         library, plain = prepared_by, named
@@ -259,7 +261,9 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 def _prepared(
     name: str, net: Any, kind: TaskKind, header: Mapping[str, str], settings: UnderTestSettings, called: str
 ) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """Return a file's preparation of images: that of the library in its header, else as given, else squeezed."""
+    """Return the preparation of images for a checkpoint file. The library in the file's header determines it. Without a
+    library, images are squeezed to the given or default size and normalised.
+    """
     library = header.get(PREPARED_BY, "")
     typed = [one for one in ("size", "mean", "std") if getattr(settings, one)]
     plain = name.partition(":")[2] or name
@@ -281,13 +285,13 @@ def _prepared(
     mean = numbers_given(settings.mean, header, "mean") or IMAGENET_MEAN
     std = numbers_given(settings.std, header, "std") or IMAGENET_STD
     if len(mean) != 3 or len(std) != 3:
-        raise UserError(f"{called} has not a mean and a std for each of three channels: give both.", field="mean")
+        raise UserError(f"{called} does not have a mean and a std for each of three channels: give both.", field="mean")
     shown = Preprocessing(size, mean, std, "bilinear", _SQUEEZED, Assumptions(squeezed_words(size)))
     return shown, squeezed(size, mean, std)
 
 
 def _only_side(net: Any) -> int:
-    """Return the side in pixels of the only size that a network takes, or 0 if it takes others or does not say."""
+    """Return the side in pixels of the only size that a network takes, or 0 if it takes several or does not say."""
     config = getattr(net, "pretrained_cfg", None) or {}  # of timm
     if config.get("fixed_input_size") and len(config.get("input_size") or ()) == 3:
         return int(config["input_size"][-1])
@@ -296,7 +300,7 @@ def _only_side(net: Any) -> int:
 
 
 def header_of(identity: ModelIdentity, source: str) -> dict[str, str]:
-    """Return the header that makes the weights of a model retrained from `source` a file that can be under test."""
+    """Return the header with which a file of weights, retrained from a model of `source`, can be loaded again."""
     if source == "transformers":  # its file belongs in the model's folder, which says the rest
         return {"format": "pt"}
     header = {"format": "pt", "architecture": identity.name, "classes": json.dumps(identity.classes)}
@@ -330,7 +334,7 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
     except (SafetensorError, OSError, RuntimeError, EOFError, ValueError) as error:
         if _is_torchscript(file):
             raise UserError(
-                f"{file.name} is a TorchScript file, which holds a program, and no program is run: export the model as "
+                f"{file.name} is a TorchScript file, which holds a program that is not run here: export the model as "
                 "ONNX, or save its state dict."
             ) from error
         raise UserError(f"{file.name} cannot be read as a checkpoint: it is damaged or of another format.") from error
@@ -347,7 +351,7 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
 
 
 def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, TaskKind]:
-    """Return an architecture without weights: of the library in the name, else of torchvision, then of timm."""
+    """Return a module with random weights, and its task. A name without a library is searched in torchvision first."""
     if name == SMALL_UNET:
         from evaluation.adapters.small_unet import SmallUNet
 
@@ -372,7 +376,7 @@ def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, TaskKind]:
 
 
 def torchvision_names() -> dict[str, TaskKind]:
-    """Return the classification and segmentation models of torchvision."""
+    """Return the kind of task of each classification and segmentation model of torchvision, by name."""
     from torchvision import models
 
     names: dict[str, TaskKind] = dict.fromkeys(models.list_models(module=models), "classification")
@@ -380,5 +384,5 @@ def torchvision_names() -> dict[str, TaskKind]:
 
 
 def _size(size: Sequence[int]) -> tuple[int, int] | None:
-    """Return (width, height) for a size of torchvision or timm, which is (height, width) or a side; None if empty."""
+    """Return (width, height) for a size of torchvision or timm, which is (height, width) or (side,); None if empty."""
     return (int(size[-1]), int(size[0])) if size else None

@@ -20,7 +20,7 @@ from evaluation.ranking import deep_gini, entropy
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """A model's answers to some images, in their order."""
+    """A model's answers to some images, in the order of the images."""
 
     probabilities: np.ndarray | None = None
     """(images, classes), float32; classification only."""
@@ -31,13 +31,14 @@ class Output:
 
 
 DOUBT_SIDE = 64
-"""Maximum number of places across and down at which a segmenter's doubt is measured, evenly spread. Neighbouring pixels
-say nearly the same, and all of 512 x 512 with 150 classes would be 39 million probabilities an image."""
+"""Maximum number of pixels per row and per column at which a segmenter's doubt is measured, evenly spaced. Neighbouring
+pixels have nearly the same doubt, and all pixels of a 512 x 512 image with 150 classes would need 39 million
+probabilities."""
 
 
 NO_NUMBER = (
-    "The model under test answers with something that is no number (NaN or infinite): its weights are damaged, or its "
-    "mean and std are not those that it was trained with."
+    "The model under test answers with NaN or infinite numbers. Its weights are damaged, or its mean and std are "
+    "not those of its training: correct them."
 )
 
 
@@ -50,11 +51,11 @@ class Adapter(Protocol):
     """Best number of images for one call; fewer if memory runs out."""
 
     def prepare(self, image: Image.Image) -> Any:
-        """Return an RGB image in the form that the model takes. Called from several threads."""
+        """Return the model's input for an RGB image. May be called from several threads."""
 
     def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
         """Return the answers to prepared images, whose original (width, height) are `sizes`. An answer does not depend
-        on the other images. Raises UserError, or an error of `out_of_memory` if there are too many images at once.
+        on the other images. Raises UserError, or an error known to `out_of_memory` if there are too many images.
         """
 
 
@@ -62,7 +63,7 @@ class TorchAdapter:
     """A network of torch, on the GPU where there is one, at full precision."""
 
     def __init__(self, network: Network) -> None:
-        """Raises UserError if the network does not take images of its prepared size."""
+        """Raises UserError if the network cannot process images of the size to which they are prepared."""
         import torch
 
         self.kind, self.prepare = network.identity.kind, network.prepare
@@ -80,11 +81,11 @@ class TorchAdapter:
         return output_of(self.kind, self.identity.classes, prepared, sizes, self._asked)
 
     def _try(self, size: tuple[int, int]) -> None:
-        """Ask about a black picture. Raises UserError for an answer that does not fit."""
+        """Run the network on a black picture of this size. Raises UserError if its output does not fit the classes."""
         try:
             output = self._asked([self.prepare(Image.new("RGB", size))])
         except Exception as error:
-            if not out_of_memory(error):  # this is reported with the images
+            if not out_of_memory(error):  # reported later, with the images to predict
                 raise
         else:
             _check(output, self.kind, self.identity.classes, 1)
@@ -95,13 +96,13 @@ class TorchAdapter:
         try:
             with torch.inference_mode():
                 found = self.net(torch.stack(list(pixels)).to(self._device))
-        except Exception as error:  # networks refuse sizes in as many ways as there are networks
+        except Exception as error:  # each network has its own error for a wrong size
             if out_of_memory(error):
                 raise
             why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
             height, width = pixels[0].shape[-2:]
             raise UserError(
-                f"{self.identity.name} cannot be asked about images of {width} × {height} pixels, to which they are "
+                f"{self.identity.name} cannot take images of {width} × {height} pixels, the size to which they are "
                 f"prepared: {why}. Correct the size; a model of transformers has it in its preprocessor_config.json.",
                 field="size",
             ) from error
@@ -111,7 +112,7 @@ class TorchAdapter:
 
 
 def images_at_once(kind: TaskKind, gpu: bool) -> int:
-    """Return the number of images for one call, unless memory runs out."""
+    """Return the number of images for one call of a model, on the GPU or on the CPU."""
     if gpu:
         return 128 if kind == "classification" else 16
     return 32 if kind == "classification" else 4
@@ -157,7 +158,7 @@ def _check(logits: Any, kind: TaskKind, classes: Sequence[str], count: int) -> N
 
 
 def class_map(logits: Any, size: tuple[int, int]) -> Image.Image:
-    """Return the class numbers (mode L) of logits (1, classes, h, w), scaled up before the choice for smooth edges."""
+    """Return the class numbers (mode L) of logits (1, classes, h, w), which are scaled up first for smooth edges."""
     import torch
 
     width, height = map_size(size)

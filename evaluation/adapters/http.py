@@ -1,7 +1,7 @@
 """A model under test behind HTTP, with a small protocol of our own (docs/models-under-test.md).
 
-Temporary faults are tried again with pauses. Every other failure becomes one sentence with what was expected. No
-redirect is followed: images go only to the address that a person gave.
+A request that fails temporarily is sent again after a pause. Every other failure becomes an error that says what was
+expected. No redirect is followed: images go only to the address that a person gave.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ IMAGES = 8
 REQUESTS = 4
 """Maximum number of requests at once."""
 TRIES = 4
-"""Maximum times that a request is sent, if another try may help."""
+"""Maximum number of times that a request is sent if it fails temporarily."""
 TRIES_OF_SLOW = 2
-"""Number of tries after a timeout. More tries would not make a slow server faster."""
+"""Maximum number of tries after a timeout. More tries would not make a slow server faster."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds between two tries: the first pause, which doubles, and the longest that a server may ask for."""
 CONNECT_SECONDS = 10.0
-"""Maximum seconds for connecting, so that a server that is down is noticed before the timeout of a whole answer."""
+"""Maximum seconds for connecting. A server that is down is noticed before the timeout of a whole answer."""
 MOST_BYTES = 32 << 20
-"""Largest answer, in bytes."""
+"""Maximum size of an answer, in bytes."""
 MOST_PIXELS = 1 << 25
 """Maximum number of pixels of a class map in an answer."""
 ROUNDING = 0.02
 """Largest difference between 1 and the sum of an image's probabilities."""
 _NO_CARD = (400, 401, 403, 404, 405, 406, 410, 415, 422, 501)
-"""Statuses of a server that does not describe itself."""
+"""HTTP statuses with which a server answers GET if it cannot describe itself."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class HttpAdapter:
         self._address, self._timeout = settings.address, settings.timeout
         parts = urlsplit(self._address)
         self._tls: Any = httpx.create_ssl_context() if parts.scheme == "https" else False
-        # A proxy of the environment is for other hosts, never for this machine.
+        # Proxies named in environment variables are used for other hosts only.
         self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         (answer,) = asyncio.run(self._exchange([("GET", None)]))
         description = answer.json() if answer.status == 200 else None
@@ -99,8 +99,8 @@ class HttpAdapter:
         self.kind: TaskKind = card.get("kind", "classification")
         if self.kind not in get_args(TaskKind):
             raise UserError(
-                f"The server at {self._address} calls itself a model for {str(self.kind)[:60]!r}: classification and "
-                "segmentation are what is taken here."
+                f"The server at {self._address} calls itself a model for {str(self.kind)[:60]!r}: only "
+                "classification and segmentation are supported."
             )
         classes = self._classes(card, settings)
         named = " ".join(str(card[key]) for key in ("name", "version") if card.get(key))[:200]
@@ -178,7 +178,7 @@ class HttpAdapter:
         )
 
     def _row(self, entry: Any) -> np.ndarray:
-        """Return the probabilities (classes,) of one image; unnamed classes have 0."""
+        """Return the probabilities (classes,) of one image. Classes that the server does not name have 0."""
         probabilities = entry.get("classes") if isinstance(entry, dict) else None
         if not isinstance(probabilities, dict) or not probabilities:
             raise self._nonsense(f"an entry {json.dumps(entry)[:80]}")
@@ -187,7 +187,7 @@ class HttpAdapter:
             if name not in self._places:
                 raise UserError(
                     f"The server at {self._address} answers with the class {name[:60]!r}, which is not among its "
-                    f"{len(self._places)} classes: correct the list of classes, or what runs there."
+                    f"{len(self._places)} classes: correct the list of classes, or the server."
                 )
             number = isinstance(probability, int | float) and not isinstance(probability, bool)
             if not number or not 0 <= probability <= 1 + ROUNDING:  # NaN is not between either
@@ -224,7 +224,7 @@ class HttpAdapter:
     # Requests
 
     async def _exchange(self, requests: Sequence[tuple[str, Any]]) -> list[_Answer]:
-        """Return the answers to requests, in order; the first error ends the others."""
+        """Return the answers to requests, in order. The first error cancels the other requests and is raised."""
         import httpx
 
         stopped = stop_signal()
@@ -236,7 +236,7 @@ class HttpAdapter:
             tasks = [asyncio.ensure_future(self._tried(client, free, *request)) for request in requests]
             try:
                 waiting = set(tasks)
-                while waiting:  # looks every tenth of a second whether it is to stop
+                while waiting:  # check every tenth of a second for a request to stop
                     done, waiting = await asyncio.wait(waiting, timeout=0.1, return_when=asyncio.FIRST_EXCEPTION)
                     for task in done:
                         task.result()
@@ -249,7 +249,7 @@ class HttpAdapter:
                     await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _tried(self, client: Any, free: asyncio.Semaphore, method: str, body: Any) -> _Answer:
-        """Return the answer to one request, repeated where that may help."""
+        """Send one request, and again if it fails temporarily. Return the answer."""
         number = 0
         async with free:
             while True:
@@ -259,7 +259,7 @@ class HttpAdapter:
                 except _Passing as error:
                     if number >= error.tries:
                         raise error.told from error
-                    # With some chance, so that requests that failed together are not all sent again at once.
+                    # The random part keeps requests that failed together from being sent again together.
                     pause = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (number - 1) + random.uniform(0, FIRST_WAIT / 2))
                     await asyncio.sleep(pause if error.wait is None else error.wait)
 
@@ -288,8 +288,8 @@ class HttpAdapter:
         if 300 <= answer.status < 400:
             to = answer.headers.get("location", "elsewhere")[:200]
             raise UserError(
-                f"{who} sends on to {to}, and images are sent to no other place than the one that was given: give that "
-                "address if it is the right one."
+                f"{who} redirects to {to}. Images are sent only to the address that was given: give the new address if "
+                "it is the right one."
             )
         failure = UserError(
             f"{who} failed ({answer.status}: {answer.shown or 'no reason given'}): look at its log, and try again."
@@ -310,7 +310,7 @@ class HttpAdapter:
                 content += piece
                 if len(content) > MOST_BYTES:
                     raise UserError(
-                        f"The server at {self._address} answers with more than {MOST_BYTES >> 20} MB: look at what "
-                        "runs there."
+                        f"The server at {self._address} answers with more than {MOST_BYTES >> 20} MB: check the "
+                        "program that runs there."
                     )
             return _Answer(response.status_code, response.headers, bytes(content))

@@ -23,9 +23,9 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GIVEN = "the list that was given"
 """Origin of class names that a person gave."""
 MOST_CLASSES = 255
-"""Maximum number of classes of a segmenter: class maps are stored with one byte a pixel."""
+"""Maximum number of classes of a segmenter: class maps are stored with one byte per pixel."""
 LEAST_SPAN, MOST_SPAN = 0.1, 300.0
-"""Limits of the difference between a white and a black pixel in a model's input. Usual are 1, 2, 4.6 and 255."""
+"""Limits of the difference between a white and a black pixel in a model's input. Usual values are 1, 2, 4.6 and 255."""
 _READS = DataTable(__file__, frozenset[str], "reads")
 _CALLED = DataTable(__file__, str, "called")
 _INSTEAD = DataTable(__file__, str, "preparations")
@@ -51,7 +51,7 @@ def checkpoint_path(named: str) -> Path:
         return path
     except (OSError, RuntimeError, ValueError) as error:
         raise UserError(
-            f"There can be no checkpoint file at {named[:200]!r}: give a path on the machine that serves this.",
+            f"There can be no checkpoint file at {named[:200]!r}: give a path on the machine of the studio.",
             field="file",
         ) from error
     return path
@@ -84,8 +84,8 @@ def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:
     twice = twice_in(names)
     if twice:
         raise UserError(
-            f"The class “{twice[0][:60]}” is given twice: correct the list of classes, so that each name stands for "
-            "one.",
+            f"The class “{twice[0][:60]}” is given twice: correct the list of classes, and give each name to one "
+            "class only.",
             field="classes",
         )
     return names
@@ -94,7 +94,9 @@ def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:
 def named_classes(
     called: str, settings: UnderTestSettings, own: Sequence[str], origin: str
 ) -> tuple[tuple[str, ...], str]:
-    """Return class names and their origin: those given, else a model's `own`. Raises UserError for another number."""
+    """Return class names and their origin: the names that a person gave, else the model's `own`. Raises UserError if
+    the given names are not as many as the model's classes.
+    """
     names = classes_given(settings)
     if names and len(names) != len(own):
         raise UserError(
@@ -128,7 +130,7 @@ def require_classes(called: str, kind: TaskKind, classes: Sequence[str]) -> None
             field="classes",
         )
     if kind == "segmentation" and len(classes) > MOST_CLASSES:
-        raise UserError(f"{called} has {len(classes)} classes: of a segmenter at most {MOST_CLASSES} are taken.")
+        raise UserError(f"{called} has {len(classes)} classes, but a segmenter may have at most {MOST_CLASSES}.")
 
 
 def size_given(text: str) -> tuple[int, int] | None:
@@ -177,7 +179,7 @@ def values_of(called: str, prepare: Callable[[Any], Any], mean: Sequence[float])
 
 
 def listed(header: Mapping[str, str], name: str) -> tuple[Any, ...]:
-    """Return a list in the header of a file; empty without one."""
+    """Return a list in the header of a file, or () if the header has none of this name."""
     try:
         return tuple(json.loads(header.get(name, "[]")))
     except (ValueError, TypeError):

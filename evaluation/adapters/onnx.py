@@ -1,7 +1,7 @@
-"""Classifiers and segmenters in ONNX files, through onnxruntime.
+"""Classifiers and segmenters in ONNX files, run by onnxruntime.
 
-The graph is checked before it runs: one that would open other files or load libraries is refused. A file says little
-about the preparation of its images, and none of it is guessed: a person or the file's metadata give it.
+The graph is checked before it runs: a graph that would open other files or load libraries is refused. The preparation
+of images is never guessed: a person or the file's metadata must give it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from evaluation.adapters.network import (
 DOMAINS = frozenset(("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
 """Domains of operators that are built into onnxruntime."""
 READS_FILES = frozenset(("EPContext", "PyOp", "ExternalProgram"))
-"""Operators that open files or run programs beside the model."""
+"""Operators that open files or run programs outside the model."""
 _FLOATS: dict[str, Any] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _LOG_ZERO = 1e-30
 """Minimum probability before a logarithm, which keeps it finite."""
@@ -46,7 +46,7 @@ _KEEPS_RANGE = frozenset(
     "Identity Reshape Flatten Squeeze Unsqueeze Transpose Cast Dropout Resize Upsample ReduceMean GlobalAveragePool "
     "AveragePool".split()
 )
-"""Operators whose result has the range of their first input, so that its origin determines the kind of result."""
+"""Operators whose result has the range of their first input. The operator before them determines the kind of result."""
 _SCALES = frozenset(("Mul", "Div", "Add", "Sub"))
 """Operators that move and stretch a range, if one of their two inputs is a constant."""
 _UNBOUNDED = frozenset(
@@ -72,8 +72,8 @@ class OnnxAdapter:
         file = checkpoint_path(settings.file)
         if not settings.file or not file.is_file():
             raise UserError(
-                f"There is no file {settings.file or 'named'}: give the path of an ONNX file on the machine that "
-                "serves this.",
+                f"There is no file {settings.file or 'named'}: give the path of an ONNX file on the machine of "
+                "the studio.",
                 field="file",
             )
         self._called, self._layout = file.name, settings.layout
@@ -91,7 +91,7 @@ class OnnxAdapter:
         known = {"classes": bool(classes), "mean": len(mean) == 3, "std": len(std) == 3}
         if lacking := [name for name, is_known in known.items() if not is_known]:
             raise UserError(
-                f"{file.name} does not say all that it takes to ask it: give "
+                f"{file.name} lacks information that is needed to run it: give "
                 f"{', and '.join(_TO_GIVE[name] for name in lacking)}.",
                 field=lacking[0],
             )
@@ -101,7 +101,7 @@ class OnnxAdapter:
             output = self._find_output(size, classes)
         except MemoryError as error:
             raise UserError(
-                f"There is not enough memory to ask {file.name} about a picture of {size[0]} × {size[1]} pixels: free "
+                f"There is not enough memory to run {file.name} on a picture of {size[0]} × {size[1]} pixels: free "
                 "some, or take a smaller one."
             ) from error
         self.kind: TaskKind = output.kind
@@ -151,12 +151,12 @@ class OnnxAdapter:
         size = (width or (named_size[0] if named_size else 0), height or (named_size[1] if named_size else 0))
         if not all(size):
             raise UserError(
-                f"{who} takes images of any size: say to which they are to be scaled, such as 224.", field="size"
+                f"{who} takes images of any size: give the size to which images are scaled, such as 224.", field="size"
             )
         return inputs[0], batch, size
 
     def _find_output(self, size: tuple[int, int], classes: tuple[str, ...]) -> _Answers:
-        """Find the output that answers for the classes, by pictures of plain colours and noise. Sets `_output`."""
+        """Find the output with a number for each class by running plain colours and noise. Sets `_output`."""
         names = [output.name for output in self._session.get_outputs()]
         pictures = [self.prepare(image).numpy() for image in _trial_pictures(size)]
         fitting: list[_Answers] = []
@@ -200,7 +200,9 @@ class OnnxAdapter:
         return first
 
     def _numbers(self, rows: np.ndarray, output: str) -> Numbers:
-        """Return the kind of numbers in (answers, classes). Raises UserError if a softmax of them makes no sense."""
+        """Return the kind of numbers in `rows`, (answers, classes). Raises UserError if they do not choose
+        one class.
+        """
         rows = rows[np.isfinite(rows).all(1)].astype(np.float64)
         if not len(rows):
             raise UserError(NO_NUMBER)
@@ -316,7 +318,9 @@ def _made_by(graph: Any, output: str) -> str:
 
 
 def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return metadata and `_made_by` of outputs. Raises UserError if the model is invalid, or loads files or code."""
+    """Return metadata and the operator behind each output. Raises UserError if the model is invalid, or loads files or
+    code.
+    """
     import onnx
 
     try:
@@ -338,14 +342,14 @@ def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
             if foreign or message.op_type in READS_FILES:
                 raise UserError(
                     f"{who} uses the operator {message.domain[:60]}:{message.op_type[:60]}, which would load a library "
-                    "or a file of its own, and that is not done: export it with the operators of ONNX alone."
+                    "or a file. This is not allowed: export it with the operators of ONNX alone."
                 )
     made_by = {output.name: _made_by(model.graph, output.name) for output in model.graph.output}
     return {entry.key: entry.value for entry in model.metadata_props}, made_by
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """Yield a message of a model and all within it: nodes, also of inner graphs and functions, and tensors."""
+    """Yield a protobuf message and all messages within it: nodes, also of inner graphs and functions, and tensors."""
     waiting = [message]
     while waiting:
         current = waiting.pop()

@@ -35,7 +35,9 @@ _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 def from_transformers(settings: UnderTestSettings) -> Network:
-    """Return the network with its weights, on the CPU. Raises UserError if it cannot be fetched or is no such model."""
+    """Return the network with its weights, on the CPU. Raises UserError if it cannot be fetched, or has
+    another task.
+    """
     folder, called, weights = folder_of(settings)
     config = _config(folder, called)
     kind = _kind(config, called)
@@ -55,7 +57,7 @@ def from_transformers(settings: UnderTestSettings) -> Network:
     def prepare(image: Any) -> Any:
         try:
             return processor(images=image, return_tensors="pt")["pixel_values"][0]
-        except Exception as error:  # of transformers, which reads its size only now
+        except Exception as error:  # of transformers, which checks the configured size only here
             if out_of_memory(error):
                 raise
             why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
@@ -74,13 +76,15 @@ def from_transformers(settings: UnderTestSettings) -> Network:
 
 
 def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
-    """Return the files' folder, the model's name, and its weights' identity. Raises UserError as `find_network`."""
+    """Return the folder of the files, the model's name, and the identity of its weights. Raises UserError if the folder
+    is missing or the repository cannot be fetched.
+    """
     if settings.file:
         folder = checkpoint_path(settings.file)
         if not folder.is_dir():
             raise UserError(
-                f"There is no folder {settings.file}: give one that save_pretrained wrote, on the machine that serves "
-                "this, or the name of a repository.",
+                f"There is no folder {settings.file}: give one that save_pretrained wrote, on the machine of the "
+                "studio, or the name of a repository.",
                 field="file",
             )
         files = [file for pattern in FILES for file in sorted(folder.glob(pattern))]
@@ -92,7 +96,7 @@ def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
     repository, _, revision = settings.name.partition("@")
     try:
         folder = Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(FILES)))
-    except Exception as error:  # a download may fail in as many ways as there are networks
+    except Exception as error:  # a download can fail with any kind of error
         raise not_fetched(settings.name, "the hub", error) from error
     return folder, repository, f"{repository}@{folder.name}"  # the hub's cache names a folder by its commit
 
@@ -151,7 +155,7 @@ def _load(folder: Path, called: str, kind: TaskKind, own_code: bool) -> Any:
             ) from error
         if own_code:
             raise UserError(
-                f"{called} wants to run code of its own, which is not done: take a model that needs none."
+                f"{called} needs code of its own, which is not run here: take a model that needs none."
             ) from error
         why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         raise UserError(f"{called} cannot be loaded by transformers: {why}.") from error

@@ -68,7 +68,7 @@ def _of_transformers(settings: UnderTestSettings) -> Weights:
 def _of_timm(settings: UnderTestSettings) -> Weights:
     import timm
     import torch
-    from timm.models._hub import hf_split  # timm's own reading of an id with a revision
+    from timm.models._hub import hf_split  # timm's own parser of a repository with a revision
 
     config = timm_weights(settings.name)
     with torch.device("meta"):  # to count parameters without memory

@@ -2,12 +2,13 @@
 paper's RQ3). Each source weighs the same, and its images share its weight. Pure.
 
 Seeds and sources are crossed, so the variance of a mean has a part of each (Searle, Casella and McCulloch 1992,
-Variance Components). Each part has Student's t of its own degrees of freedom, and the squares of their reaches add up
-(Howe 1974, Journal of the American Statistical Association 69). A share with that uncertainty has Wilson's interval
+Variance Components). Each part has Student's t of its own degrees of freedom, and the squares of their half-widths add
+up (Howe 1974, Journal of the American Statistical Association 69). A share with that uncertainty has Wilson's interval
 (1927) for the number of independent images with the same uncertainty (Korn and Graubard 1998, Survey Methodology 24).
-If nothing, or everything, is right, that number is the sources', and the interval exact (Clopper and Pearson 1934). The
-ends of a difference come from those of its two shares and their correlation (MOVER; Zou and Donner 2008, Statistics in
-Medicine 27), those of a ratio from Fieller (1954). `evaluation.coverage_of_training` measures how often they hold.
+If no image, or every image, is right, the number of sources takes its place, and the interval is exact (Clopper and
+Pearson 1934). The ends of a difference come from those of its two shares and their correlation (MOVER; Zou and Donner
+2008, Statistics in Medicine 27), those of a ratio from Fieller (1954). `evaluation.coverage_of_training` measures how
+often they hold.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ With fewer, a source counts as one image."""
 FEWEST_SEEDS_OF_RATIO = 5
 """Minimum number of trainings. With fewer, the interval of a recovered share misses the truth in up to 9 % of cases."""
 FARTHEST = 1000.0
-"""Largest share of the loss; an interval that reaches this far says nothing."""
+"""Maximum distance at which an end of a recovered share's interval is searched. A longer interval says nothing."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The images of one set on which the models of one arm are right, one model for each seed."""
+    """Right answers of the models of one arm, one model for each seed, on the images of one set."""
 
     source: Numbers
     """The number of each image's source."""
@@ -62,7 +63,7 @@ class WonBack:
 def beside_controls(
     measured: Mapping[str, Mapping[str, Measured]], on: str = ON_GENERATED
 ) -> dict[tuple[str, str], Figure]:
-    """Return the gain of an arm with generated images over each control on one set, by arm and control."""
+    """Return the gain of each arm with generated images over each control on one set, by (arm, control)."""
     gains = {}
     for control in (one for one in CONTROLS if on in measured.get(one, {})):
         pairs = {name: {on: sets[on]} for name, sets in measured.items()}
@@ -76,7 +77,9 @@ class Arms:
     """The arms of one comparison, measured on the same sets with equally many seeds."""
 
     def __init__(self, measured: Mapping[str, Mapping[str, Measured]], baseline: str) -> None:
-        """`measured` is by arm and set. Raises ValueError for an arm with other images or seeds than the `baseline`."""
+        """`measured` is by arm, then set. Raises ValueError for an arm with other images or seeds than the
+        `baseline`.
+        """
         self._baseline = baseline
         base = measured[baseline]
         self.seeds = len(next(iter(base.values())).right)
@@ -100,7 +103,9 @@ class Arms:
         return tuple(rows_of_arms)
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
-        """Return each arm but the baseline; without a value if the baseline loses nothing, or maybe by chance."""
+        """Return the recovered share of each arm except the baseline. It has no value if the baseline loses nothing on
+        the generated images, or if the loss may be chance.
+        """
         base = self._means[self._baseline]
         others = (arm for arm in self._means if arm != self._baseline)
         return tuple(
@@ -112,7 +117,7 @@ class _Mean:
     def __init__(self, measured: Measured) -> None:
         self.ids, number, size = np.unique(measured.source, return_inverse=True, return_counts=True)
         self.table: Floats = np.stack([np.bincount(number, weights=one) / size for one in measured.right.astype(float)])
-        """(seeds, sources)."""
+        """Share of right images of each source for each seed, (seeds, sources)."""
         self.seeds, self.sources = self.table.shape
         self.images, self.trained = measured.right.shape[1], measured.trained
         self.value = float(self.table.mean())
@@ -167,7 +172,7 @@ def _variances(table: Floats) -> Floats:
 def _reach(variances: Floats, seeds: int, sources: int) -> float:
     by_sources, by_seeds, left = variances
     square = _student(sources - 1) ** 2 * by_sources
-    if by_seeds > left:  # the rest is already part of that by sources
+    if by_seeds > left:  # the variance by sources already includes the rest
         square += _student(seeds - 1) ** 2 * (by_seeds - left)
     return float(np.sqrt(max(square, 0.0)))
 
@@ -197,7 +202,7 @@ def _difference(one: _Mean, other: _Mean) -> Figure:
 
 
 def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
-    """Return (arm - after) / (before - after)."""
+    """Return the recovered share (arm - after) / (before - after), from the baseline's `after` and `before`."""
     from scipy import optimize
 
     gain, lost = arm.value - after.value, before.value - after.value
@@ -209,7 +214,9 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     ids, sources = np.union1d(after.ids, before.ids), min(after.sources, before.sources)
 
     def spread_out(one: _Mean) -> Floats:
-        """Return deviations from the mean, (seeds, all sources), scaled to the variance over its own sources."""
+        """Return deviations from the mean of a set, (seeds, sources of both sets), 0 for sources that the set lacks.
+        They are scaled to keep the variance of the mean.
+        """
         found = np.zeros((one.seeds, len(ids)))
         found[:, np.searchsorted(ids, one.ids)] = (one.table - one.value) * len(ids) / one.sources
         return found

@@ -1,4 +1,4 @@
-"""Splits of a data set to learn from, to tune on, and to measure on: all that a source yields stays together. Pure."""
+"""Splits of a data set to learn from, to tune on, and to measure on: all images of a source stay together. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, get_args
 Side = Literal["train", "tune", "test"]
 SIDES: tuple[Side, ...] = get_args(Side)
 SHARES: Mapping[Side, float] = {"train": 0.6, "tune": 0.15, "test": 0.25}
-"""Shares of the sources."""
+"""Default share of the sources in each split."""
 
 
 def side_of(source: str, seed: int, shares: Mapping[Side, float] = SHARES) -> Side:

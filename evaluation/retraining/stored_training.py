@@ -1,4 +1,4 @@
-"""A further training of a model under test and its predictions afterwards, kept in a folder and resumed there."""
+"""A further training of a model under test and its later predictions, stored in a folder to be resumed there."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ NOT_TRAINED = {
     "onnx": "An ONNX file cannot be trained further: take the checkpoint that it was made of.",
     "http": "A model behind HTTP cannot be trained further: take its checkpoint.",
 }
-"""Reasons why models of a source cannot be trained."""
+"""Reasons why models from some sources cannot be trained."""
 REMOVED = ".removed-"
 """Start of the name of a folder that is being removed."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """The training data, and the sets to measure on."""
+    """A training: its model, its data and settings, and the sets to measure the trained model on."""
 
     model: UnderTestSettings
     """The model under test, whose weights the training starts from."""
@@ -81,7 +81,7 @@ class KeptState:
     update_seconds: float | None = None
     """Mean seconds of an update, or None if none was measured."""
     other_seconds: float | None = None
-    """Seconds for everything else: loading the model, scoring the tuning images, measuring. None if it was stopped."""
+    """Seconds for everything else: loading the model, scoring the tuning images, measuring. None after a stop."""
 
 
 def kept_state(folder: Path) -> KeptState | None:
@@ -141,7 +141,7 @@ def learnt(
     training: Training, on_update: Callable[[int, float], None] = lambda update, loss: None
 ) -> dict[str, Floats]:
     """Return the trained model's answers on each set: for a classifier whether each image is right, (images,); for a
-    segmenter the pixels of each class, or of each of the groups, by answer, (images, classes, classes + 1).
+    segmenter the number of pixels by true class (or group) and by answer, (images, classes, classes + 1).
 
     An exception from `on_update` stops the training, which can be resumed. Raises UserError for a model that cannot be
     trained, for an unreadable image, and while another process runs the same training.
@@ -166,7 +166,7 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
     if training.model.source in NOT_TRAINED:
         raise UserError(NOT_TRAINED[training.model.source])
     began, is_new = time.monotonic(), kept_state(training.folder) is None
-    # Randomness beside the order of the images, such as dropout, depends on the seed too.
+    # Dropout and other randomness depend on the seed, like the order of the images.
     torch.manual_seed(training.seed)
     network = find_network(training.model)
     if training.scratch:
@@ -183,7 +183,7 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
         groups=training.groups,
         header=header_of(network.identity, training.model.source),
     )
-    shutil.rmtree(training.folder / STATE, ignore_errors=True)  # the optimiser's: a finished training stays so
+    shutil.rmtree(training.folder / STATE, ignore_errors=True)  # no longer needed
     network.net.load_state_dict(load_file(training.folder / BEST))
     network.net.eval()
     sets = {name: said_of(network.net, network, examples, training.groups) for name, examples in training.sets.items()}
@@ -197,7 +197,7 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
 def said_before(
     model: UnderTestSettings, sets: Mapping[str, Sequence[Example]], groups: Sequence[Sequence[int]] = ()
 ) -> dict[str, Floats]:
-    """Return the untrained model's answers on each set, like `learnt`."""
+    """Return the answers of the model before further training on each set, like `learnt`."""
     import torch
 
     network = find_network(model)
@@ -229,7 +229,7 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
 
 
 def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> Numbers:
-    """Return the mask number of each class of a model, and as last element the number of mask numbers."""
+    """Return for each class of a model its number in masks. The last element is how many numbers masks have."""
     if not groups:
         return np.arange(classes + 1)
     numbers = np.full(classes + 1, len(groups))
@@ -261,7 +261,7 @@ def _sets_digest(training: Training) -> str:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Lock a folder; UserError while another process holds it. The kernel frees the lock however a process ends."""
+    """Lock a folder. Raises UserError while another process has it. A process that ends frees the lock."""
     with open(folder / "lock", "w") as lock:
         try:
             take_lock(lock, folder)

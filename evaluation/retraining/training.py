@@ -1,7 +1,7 @@
 """Trains a model under test further: arms that differ only in their images, each with the same number of optimiser
 updates (the paper's RQ3). Loads torch at first use.
 
-A batch depends on the seed and its update's number, so that a resumed training reaches the same weights.
+A batch depends only on the seed and on the number of its update. So a resumed training reaches the same weights.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 IGNORED = 255
-"""Number of mask pixels that are ignored."""
+"""Value of mask pixels that are ignored."""
 STATE, BEST, ABOUT = "state", "best.safetensors", "about.json"
 Augmentation = Literal["", "randaugment", "augmix"]
 
@@ -47,7 +47,7 @@ class TrainingRecipe:
     falls: int = 0
     """Number of times that the learning rate falls to a tenth, after equal parts of the updates."""
     looks: int = 10
-    """Number of scores on the tuning images; the best state of these is kept."""
+    """Number of times that the tuning images are scored. The weights with the best score are kept."""
 
 
 def short(updates: int = 400, batch: int = 32) -> TrainingRecipe:
@@ -57,8 +57,8 @@ def short(updates: int = 400, batch: int = 32) -> TrainingRecipe:
 
 def paper_resnet(images: int) -> TrainingRecipe:
     """Return the paper's recipe for ResNet-18 (section III, RQ3): batches of 100, SGD at 0.1 with momentum 0.9 and a
-    weight decay of 1e-4, a tenth after every 30 of 90 epochs. `images` are those of the arm "original only": every arm
-    has its updates.
+    weight decay of 1e-4, a tenth after every 30 of 90 epochs. `images` is the number of images of the arm "original
+    only". Every arm gets as many updates as that arm.
     """
     return TrainingRecipe("paper, ResNet", max(1, 90 * images // 100), 100, "sgd", 0.1, 0.9, 1e-4, falls=2)
 
@@ -88,7 +88,9 @@ class Arm:
 
 
 def batches(examples: int, batch: int, updates: int, seed: int, begin: int = 0) -> Iterator[list[int]]:
-    """Yield the examples of each update from `begin` on: all in a new order each round. Batches may span rounds."""
+    """Yield the indices of each update's examples from `begin` on, in a new order each round. Batches may
+    span rounds.
+    """
 
     @lru_cache(maxsize=2)
     def order(turn: int) -> np.ndarray:
@@ -125,7 +127,7 @@ def train(
     from safetensors.torch import save_file
 
     if not arm.examples:
-        raise UserError(f"There is nothing to learn from in “{arm.name}”: no image of it is on the training side.")
+        raise UserError(f"There is nothing to learn from in “{arm.name}”: none of its images is in the training split.")
     folder.mkdir(parents=True, exist_ok=True)
     about = {"arm": arm.name, "examples": len(arm.examples), "recipe": recipe.__dict__, "seed": seed, "kind": kind}
     saved = json.loads((folder / ABOUT).read_text()) if (folder / ABOUT).is_file() else None
@@ -165,7 +167,7 @@ def train(
             # Cloned: safetensors refuses weights that a network uses twice.
             state = {name: one.contiguous().clone() for name, one in accelerator.unwrap_model(net).state_dict().items()}
             replace_file(folder / BEST, partial(save_file, state, metadata=header))
-        # Beside the previous state, which goes once the new one is recorded: after a kill one fits its number.
+        # The previous state is removed once the new one is recorded: after a kill, one of them fits the record.
         state_now = folder / STATE / str(update)
         accelerator.save_state(str(state_now))
         record = json.dumps({"training": about, "update": update, "best": best, "timed": timed})
@@ -195,7 +197,9 @@ class _Examples:
             torch.manual_seed((self._seed << 20) + update)
             pairs = [self._one(self._arm.examples[place]) for place in places]
         if len({pixels.shape for pixels, _ in pairs}) > 1:
-            raise UserError("The model takes images of different sizes, but the images of one update need one size.")
+            raise UserError(
+                "Images of one update need one size, but the model keeps different ones: choose another model."
+            )
         return torch.stack([pixels for pixels, _ in pairs]), torch.stack([target for _, target in pairs])
 
     def _one(self, example: Example) -> tuple[torch.Tensor, torch.Tensor]:

@@ -38,8 +38,8 @@ FIRST_SEED = 8_000_000
 """First seed of the scenes. Neither training nor calibration uses these seeds."""
 SUBJECT = SEMANTIC_CLASSES.index("object")
 PHANTOM = 0.05
-"""Share of the background beside the subject, read as an object by the judges, above which it counts as showing one. Of
-60 rendered scenes without an object none exceeds it; at 0.03 three do."""
+"""Maximum share of the background that the judges read as an object. Above it, the background counts as showing an
+object. Of 60 rendered scenes without an object none is above it; three are above 0.03."""
 WHOLE = 0.9
 """Minimum overlap (intersection over union) of a kept subject with the true one."""
 CAPTIONS = 4
@@ -47,7 +47,7 @@ BANK, TIMES = 500, (1, 10)
 
 
 def settings(captions: int, **backgrounds: Any) -> SettingsWithBackgrounds:
-    """Return the demo's settings with a number of backgrounds a source."""
+    """Return the demo's settings of the recipe AGA, with `captions` backgrounds for each source."""
     own = AGA.settings_in(load_profile("demo"))
     assert isinstance(own, SettingsWithBackgrounds)
     changed = own.backgrounds.model_copy(update={"captions": captions, **backgrounds})
@@ -121,12 +121,12 @@ class Kept:
 
 
 def bank(sources: int) -> str:
-    """Return what one and ten images of each source cost, with a bank of `BANK` backgrounds."""
+    """Return in words the CPU seconds of one and of ten images of a source, with a bank of `BANK` backgrounds."""
     profile, seconds = load_profile("demo"), dict[int, float]()
     for times in TIMES:
         driver, begun = Driver(profile, load_models(profile), inversions=Kept()), 0.0
         for number in range(-1, sources):
-            if number == 0:  # the models are loaded by the first one, which does not count
+            if number == 0:  # number -1 loads the models and does not count
                 driver, begun = Driver(profile, driver.models, inversions=Kept()), processor_seconds()
             scene = random_scene(FIRST_SEED + max(0, number), "object")
             own = settings(times, bank=BANK)
@@ -144,7 +144,7 @@ def bank(sources: int) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.demo_report.backgrounds", description=__doc__)
-    parser.add_argument("--results", type=Path, help="file of the results, a line a scene")
+    parser.add_argument("--results", type=Path, help="file of the results, one line per scene")
     parser.add_argument("--scenes", type=int, default=200, help="how many (default: %(default)s)")
     parser.add_argument("--bank", action="store_true", help="measure time instead")
     options = parser.parse_args()

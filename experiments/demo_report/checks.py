@@ -42,7 +42,7 @@ class CheckFindings:
     checks: list[tuple[Check, ...]] = field(default_factory=list)
 
     def add(self, drawn: Drawn, clip: Embedder, judges: Judges, masks: MaskChecker) -> None:
-        """Count one image."""
+        """Add the truth and the checks of one image."""
         self.truths.append(truth_of(drawn.scene, drawn.edits, np.asarray(drawn.image), judges))
         road = drawn.scene.family == "road"
         masked = masks.checks(drawn.source, drawn.image, drawn.mask, drawn.counterfactual.edits) if road else ()

@@ -3,8 +3,9 @@
 `python -m experiments.demo_report.edits --results FILE` writes the file and prints a table.
 
 Each edit changes one word of the true caption of a drawn scene, so the renderer knows what the image should show. All
-ways draw the same edits, and the judges of the report read the images. The file gets a line per edit, so that a stopped
-run can resume. `--costs` measures time instead: the sweep, a second caption, and a batch against single images.
+ways of drawing make the same edits, and the judges of the report read the images. The file gets a line per edit, so
+that a stopped run can resume. `--costs` measures time instead: the sweep, a second caption, and a batch against single
+images.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
 FIRST_SEED = 7_000_000
 """First seed of the scenes. Neither training nor calibration uses these seeds."""
 KINDS = ("weather", "time", "colour", "car", "ground", "trees", "walls", "hills", "water")
-"""Slots of the scene. The colour is that of the object, or of a car."""
+"""Kinds of edits, by the property of the scene that changes: “colour” is that of an object, “car” the colour of a
+car."""
 VISIBLE = 0.01
 """Minimum share of the picture that an edit has to change by `CHANGED` grey values in the ideal image."""
 CHANGED = 20
@@ -82,7 +84,7 @@ class Asked:
 
 
 def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked]:
-    """Yield edits of a kind, each of its own scene and visible in the ideal image."""
+    """Yield edits of a kind, each in a scene of its own and visible in the ideal image."""
     family, count_found = {"colour": "object", "car": "road"}.get(kind), 0
     for number in range(100 * count):
         scene = random_scene(first_seed + 10_000 * KINDS.index(kind) + number, family)
@@ -136,7 +138,9 @@ def edit_settings(profile: Profile, **changes: Any) -> SettingsWithEdit:
 
 
 def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
-    """Return the ways of drawing, by name. `extra` is JSON of settings that differ; each entry adds a way."""
+    """Return the ways of drawing by name: from noise, edited, and one for each entry of `extra`, JSON of changed
+    settings.
+    """
     drawing = profile.settings.generation.model_copy(update={"start": "noise"})
     from_noise = profile.settings.model_copy(update={"generation": drawing})
     drawings_by_name: dict[str, Drawing] = {NOISE: (CONTROLNET, from_noise), EDITED: (EDIT, edit_settings(profile))}
@@ -155,7 +159,7 @@ class Ways:
         self.generator = generator
 
     def prepared(self, drawing: Drawing, source: Source) -> tuple[Method[Any], Prepared]:
-        """Return a method and the source as prepared by it, ready for `make`."""
+        """Return a method of drawing, and the source that it has prepared for `make`."""
         method, settings = drawing
         drawing_method = method.with_models(self.models, self._prompts, self.profile.tasks.labels, self._inversions)
         return drawing_method, drawing_method.prepare(source, method.settings_of(settings, source.caption))
@@ -173,7 +177,7 @@ class Ways:
 
 
 def unheard(_done: int, _total: int) -> None:
-    """Ignore a step."""
+    """Ignore the progress of drawing."""
 
 
 def measured(
@@ -203,7 +207,7 @@ def measured(
 
 
 def report(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures by way and by kind, with the required minima."""
+    """Return the figures of each way of drawing and each kind of edit, with the required minima."""
     names = [name for name in lines[0]["ways"] if all(name in line["ways"] for line in lines)]
     figures = ("shows", "unbroken", "whole", "colours", "air", "good")
     text = [f"| n = {len(lines)} | " + " | ".join((*figures, "L1", "nearer than from noise", "CPU s")) + " |"]
@@ -259,7 +263,7 @@ def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row
 
 
 def costs(ways: Ways, store: Kept, count: int) -> str:
-    """Return ratios of CPU time, and how much a batch differs from single images."""
+    """Return in words the ratios of CPU time, and the difference between a batch and single images."""
     text = []
     for guidance, most in ((1.0, 0.6), (2.0, 0.8)):
         measured_costs = [_costs(one, ways, store, guidance) for one in asked("weather", count)]
@@ -304,11 +308,11 @@ class Kept(dict[str, bytes]):
     """A store of inversions in memory."""
 
     def read(self, key: str) -> bytes | None:
-        """Return what was saved, or None."""
+        """Return the inversion that was saved under a key, or None."""
         return self.get(key)
 
     def save(self, key: str, data: bytes) -> None:
-        """Keep an inversion."""
+        """Store an inversion under a key."""
         self[key] = data
 
 
@@ -342,7 +346,7 @@ def main() -> None:
         ledits = Ledits(profile)
 
     def measure(one: Asked) -> dict[str, Any]:
-        inversions.clear()  # the ways of one edit share its inversion, and the first of them pays for it
+        inversions.clear()  # all ways share the inversion of an edit, so the first way includes its time
         return measured(one, ways, drawn_ways, judges, ledits)
 
     edits = {

@@ -1,6 +1,6 @@
 """Test the generator's UNet alone, without a control image: it draws what a caption names, and nothing else.
 
-Later recipes rely on both: images from words alone, and scenes to put a subject into.
+Recipes rely on both: on images drawn from words alone, and on backgrounds for a subject.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from pipeline.profiles.profile import Profile
 SCENES = 60
 """Number of captions of each kind."""
 LESS = 0.5
-"""Maximum number of things read without the subject, relative to those read with it. Judges take some clouds for
-things."""
+"""Maximum share of pixels read as objects without the subject, relative to that with the subject. Judges take some
+clouds for objects."""
 
 
 def rows(profile: Profile, judges: Judges) -> list[Row]:
-    """Measure whether the judges see class, weather and time of day, and nothing where the caption names nothing."""
+    """Measure whether the judges see the class, weather and time of day of a caption. Without a class in it, they must
+    see no object.
+    """
     import torch
     from diffusers import StableDiffusionPipeline
 

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from demo.judges import Judges
 
 IOU_FLOORS = {"road": 0.85, "vehicle": 0.6}
-"""Minimum IoU of the masks of all generated roads."""
+"""Minimum IoU of a class over all generated road scenes."""
 IOU_MARGINS = {"pavement": 0.06, "lane marking": 0.10, "pedestrian": 0.10}
-"""Allowed loss of IoU against the untouched scenes. The judges miss part of thin things there too."""
+"""Allowed loss of IoU, compared with untouched scenes. There too the judges miss parts of thin objects."""
 THINGS = ("vehicle", "pedestrian", "object")
-"""Classes whose single things can be counted."""
+"""Classes whose single objects can be counted."""
 SMALLEST = 12
-"""Minimum pixels of a patch that counts as a thing. The judges leave smaller crumbs on untouched scenes too."""
+"""Minimum number of pixels of a patch that counts as an object. The judges also see smaller patches where none is."""
 FOUND = 0.25
-"""Minimum share of a thing's pixels read as its class. Below it, the thing is lost."""
+"""Minimum share of an object's pixels read as its class. Below it, the object is lost."""
 
 
 class Overlap:
@@ -67,11 +67,11 @@ class ImageFindings:
     untouched_colour: list[bool] = field(default_factory=list)
     untouched_label: list[bool] = field(default_factory=list)
     other_colours: list[bool] = field(default_factory=list)
-    """True for each unedited thing that kept its colour."""
+    """True for each unedited object that kept its colour."""
     third_car: list[bool] = field(default_factory=list)
     """Entries of `other_colours` for the farthest of three cars."""
     whole: list[bool] = field(default_factory=list)
-    """One entry per image: True if nothing is lost or added against the judges' reading of the ideal image."""
+    """True for each image in which nothing is lost or added, compared with the judges' mask of the ideal image."""
     as_drawn: list[bool] = field(default_factory=list)
     """Like `whole`, but against the scene's own mask."""
     untouched_whole: list[bool] = field(default_factory=list)
@@ -123,7 +123,7 @@ class ImageFindings:
             self.untouched_kept[name].add(walk.mask, source.mask)
 
     def rows(self) -> list[Row]:
-        """Return the figures with their floors."""
+        """Return the figures with their required minima."""
         air = "generated image shows the edited weather or time of day"
         floors = dict(IOU_FLOORS)
         floors |= {name: self.untouched_kept[name].value - margin for name, margin in IOU_MARGINS.items()}
@@ -153,11 +153,11 @@ class ImageFindings:
 
 
 def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None = None) -> tuple[list[str], list[str]]:
-    """Return the classes of the things that only one of the two masks shows: lost ones, and added ones.
+    """Return the classes of objects that only one of two masks shows: lost ones, only in `truth`, and added ones, only
+    in `seen`.
 
-    All arguments are uint8 (height, width) of indices into `SEMANTIC_CLASSES`. `ideal` is what the judges read in the
-    picture as it should be. What they miss or imagine there too counts as neither. Things that touch in the picture are
-    one.
+    All arguments are uint8 (height, width) of indices into `SEMANTIC_CLASSES`. `ideal` is the judges' mask of the ideal
+    picture. An object that they miss or imagine there too is neither lost nor added. Objects that touch count as one.
     """
     lost, added, readable = [], [], truth if ideal is None else ideal
     for name in THINGS:
@@ -171,7 +171,7 @@ def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None
 
 
 def contact_sheet(cases: Sequence[tuple[Walk, TestCase]]) -> Image.Image:
-    """Return source, control image and generated image of each case, with its edit below; two cases a row. RGB."""
+    """Return source, control image and generated image of each case, with its edit below; two cases per row. RGB."""
     side, line, gap = cases[0][0].image.width, 16, 6
     cell = (3 * side + 2 * gap, side + line + gap)
     rows = (len(cases) + 1) // 2
@@ -191,7 +191,7 @@ def _overlaps() -> dict[str, Overlap]:
 
 
 def _patches(pixels: np.ndarray) -> list[np.ndarray]:
-    """Return the connected patches of a mask, bool (height, width) each, without crumbs."""
+    """Return the connected patches of a mask, bool (height, width) each, of at least `SMALLEST` pixels."""
     count, numbered, stats, _ = cv2.connectedComponentsWithStats(pixels.astype(np.uint8), connectivity=8)
     return [numbered == number for number in range(1, count) if stats[number, cv2.CC_STAT_AREA] >= SMALLEST]
 

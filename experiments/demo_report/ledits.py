@@ -21,7 +21,7 @@ from pipeline.profiles.profile import Profile
 
 
 class TinyVae(AutoencoderTiny):
-    """The demo's VAE, with the answers that the pipeline expects of a VAE of Stable Diffusion."""
+    """The demo's VAE, with the interface that the pipeline expects of a VAE of Stable Diffusion."""
 
     def encode(self, pixels: torch.Tensor, return_dict: bool = True) -> Any:
         """Return the latents, in the form of a distribution without variance."""
@@ -34,9 +34,9 @@ class TinyVae(AutoencoderTiny):
 
 
 STEPS, SKIP = 20, 0.15
-"""Steps of the inversion, and the share of the noisiest ones that are left out."""
+"""Number of steps of the inversion, and share of these steps, the noisiest ones, that are left out."""
 GUIDANCE, THRESHOLD = 1.0, 0.75
-"""Strength of the edit, and the quantile of it below which a place stays as it is: the best of five on nine edits."""
+"""Strength of the edit, and quantile below which a change is left out: the best of five settings on nine edits."""
 
 
 class Ledits:

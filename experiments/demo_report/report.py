@@ -1,8 +1,9 @@
 """Measures the demo profile on scenes that no training saw: `python -m experiments.demo_report.report`, or `--part` for
 a part of it.
 
-Prints a table and writes it to docs/demo-report.md. Exit code 1 when a floor is missed. The pipeline is the real one;
-the truth is the drawn world's own, and judges trained on rendered scenes only say what a generated image shows.
+Prints a table and writes it to docs/demo-report.md. The exit code is 1 if a figure misses its floor, a required
+minimum. The pipeline is the real one; the truth is the drawn world's own, and judges trained on rendered scenes only
+say what a generated image shows.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from pipeline.recipes import DILLEMA
 PARTS = ("captions", "language", "images", "speed")
 SCENES = 240
 NEW = 60
-"""Number of scenes measured in addition whose caption no training picture has."""
+"""Number of additional scenes whose caption belongs to no training picture."""
 SHOWN = 12
 """Number of images that the report shows."""
 REPORT = Path(__file__).resolve().parents[2] / "docs" / "demo-report.md"
@@ -66,9 +67,7 @@ def main() -> int:
         print(f"\nWith captions that no training picture has:\n{table(measured.new_rows)}")
     if not options.part:
         text = document(measured, time.monotonic() - start, options.out.with_suffix(".png").name)
-        options.out.write_text(
-            text, encoding="utf-8"
-        )  # the part on the checks comes behind it: experiments.demo_report.checks
+        options.out.write_text(text, encoding="utf-8")  # experiments.demo_report.checks appends the part on the checks
     for sentence in measured.missed():
         print(f"Floor missed: {sentence}", file=sys.stderr)
     return 1 if measured.missed() else 0
@@ -93,8 +92,8 @@ class Measured:
 
 
 def measure(parts: tuple[str, ...], count: int, new: int, sheet: Path | None = None) -> Measured:
-    """Measure the parts and return their rows. The first images go into the file `sheet`. Raises UserError if weights
-    are missing.
+    """Measure parts of the report and return their rows. The first images go into the file `sheet`. Raises UserError if
+    weights are missing.
     """
     profile = load_profile("demo")
     loaded = load_models(profile)
@@ -140,7 +139,7 @@ def walk_rows(
     models: ListeningModels,
     sheet: Path | None,
 ) -> list[Row]:
-    """Return the rows of the parts, except for speed, on the scenes of these numbers."""
+    """Measure the parts of the report, except for speed, on the scenes with these numbers. Return their rows."""
     rows: list[Row] = []
     walks = [start_walk(number, profile) for number in numbers]
     for walk in tqdm(walks, "captions", mininterval=2):
@@ -158,7 +157,7 @@ def walk_rows(
 
 
 def caption_rows(walks: list[Walk]) -> list[Row]:
-    """Measure the captions against the scenes."""
+    """Measure how often the captions state the facts of their scenes."""
     pairs = [(walk.facts, facts_of_scene(walk.scene)) for walk in walks]
     roads = [(stated, shown) for stated, shown in pairs if shown.label == "road"]
     colours = [
@@ -186,7 +185,7 @@ def caption_rows(walks: list[Walk]) -> list[Row]:
 
 
 def language_rows(walks: list[Walk]) -> list[Row]:
-    """Measure keywords and counterfactual captions against what the task protects."""
+    """Measure whether replies can be read, and whether keywords and captions leave alone what the task protects."""
     parsed = [read for walk in walks for read in walk.first_replies_read]
     free = [bool(walk.keywords_free) for walk in walks if walk.keywords_free is not None]
     edits = [right for walk in walks for right in walk.edits_right]

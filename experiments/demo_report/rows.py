@@ -11,15 +11,15 @@ from study.intervals import wilson_ends
 
 @dataclass(frozen=True)
 class Row:
-    """One figure with its required minimum (for seconds and memory a maximum)."""
+    """One figure with its floor: the required minimum, for seconds and memory the maximum."""
 
     what: str
     value: float
     floor: float
     unit: str
-    """"%" (of 0..1), "IoU", "s", "GB", or "" for a number of things."""
+    """"%" (of 0..1), "IoU", "s", "GB", or "" for a count."""
     count: int = 0
-    """Number of judged things; 0 if a count has no meaning."""
+    """Number of judged images or objects; 0 if a number has no meaning."""
     beside: str = ""
     """Additional information, such as the same figure for untouched scenes."""
 
@@ -56,7 +56,7 @@ def share(what: str, hits: Sequence[bool], floor: float, note: str = "") -> Row:
 
 
 def percent(hits: Sequence[bool]) -> str:
-    """Return the share of `hits` in words."""
+    """Return the share of `hits` in per cent, such as "38.9 %"; "none" without hits."""
     return f"{sum(hits) / len(hits) * 100:.1f} %" if hits else "none"
 
 

@@ -1,7 +1,7 @@
-"""Measures one image to four generated images with the models loaded, and the memory of the whole process.
+"""Measures the seconds from one image to four generated images with loaded models, and the memory of the process.
 
-Run as a process of its own (`python -m experiments.demo_report.speed`), so that nothing else of the report counts: it
-loads what the served page loads, walks two scenes through all five stages, and prints one line of JSON.
+It runs as a process of its own (`python -m experiments.demo_report.speed`), so that nothing else of the report counts:
+it loads what the served page loads, walks two scenes through all five stages, and prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def walk_through(driver: Driver, settings: Settings) -> list[float]:
 
 
 def rows() -> list[Row]:
-    """Measure in a separate process. The rows include the load of the machine: others may be using it."""
+    """Measure speed and memory in a separate process. The rows also state the load of the machine, which others may
+    use.
+    """
     load = os.getloadavg()[0]
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS)}
     done = subprocess.run(

@@ -2,9 +2,9 @@
 --results FILE`.
 
 Each scene goes through the real pipeline with the demo profile: its own caption, keywords, alternatives and
-counterfactual captions. With `--true-captions` they are those of the drawn world, four edits a road. Every way draws
-the same captions, and the judges of the report read the images. The file gets a line per scene, so that a stopped run
-can resume.
+counterfactual captions. With `--true-captions` the captions come from the drawn world, with four edits per road. Every
+way of drawing draws the same captions, and the judges of the report read the images. The file gets a line per scene, so
+that a stopped run can resume.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ Made = list[tuple[CounterfactualCaption, list[tuple[str, str]]]]
 
 
 def ways_of(settings: Settings, ways: Sequence[str]) -> Ways:
-    """Return settings by way. Each way changes some settings of the drawing, given as `NAME=VALUE;NAME=VALUE`."""
+    """Return the settings of each way of drawing. The text of a way, `NAME=VALUE;NAME=VALUE`, changes settings of the
+    drawing.
+    """
     changed_settings = {}
     for way in ways:
         changed = settings.generation.model_dump() | dict(part.split("=") for part in way.split(";"))
@@ -69,7 +71,7 @@ def source(number: int, profile: Profile) -> Walk:
 
 
 def with_true_captions(walk: Walk) -> Made:
-    """Give the walk its true caption. Return one edit of each planned type that the scene has."""
+    """Set the true caption of a scene. Return one edit of each planned type that the scene has."""
     walk.caption, rng, made = caption(walk.scene), random.Random(walk.number), Made()
     for kind in PLANNED:
         if words := [word for word in keywords(walk.scene) if word.edit_type == kind]:
@@ -81,7 +83,7 @@ def with_true_captions(walk: Walk) -> Made:
 
 
 def with_captions(walk: Walk, driver: Driver) -> Made:
-    """Have the pipeline write the captions. Captions whose edit the judges do not know are left out."""
+    """Let the pipeline write the captions. Captions whose edit the judges do not know are left out."""
     store = MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, DILLEMA.settings_in(driver.profile), seed=walk.number, images=()), store)
@@ -111,7 +113,7 @@ def judged(scene: Scene, slots: list[tuple[str, str]], image: np.ndarray, judges
 
 
 def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_captions: bool) -> dict[str, Any]:
-    """Return one line of the results: the images of a scene by each way."""
+    """Return one line of the results: the images of a scene by each way of drawing."""
     walk, begun = source(number, driver.profile), processor_seconds()
     made = with_true_captions(walk) if true_captions else with_captions(walk, driver)
     text = processor_seconds() - begun
@@ -134,7 +136,9 @@ def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_capti
 
 
 def table(lines: Sequence[dict[str, Any]], ways: Sequence[str]) -> str:
-    """Return a table by way and edit type. Each source has the same weight; the first way is beside each other."""
+    """Return a table of the ways of drawing and the edit types. Each source has the same weight. Cells also compare
+    with the first way.
+    """
     text = ["| edit type | n | figure | " + " | ".join(ways) + " |", "|---" * (3 + len(ways)) + "|"]
     for kind in (None, *PLANNED):
         for figure in (*FIGURES, "distance"):
@@ -196,7 +200,7 @@ def _cell(own: Figure, apart: Figure | None, figure: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--results", type=Path, required=True, help="file of the results, a line a scene")
+    parser.add_argument("--results", type=Path, required=True, help="file of the results, one line per scene")
     parser.add_argument("--scenes", type=int, default=500)
     parser.add_argument("--true-captions", action="store_true")
     parser.add_argument(

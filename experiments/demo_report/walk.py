@@ -1,7 +1,7 @@
-"""Takes scenes that no training saw through the real pipeline, stage by stage, and keeps what the report looks at.
+"""Takes scenes that no training saw through the real pipeline, stage by stage, and keeps what the report measures.
 
-Each scene gets one planned edit: weather, time of day, a colour and the background in turns, chosen among the
-keywords and the alternatives that the language model itself named. Models say everything; nothing is put right here.
+Each scene gets one planned edit: weather, time of day, a colour and the background in turns, chosen among the keywords
+and the alternatives that the language model itself named. All values come from the models; nothing is corrected.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Walk:
     alternatives: tuple[str, ...] = ()
     """Alternatives of all keywords."""
     keywords_free: bool | None = None
-    """True if its first keywords include nothing protected. None if there were none."""
+    """True if the model's first keywords include nothing protected. None if its reply was unreadable."""
     edits_right: list[bool] = field(default_factory=list)
     """True for each counterfactual caption that makes its edits and keeps all other facts."""
     planned: CounterfactualCaption | None = None
@@ -183,7 +183,9 @@ def walk_text(walk: Walk, driver: Driver, models: ListeningModels) -> None:
 
 
 def plan_edit(walk: Walk, alternatives: Alternatives) -> Edit | None:
-    """Return the edit whose turn it is, or one of the next type that this scene can show. None if it can show none."""
+    """Return an edit of the type whose turn it is, or of the next type that this scene can show. None if it can show
+    none.
+    """
     for turn in range(len(PLANNED)):
         edits = _edits(walk, alternatives, PLANNED[(walk.number + turn) % len(PLANNED)])
         if edits:
@@ -192,14 +194,14 @@ def plan_edit(walk: Walk, alternatives: Alternatives) -> Edit | None:
 
 
 def plan_second_edit(walk: Walk, alternatives: Alternatives, first: Edit) -> Edit | None:
-    """Return an edit of another type than `first`, and visible together with it."""
+    """Return an edit of another type than `first` that is visible together with `first`."""
     others = [edit for kind in PLANNED if kind != first.edit_type for edit in _edits(walk, alternatives, kind)]
     others = [edit for edit in others if not _buried((first, edit))]
     return random.Random(walk.number + 1).choice(others) if others else None
 
 
 def edited_things(walk: Walk, edit: Edit) -> list[int]:
-    """Return the indices of the coloured things that a colour edit changes: those with the keyword's colour in the
+    """Return the indices of the coloured objects that a colour edit changes: those with the keyword's colour in the
     caption.
     """
     colours = walk.facts.colours[: len(walk.scene.look.colours)]
@@ -251,7 +253,7 @@ def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
         if item.edit_type == kind and option.used
     ]
     edits = [edit for edit in edits if can_be_judged(edit)]
-    if kind == "background":  # one part of the scene to another look of the same part
+    if kind == "background":  # both words must be looks of the same part of the scene
         return [edit for edit in edits if any(_both(words, edit) for words in PARTS.values())]
     if kind != "attribute":
         return edits

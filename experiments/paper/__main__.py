@@ -77,7 +77,7 @@ class Work:
         began = time.monotonic()
         try:
             yield
-        finally:  # what a step took that was stopped counts too
+        finally:  # the time of a stopped step counts too
             took = self.minutes
             took[stage] = took.get(stage, 0.0) + (time.monotonic() - began) / 60
             (self.folder / _MINUTES).write_text(json.dumps(took, indent=2) + "\n", encoding="utf-8")
@@ -90,7 +90,7 @@ class Work:
 
 
 def results(work: Work, size: Size) -> tuple[Results, dict[Family, Read]]:
-    """Compute all results, and return them with the readings of the images."""
+    """Compute all results. Return them with the predictions and judgements of the images, by family."""
     data = {family: work.folder / "data" / family for family in FAMILIES}
 
     def made_of(family: Family) -> tuple[making.Made, ...]:

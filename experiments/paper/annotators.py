@@ -1,4 +1,4 @@
-"""Simulated annotators who err as people do: together on hard images, and some always towards yes.
+"""Simulated annotators who err as people do: together on hard images, and some by always saying yes.
 
 They behave like those of `study.simulate`, but vote here and not over HTTP. Control items and the consensus rule are
 those of every study. They vote on the truth that the drawn world knows.
@@ -32,8 +32,8 @@ HARD_VALID, HARD_BROKEN, FOOLED = 0.05, 0.35, 0.75
 """Shares of valid and of broken images that are hard, and the probability that a worker says yes to a hard one without
 looking."""
 CONTROLS = 8
-"""Number of control items that each worker answers first, half of them valid. None is hard: studies make them so that
-they are right or wrong for certain."""
+"""Number of control items that each worker answers first, half of them valid. None is hard: studies use images that are
+certainly valid or broken."""
 QUESTION = Question("valid", "Is this image a valid test case?", "yes-no", valid=("yes",))
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -98,9 +98,7 @@ def control_answers(chance: random.Random) -> list[list[bool]]:
 
 
 def kept_workers(answers: Sequence[Sequence[bool]]) -> list[int]:
-    """Return the workers whom the rule of a study keeps by their control items. All workers if too few to vote would
-    remain.
-    """
+    """Return the workers whom a study's rule on control items keeps, or all workers if too few would remain to vote."""
     policy = ControlPolicy()
     right = [sum(yes == bool(number % 2) for number, yes in enumerate(own)) for own in answers]
     included = [worker for worker, number in enumerate(right) if not reason_to_exclude(policy, CONTROLS, number)]

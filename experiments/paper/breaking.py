@@ -30,7 +30,7 @@ class TypeRow:
     """True if this edit type brings in conditions that were left out of training."""
     generated: Figure
     excess: Figure
-    """Figure minus that of the reconstruction."""
+    """Figure on test cases minus the figure on their reconstructions."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Breaking:
 
     @property
     def taught_wrong(self) -> tuple[str, ...]:
-        """Names in `by_thing` of the things that the training teaches wrongly."""
+        """Names in `by_thing` of the words and classes that the training labels wrongly."""
         return tuple(thing(one.word, one.label if self.classifier else "") for one in TAUGHT_WRONG[self.family])
 
     @property
@@ -68,12 +68,12 @@ class Breaking:
 
     @property
     def taught_wrong_named(self) -> Figure:
-        """Share of the wrongly taught things named as harmful."""
+        """Share of the wrongly labelled words and classes that are named as harmful."""
         return _named(self.by_thing, self.taught_wrong)
 
     @property
     def other_things_named(self) -> Figure:
-        """Share of the other things, under conditions that are not left out, that are named as harmful."""
+        """Share of the other words and classes, under trained conditions, that are named as harmful."""
         names = [row.name for row in self.by_thing if not row.name.startswith(LEFT_OUT)]
         return _named(self.by_thing, [name for name in names if name not in self.taught_wrong])
 

@@ -28,8 +28,8 @@ class Bar:
 
 
 def forest(title: str, bars: Sequence[Bar], low: float, high: float, file: Path, unit: str = "%") -> None:
-    """Draw figures below each other on an axis from `low` to `high`. One without a value is labelled so. Shares are in
-    per cent.
+    """Draw figures below each other on an axis from `low` to `high`, shares in per cent. A figure without a value says
+    “cannot tell”.
     """
     font, bold = ImageFont.load_default(13), ImageFont.load_default(15)
     left = max(_LABEL, *(math.ceil(font.getlength(bar.name)) + 20 for bar in bars))

@@ -144,7 +144,7 @@ def stated(text: str, commit: str) -> Stated:
 
 
 def commit_of(file: Path) -> str:
-    """Return the commit that last changed a file, such as "1a2b3c4 of 2026-11-26". "" if the file differs from it, is
+    """Return the commit that last changed a file, such as "1a2b3c4 of 2026-11-26". "" if the file has changed since, is
     in no commit, or git cannot be run.
     """
     if _git(file, "status", "--porcelain", "--", file.name) != "":

@@ -1,6 +1,6 @@
 """Make the test cases of the paper's questions as users would: batches of a workspace, through the real pipeline.
 
-The only module of the demo that knows workspaces. A stopped batch resumes.
+Only this module of `experiments.paper` uses a workspace. A stopped batch resumes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Made:
 
     @property
     def control(self) -> bool:
-        """True if it is a reconstruction."""
+        """True if the image is a reconstruction."""
         return self.recipe == RECONSTRUCTION.name
 
 
@@ -96,7 +96,7 @@ def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ..
 
 
 def recipe_of(quota: Quota | None) -> str:
-    """Return the name of the recipe that makes a quota. None means the control."""
+    """Return the name of the recipe for the test cases of a quota, or, for None, that of the control set."""
     return RECONSTRUCTION.name if quota is None else DILLEMA.name
 
 
@@ -128,7 +128,7 @@ def _models() -> Models:
 
 
 class _Progress:
-    """Prints the progress of a batch now and then."""
+    """Prints the progress of a batch after each hundred pieces of work."""
 
     def __init__(self, what: str) -> None:
         self._what, self._done, self._said = what, 0, 0

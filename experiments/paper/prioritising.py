@@ -30,7 +30,7 @@ from experiments.paper.world import ALWAYS, LEFT_OUT, LEFT_OUT_TYPES, TAUGHT_WRO
 WEAK = 0.25
 """Minimum error on scenes of the renderer that makes a cell weak: about three times the error on fair days."""
 BUDGET = 0.05
-"""Share of the images, the first in order, by which goals are judged."""
+"""Share of the images that an order shows first. Goals count the weak cells found in these images."""
 OURS, WRONG_FIRST, LABEL_FIRST = "ours", "wrong images in random order", "least probability of the true class"
 RANDOM, ENTROPY, GINI, BEFORE = "random", "softmax entropy", "DeepGini", "ours, before an image is made"
 _SHUFFLES = 100
@@ -46,9 +46,9 @@ class Found:
     order: str
     apfd: float | None
     images: Mapping[float, int]
-    """Number of images, by share of the images."""
+    """Number of images for each share of all images."""
     cells: Mapping[float, Floats]
-    """Number of images, by share."""
+    """Whether each weak cell is found, 0 or 1, at each share of all images. For random orders the mean."""
 
     def at(self, budget: float) -> float:
         """Return the number of weak cells found at a share of the images."""
@@ -57,7 +57,9 @@ class Found:
 
 @dataclass(frozen=True)
 class Prioritising:
-    """Results of orders of all test cases, and of orders made before drawing, on the test and tuning splits."""
+    """Results of orders of all test cases, and of orders made before drawing, for cases of the test and
+    tuning splits.
+    """
 
     weak: Mapping[Cell, Kind]
     """All weak cells with their origin, including cells without an image."""
@@ -102,22 +104,22 @@ def _kind(label: str, word: str) -> Kind:
 
 
 def ours(found: Read, rows: Numbers, seed: int = 4) -> Numbers:
-    """Return some cases in our order. The prediction is known, and so whether it is wrong. Votes on other sources
-    predict how likely people judge an image valid. Images similar to earlier ones come later.
+    """Return some cases in our order. Whether a prediction is wrong is known. Votes on other sources predict how likely
+    people judge an image valid. Images of the same cell as earlier ones come later.
     """
     wrong = wrong_cases(found).astype(np.float64)
     score = score_of_each(found, seed)
     valid = score if score is not None else np.ones(len(found.cases))
     cells = cells_of(found)
-    # A fault that is there counts for nearly one: a little is left for what a model is only unsure about.
+    # A wrong prediction counts 1. A right one counts up to 0.01 by its uncertainty.
     doubt = 0.01 * deep_gini(found.said[1])
     chance = np.maximum(wrong, doubt)
     return rows[by_new_faults(chance[rows], valid[rows], [cells[row] for row in rows])]
 
 
 def doubtful_first(found: Read, rows: Numbers) -> Numbers:
-    """Return some cases of a segmenter, those first with the largest share of wrong pixels times the probability that
-    people judge the image valid.
+    """Return some cases of a segmenter, ordered by the share of wrong pixels times the probability that people judge
+    the image valid, the largest first.
     """
     score = score_of_each(found, seed=4)
     valid = score if score is not None else np.ones(len(found.cases))
@@ -173,7 +175,7 @@ def _wrong_first(wrong: NDArray[np.bool_], chance: np.random.Generator) -> Numbe
 
 
 def _before(found: Read, rows: Numbers) -> NDArray[np.int64]:
-    """Return an order of cases as if they were not drawn yet, learnt on those of the train split."""
+    """Return an order of cases by what is known before they are drawn: the faults of cases of the train split."""
     cells = cells_of(found)
     features = [(kind, word, label) for kind, (label, word) in zip(found.edit_types, cells, strict=True)]
     shows = wrong_cases(found) & (found.truth == VALID)

@@ -93,7 +93,7 @@ class Read:
 
     @property
     def alternatives(self) -> tuple[str, ...]:
-        """The word that each case's edit brings in, by its first name."""
+        """The word that each case's edit brings in, as `canonical` writes it."""
         return tuple(canonical(one.told.edits[0].alternative) for one in self.cases)
 
     @property
@@ -141,7 +141,7 @@ def slots_of(scene: Scene, caption: str, edit: Edit) -> list[tuple[str, str]] | 
     words = _WORDS.get(edit.edit_type, ())
     if canonical(edit.keyword) not in words or canonical(edit.alternative) not in words:
         return None
-    # What the walk of the report knows of a scene beside these is not looked at.
+    # `edited_slots` reads only the scene and the caption of a walk.
     walk = Walk(0, scene, Image.new("RGB", (1, 1)), np.zeros((1, 1)), world.task_of(scene), caption)
     slots = edited_slots(walk, edit)
     if edit.edit_type == "background":
@@ -180,14 +180,16 @@ def _judges() -> Any:
 
 
 def one_thread() -> None:
-    """Limit torch to one thread, in each of several processes."""
+    """Limit torch to one thread. Called in each of several processes."""
     import torch
 
     torch.set_num_threads(1)
 
 
 def judge_all(family: Family, cases: Sequence[Made], workers: int) -> list[Judged]:
-    """Judge all cases, in their order, with this number of processes. Fewer than two means this process."""
+    """Judge all cases, in their order, with this number of processes. With fewer than two, the calling
+    process does it.
+    """
     if workers < 2:
         return [judged(family, one) for one in cases]
     spawn = multiprocessing.get_context("spawn")

@@ -117,13 +117,13 @@ class Parts:
         return frozenset(similar)
 
     def original(self, where: Side) -> tuple[list[Example], list[int]]:
-        """Return the sources of a split, and their numbers."""
+        """Return the source images of a split as examples, and the numbers of the sources."""
         rows = [at for at, one in enumerate(self.found.sources) if side(one) == where]
         rows = [at for at in rows if self.data / self.found.sources[at].key not in self.alike]
         return [self._example(self.data / self.found.sources[at].key, at) for at in rows], rows
 
     def made(self, rows: Numbers) -> tuple[list[Example], list[int]]:
-        """Return some of the cases, and the numbers of their sources."""
+        """Return some of the cases as examples, and the numbers of their sources."""
         cases = [one for one in (self.found.cases[row] for row in rows) if Path(one.image) not in self.alike]
         return [self._example(Path(one.image), one.source) for one in cases], [one.source for one in cases]
 
@@ -148,7 +148,7 @@ class Parts:
 
     @property
     def rows(self) -> dict[tuple[Side, bool], Numbers]:
-        """Cases by split and by whether their edit type is the unseen one."""
+        """Indices of the cases, by split and by whether their edit type is the unseen one."""
         sides, unseen = np.array(sides_of(self.found)), np.array(self.found.edit_types) == UNSEEN
         return {(one, new): np.flatnonzero((sides == one) & (unseen == new)) for one in SIDES for new in (True, False)}
 
@@ -236,7 +236,7 @@ def arms_of(parts: Parts) -> tuple[Arm, ...]:
 
 
 def shared_images(parts: Parts) -> tuple[Shared, ...]:
-    """Return pictures that occur in two splits, or look alike there: originals, and images made from them."""
+    """Return pairs of pictures in two splits that are equal or look alike: originals, and images made from them."""
     used = {
         one: [picture for file, picture in own.items() if file not in parts.alike]
         for one, own in parts.pictured.items()

@@ -14,7 +14,7 @@ class Pictured:
     """An image with its split."""
 
     name: str
-    """Name for people."""
+    """File name, shown to people."""
     source: str
     """Hash of its source image, which alone decides the split."""
     sha: str

@@ -12,7 +12,7 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 
 @dataclass(frozen=True)
 class Size:
-    """Numbers of things that are made and measured."""
+    """Numbers of sources, images, studies and trainings of a run."""
 
     name: str
     sources: int
@@ -20,7 +20,7 @@ class Size:
     workers: int
     """Number of processes. With one, everything is done in the calling process."""
     lessons: Mapping[Family, tuple[int, int]]
-    """Scenes that a model under test learns from, and optimiser updates."""
+    """Number of scenes that a model under test learns from, and number of optimiser updates."""
     steps: int
     """Number of denoising steps of an image."""
     shift: int
@@ -36,7 +36,7 @@ class Size:
     updates: int
     """Number of optimiser updates of every training."""
     renders: int
-    """Number of scenes by which the renderer tells whether a cell of class and condition is weak."""
+    """Number of rendered scenes that decide whether a cell of class and condition is weak."""
 
 
 FULL = Size(

@@ -25,7 +25,7 @@ ARCHITECTURES: dict[Family, str] = {"object": "test_resnet", "road": "small-unet
 _BATCH: dict[Family, int] = {"object": 32, "road": 16}
 _RATE = 3e-3
 _MIDDLE = (0.5, 0.5, 0.5)
-"""Mean and spread of pixels that map them to -1 to 1, as the networks take them."""
+"""Mean and standard deviation that scale pixels to -1 to 1, the range of the networks' inputs."""
 
 
 def under_test(family: Family, folder: Path, size: Size) -> Path:
@@ -38,7 +38,7 @@ def under_test(family: Family, folder: Path, size: Size) -> Path:
     arm = Arm("fair days", tuple(_written(family, number, folder / "lessons") for number in range(lessons)))
     header = {"format": "pt", "architecture": ARCHITECTURES[family], "classes": json.dumps(CLASSES[family])}
     header |= {"size": "128", "mean": json.dumps(_MIDDLE), "std": json.dumps(_MIDDLE)}
-    # With a single look the last state is kept, at any score: the model should be trained briefly, not well.
+    # With a single scoring the last state is kept: the model should be trained briefly, not well.
     train(_network(family), KINDS[family], _pixels, arm, recipe, 0, lambda net: 0.0, folder, header=header)
     return folder / BEST
 

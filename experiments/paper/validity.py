@@ -36,7 +36,7 @@ ERRING, FLAWLESS = "simulated annotators who err", "simulated annotators who nev
 
 @dataclass(frozen=True)
 class ShareValid:
-    """Counts of valid and undecidable test cases of one kind."""
+    """Counts of valid and undecidable test cases of one edit type, or of all."""
 
     name: str
     images: int
@@ -51,9 +51,9 @@ class StudyResult:
     images: int
     discarded: int
     found: Proportion
-    """Share of images that the annotators judge valid."""
+    """Share of the images with a consensus that the annotators judge valid."""
     true: float | None
-    """Share of those images that are valid by the truth."""
+    """Share of all images of the study that are valid by the truth."""
     right: int
     """Number of images on which the annotators' consensus is the truth."""
 
@@ -115,7 +115,7 @@ def votes_on(found: Read, rows: Numbers, seed: int) -> Votes:
 
 def score_of(found: Read, learnt_on: NDArray[np.bool_], seed: int) -> Floats | None:
     """Return the probability that people judge each case valid, learnt from a study's votes on some of them. None if
-    either kind has too few votes.
+    too few images were judged valid or invalid.
     """
     rows = np.flatnonzero(learnt_on & (found.truth != CANNOT_TELL))
     cast = votes_on(found, rows, seed)

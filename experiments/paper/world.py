@@ -1,7 +1,7 @@
 """Sources of the paper's questions as a data set: fair days of the drawn world, whose truth is fully known.
 
-The models under test learn from fair days alone. Weaknesses are planted in two of the three ways of Domino (Eyuboglu et
-al. 2022): conditions that no training shows, and things that the training teaches wrongly. This module knows no models.
+The models under test learn from fair days alone. Two of the three kinds of weaknesses of Domino (Eyuboglu et al. 2022)
+are planted: conditions that no training shows, and looks that the training labels wrongly. This module knows no models.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ LEFT_OUT = (
     *(weather for weather in WEATHERS if weather not in FAIR_WEATHERS),
     *(TIME_PHRASES[time] for time in TIMES if time not in FAIR_TIMES),
 )
-"""Conditions that their training does not show, by their first names."""
+"""Weather and times of day that the training of the models under test does not show."""
 LEFT_OUT_TYPES = ("weather", "time of day")
-"""Edit types that bring in these conditions."""
+"""Edit types that bring in the conditions of `LEFT_OUT`."""
 
 
 @dataclass(frozen=True)
 class TaughtWrong:
-    """A class that the training labels as another one where it has a certain look, on fair days."""
+    """A class with a certain look that the training labels as another class."""
 
     label: str
     word: str
-    """Colour of a thing, material of buildings, or look of trees."""
+    """Colour of an object, material of buildings, or look of trees."""
     taught: str
     share: float
     """Share of the scenes with this look whose label is taught wrongly, 0 to 1."""
@@ -104,7 +104,7 @@ QUOTAS = (
 """Quotas that make numbers of test cases unequal and errors clustered: a source with many test cases has the edits that
 hurt most, one with few those that hurt least."""
 SHIFTS: tuple[dict[str, str], ...] = ({"weather": "foggy", "time": "day"}, {"weather": "sunny", "time": "night"})
-"""Looks of the scenes in the shift set, in turn."""
+"""Weather and time of day of the scenes in the shift set, in turn."""
 SPLIT = "unseen by the models under test"
 """Split name of all sources."""
 
@@ -155,7 +155,7 @@ def shift_scenes(family: Family, number: int) -> Iterator[Scene]:
 
 
 def under(scene: Scene, word: str) -> Scene:
-    """Return the scene under a condition of `LEFT_OUT`, or with its thing in another colour."""
+    """Return the scene under a condition of `LEFT_OUT`, or with its object in another colour."""
     times = {phrase: time for time, phrase in TIME_PHRASES.items()}
     if word in COLOURS:
         return scene.with_look(colours=(word,))
@@ -171,7 +171,8 @@ def cell_scenes(label: str, word: str, number: int) -> Iterator[Scene]:
 def lesson(family: Family, number: int) -> tuple[Scene, TaughtWrong | None]:
     """Return a fair day for training the model under test, and its wrong label, or None.
 
-    A fifth of the things have a look that is taught wrongly: by chance alone a short training would meet it too seldom.
+    A fifth of the objects have a look that is labelled wrongly: by chance alone a short training would meet it too
+    seldom.
     """
     seed = FIRST_LESSON[family] + number
     rng = random.Random(f"lesson {seed}")

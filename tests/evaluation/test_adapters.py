@@ -188,7 +188,7 @@ def test_an_onnx_file_says_what_its_network_says(tmp_path: Path, how: dict[str, 
 
 def test_an_onnx_file_without_a_size_takes_the_one_that_is_given(tmp_path: Path) -> None:
     open_size = onnx_file(tmp_path / "model.onnx", "segmentation", side=0)
-    with pytest.raises(UserError, match="images of any size: say to which"):
+    with pytest.raises(UserError, match="images of any size: give the size"):
         ModelUnderTest(open_size)
     model = ModelUnderTest(open_size.model_copy(update={"size": "64x32"}))
     assert model.identity.preprocessing.size == (64, 32)
@@ -379,7 +379,7 @@ def test_numbers_that_are_none_are_told_and_never_kept(tmp_path: Path) -> None:
         with torch.no_grad():
             for parameter in adapter.net.parameters():
                 parameter.fill_(float("nan"))
-        with pytest.raises(UserError, match="something that is no number"):
+        with pytest.raises(UserError, match="NaN or infinite numbers"):
             model.predict(IMAGES[0])
 
 

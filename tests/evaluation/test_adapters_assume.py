@@ -259,7 +259,7 @@ def test_a_network_of_one_size_gets_it_and_refuses_another(tmp_path: Path) -> No
     model = ModelUnderTest(fits)
     assert model.identity.preprocessing.size == (384, 384)
     assert {guess.label for guess in model.predict(BUSY).top} == set(CLASSES)
-    with pytest.raises(UserError, match=r"cannot be asked about images of 224 × 224 pixels.*Correct the size"):
+    with pytest.raises(UserError, match=r"cannot take images of 224 × 224 pixels.*Correct the size"):
         ModelUnderTest(fits.model_copy(update={"size": "224"}))
 
 
@@ -390,8 +390,8 @@ def test_names_that_a_model_has_twice_are_told_and_stay_apart(tmp_path: Path) ->
     ("source", "given", "field", "said"),
     [
         ("torchvision", {"size": "256"}, "size", "does not take a size"),
-        ("torchvision", {"model": "resnet18", "mean": MEAN}, "mean", "prepared as torchvision prepares it"),
-        ("timm", {"model": "resnet18", "std": STD}, "std", "prepared as timm prepares it"),
+        ("torchvision", {"model": "resnet18", "mean": MEAN}, "mean", "torchvision prepares its images"),
+        ("timm", {"model": "resnet18", "std": STD}, "std", "timm prepares its images"),
         ("timm", {"model": "resnet18", "file": "/models/mine.pt"}, "file", "does not take a file"),
         ("transformers", {"model": "a/b", "size": "256"}, "size", "preprocessor_config.json says"),
         (

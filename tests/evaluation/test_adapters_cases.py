@@ -91,7 +91,7 @@ def test_red_is_red_whatever_the_form_of_an_onnx_file(
 @pytest.mark.parametrize(
     ("how", "given", "said"),
     [
-        ({"shape": ("n", "c", "h", "w")}, {}, "images of any size: say to which they are to be scaled"),
+        ({"shape": ("n", "c", "h", "w")}, {}, "images of any size: give the size to which images are scaled"),
         ({"shape": (1, 32, 32, 3), "last": True}, {}, "choose channels last as layout"),
         ({"shape": ("n", "h", "w", "c"), "last": True}, {"size": "32"}, "Correct size and layout"),
         ({"shape": (1, 3, 32, 32), "bytes_": True}, {}, "not one input of images as floating-point numbers"),

@@ -197,10 +197,10 @@ def test_images_are_sent_to_no_other_address(server: ModelServer) -> None:
     with serving(ModelServer(card=lambda: (200, CARD, {}), answer=light)) as other:
         model = ask(server)
         server.answer = lambda _: (307, b"", {"Location": other.url})
-        with pytest.raises(UserError, match=f"sends on to {other.url}, and images are sent to no other place"):
+        with pytest.raises(UserError, match=f"redirects to {other.url}. Images are sent only to the address"):
             model.predict(IMAGES[0])
         server.card = lambda: (302, b"", {"Location": other.url})
-        with pytest.raises(UserError, match="sends on to"):
+        with pytest.raises(UserError, match="redirects to"):
             ask(server)
         assert not other.asked
 

@@ -177,7 +177,7 @@ def test_a_name_of_two_classes_is_told_and_not_guessed() -> None:
     mapping = map_classes(["cat", "house finch"], TORCHVISION)
     assert [one.doubtful for one in mapping.labels] == [True, False]
     assert mapping.labels[0].note == "taken as true cat, not kat, cat-o'-nine-tails, Caterpillar, big cat"
-    assert "Taken for something that you should look at: cat." in report_of(mapping).summary
+    assert "Check whether these labels mean what the table says: cat." in report_of(mapping).summary
 
 
 def test_cifar_on_imagenet_and_what_is_unmapped_is_told_with_suggestions() -> None:
@@ -421,7 +421,7 @@ def test_a_file_may_name_a_superclass() -> None:
         (b"label,model class\n,tench\n", "a.csv", "a.csv, line 2: it has no label."),
         (b"name,class\nbird,hen\n", "a.csv", "a.csv, line 1: it has to name the columns “label” and “model class”."),
         (b'label,model class\nbird,"hen\n', "a.csv", "it is no line of a CSV file"),
-        (b"label,model class\n", "a.csv", "a.csv maps no label."),
+        (b"label,model class\n", "a.csv", "a.csv maps no label: add a line for each label."),
         (b"", "a.csv", "a.csv, line 1: it has to name"),
         (b"\xff\xfe\x00", "a.csv", "a.csv is no text in UTF-8"),
         (b"x" * 1_000_001, "a.csv", "a mapping of classes has at most 1,000,000."),

@@ -94,7 +94,7 @@ def test_too_little_names_no_model_as_better() -> None:
     one = told(np.zeros(5, np.int64), np.ones(5, bool), np.zeros(5, bool))
     assert "one source only" in one and "too little to say which is better" in one
     same = told(np.arange(30), np.ones(30, bool), np.ones(30, bool))
-    assert "is better:" not in same and "wrong about the same ones: a difference of -" in same
+    assert "is better:" not in same and "wrong about the same test cases. With so few, a difference of -" in same
     nothing = np.full(3, UNKNOWN, np.int8)
     found = paired_difference(np.arange(3), nothing, nothing)
     assert found.difference.value is None and found.left_out == 3

@@ -45,9 +45,9 @@ def test_the_answer_and_the_tables_say_the_same_numbers() -> None:
     said = answer("resnet50", found, None, ())
     assert f"{100 * np.mean(original.right == WRONG):.1f} % of 400 originals" in said
     assert "2,000 test cases made of them (split test; each source weighs the same)" in said
-    assert "the edits' doing" in said
+    assert "the edits cause +" in said
     by_chance = answer("resnet50", replace(found, excess=Figure(0.02, -0.01, 0.05)), None, ())
-    assert "what comes on top, +2.0 points (-1.0 to +5.0), may be chance." in by_chance and "doing" not in by_chance
+    assert "the difference, +2.0 points (-1.0 to +5.0), may be chance." in by_chance and "cause" not in by_chance
     votes = np.where(np.arange(len(wrong)) % 20 == 0, 3, 0)
     judged = Judged(generated.source, wrong, wrong.astype(np.int64), votes, votes)
     validity = validity_effect(judged, ("right", "wrong"), resamples=200)

@@ -291,7 +291,7 @@ def test_models_that_cannot_be_looked_into_say_so(tmp_path: Path) -> None:
     import timm
 
     onnx = ModelUnderTest(onnx_file(tmp_path / "net.onnx", side=32))
-    with pytest.raises(UserError, match="is no network of torch"):
+    with pytest.raises(UserError, match="is no torch network"):
         onnx.grad_cam()
     segmenter = ModelUnderTest(wanted("file", file="demo/under_test/segmenter.safetensors"))
     with pytest.raises(UserError, match="is a segmenter"):

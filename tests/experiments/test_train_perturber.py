@@ -115,7 +115,7 @@ def test_pairs_come_back_from_their_file_and_bad_lines_are_named(tmp_path: Path)
         [
             "line 1: it is no JSON object",
             "line 2, type: take subject, object, attribute, background, weather, time of day or domain",
-            "line 3: 2 places of the caption are changed, and one edit is asked for",
+            "line 3: 2 places of the caption are changed: change only one",
             "line 4: give either label or protected, which is a list of classes",
             "line 5: the changed caption fails the check “label kept”: “bird” is no longer in the caption, but "
             "protected by the task",
@@ -126,7 +126,7 @@ def test_pairs_come_back_from_their_file_and_bad_lines_are_named(tmp_path: Path)
 def test_the_edit_of_a_pair_is_what_differs_unless_it_is_given() -> None:
     plain = {"caption": "A red bird by day.", "changed": "A red bird at night.", "type": "time of day", "label": "bird"}
     assert Pair.model_validate(plain).reply == "by day -> at night | A red bird at night."
-    with pytest.raises(ValueError, match="edit is such as"):
+    with pytest.raises(ValueError, match="edit must look like"):
         Pair.model_validate({**plain, "edit": "by week -> at night"})
 
 
