@@ -1,4 +1,6 @@
-"""Separate processes for work that would block the server. Each begins as a copy of one with everything loaded."""
+"""Separate processes for work that would block the server. Each is forked from a process that has already imported the
+modules, so that it starts fast.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ _NEEDED = ["services.curation.import_process", "services.studies.analyses", "sci
 
 
 def own_processes() -> ForkServerContext:
-    """Return the context that starts such processes. The copied process stays as long as the server."""
+    """Return the multiprocessing context that starts these processes. The process that they are forked from lives as
+    long as the server.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_NEEDED)
     return context
