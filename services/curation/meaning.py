@@ -1,7 +1,8 @@
-"""Search by image content: images are embedded in the background, and found by a text, another image or a picture.
+"""Search by image content: images are embedded in the background, and found by a text, by another image, or by a user's
+picture.
 
-The vectors come from the profile's embedder. The worker thread computes them while it is idle, in batches, the newest
-images first. Nothing is loaded before there is an image to embed or a search.
+The profile's embedder computes the vectors. The worker thread of the jobs runs it while no job waits, in batches, the
+newest images first. The embedder is loaded at the first image or search.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from storage.workspace import Workspace
 
 DOING = "looking at images"
 BATCH_SECONDS = 0.5
-"""Target duration of a batch in seconds. A person's job may have to wait for one batch."""
+"""Target duration of a batch in seconds. A person's job may have to wait until a batch ends."""
 LARGEST_BATCH = 256
 MOST_FOUND = 2000
-"""Maximum results of a search; later ones have little to do with it."""
+"""Maximum number of results of a search. Further results would have little to do with the target."""
 REMEMBERED = 256
-"""Number of texts and pictures whose vectors are cached."""
+"""Maximum number of texts and pictures whose vectors are cached."""
 
 log = logging.getLogger(__name__)
 
@@ -57,21 +58,21 @@ class Picture:
 
 
 Wanted = str | int | Picture
-"""Target of a search: a text, an entry of the catalogue, or a picture."""
+"""Target of a search: a text, the id of an entry of the catalogue, or a user's picture."""
 
 
 @dataclass(frozen=True)
 class Filling:
-    """Progress of embedding."""
+    """Progress of embedding all images."""
 
     done: int
     total: int
     working: bool = False
-    """True if more are embedded whenever the worker thread is idle."""
+    """True while images are embedded whenever the worker thread is idle."""
     unreadable: int = 0
-    """Number of images with missing or damaged files: skipped until the studio restarts."""
+    """Number of images whose files are missing or damaged. They are skipped until the studio restarts."""
     problem: str = ""
-    """Why embedding stopped, in one sentence."""
+    """One sentence about why embedding stopped; "" if it did not."""
 
     @property
     def words(self) -> str:
@@ -85,11 +86,13 @@ class Found:
 
     entries: tuple[int, ...]
     similarities: tuple[float, ...]
-    """Cosines, from -1 to 1, falling. Those of texts are always lower than those of images."""
+    """Cosine similarities from -1 to 1, in falling order. Those between a text and images are usually lower than those
+    between images.
+    """
     searched: int
     """Number of images compared."""
     waiting: int
-    """Number of images that match the filter but are not embedded yet."""
+    """Number of allowed images that are not embedded yet."""
 
 
 class Meaning:
@@ -108,31 +111,32 @@ class Meaning:
 
     @property
     def embedder(self) -> str:
-        """Return the key of the stored vectors."""
+        """Return the key under which this embedder's vectors are stored."""
         return embedder_key(self._section)
 
     @property
     def title(self) -> str:
-        """Return the name of the embedder for people."""
+        """Return the name of the embedder, to show to people."""
         return self._section.title
 
     def table(self) -> VectorTable:
-        """Return the stored vectors."""
+        """Return the stored vectors of the catalogue's entries."""
         return self._workspace.vectors.of(self.embedder)
 
     def vectors_of(self, entries: Numbers) -> NDArray[np.float64]:
-        """Return the vectors of entries, NaN for missing ones."""
+        """Return the vectors of entries, shape (entries, dimensions); NaN for each missing vector."""
         return _rows(self.table(), entries)
 
     def placed(self, targets: Sequence[str | Picture]) -> NDArray[np.float64]:
-        """Return the vectors of texts and of pictures that are no entries, such as sources; NaN for missing ones. They
-        are stored apart from the vectors of entries.
+        """Return the stored vectors of texts, and of pictures that are not entries of the catalogue, such as sources.
+        Shape (targets, dimensions); NaN for each missing vector. These vectors are stored apart from those of entries.
         """
         keys = np.array([_key(one) for one in targets], np.int64)
         return _rows(self._workspace.vectors.of(f"{self.embedder} (beside)"), keys)
 
     def place(self, targets: Sequence[str | Picture]) -> None:
-        """Compute and store the vectors of texts and pictures, skipping unreadable pictures.
+        """Compute and store the vectors of texts and pictures, which `placed` then returns. Unreadable pictures are
+        skipped.
 
         Raises UserError if the embedder cannot be loaded.
         """
@@ -150,8 +154,8 @@ class Meaning:
     # Embedding
 
     def begin(self) -> None:
-        """Begin to embed all images without a vector, while idle. Another call only retries to load the embedder if
-        that failed.
+        """Begin to embed all images without a vector while the worker thread is idle. A call while this is in progress
+        changes nothing. A call after a failure tries again.
         """
         with self._lock:
             self._problem = ""
@@ -161,7 +165,9 @@ class Meaning:
         self._jobs.when_idle(DOING, self._fill)
 
     def hash_later(self, images: Iterable[str]) -> int:
-        """Hash these images while idle, before more images are embedded. Return the number of unreadable ones."""
+        """Compute the perceptual hashes of these images while the worker thread is idle, before more images are
+        embedded. Return the number of these images that were found unreadable.
+        """
         to_hash = set(images)
         with self._lock:
             unreadable = to_hash & self._unreadable
@@ -171,7 +177,7 @@ class Meaning:
         return len(unreadable)
 
     def filling(self) -> Filling:
-        """Return the progress for a page. Takes milliseconds."""
+        """Return the progress of embedding. Takes milliseconds."""
         all_entries = self._workspace.catalogue.bits()
         missing = entry_sets.size(self._missing(all_entries))
         total = entry_sets.size(all_entries)
@@ -189,7 +195,7 @@ class Meaning:
         except UserError as error:
             with self._lock:
                 self._problem = str(error)
-        except Exception as error:  # a model may fail in any way; the page reports it and keeps working
+        except Exception as error:  # a model may fail in any way: the page reports it and goes on working
             log.exception("images cannot be embedded")
             with self._lock:
                 self._problem = f"The embedder failed ({type(error).__name__}); the terminal says more."
@@ -219,13 +225,13 @@ class Meaning:
         return bool(waiting)
 
     def _embed_next(self) -> bool:
-        """Embed the next images. Return True if more may remain. Raises UserError if no image can be embedded."""
+        """Embed the next images. Return True if more may remain. Raises UserError if the embedder cannot be loaded."""
         missing = entry_sets.entries_of(self._missing(self._workspace.catalogue.bits()))
         if self._left_out:
             missing = missing[~np.isin(missing, list(self._left_out))]
         if not len(missing):
             return False
-        _ = self._models.embedder  # loads it now, as loading must not count as time of the batch
+        _ = self._models.embedder  # loads the embedder now, since loading must not count as time of the batch
         began = time.monotonic()
         batch = missing[: -self._batch - 1 : -1]
         self.embed(batch.tolist())
@@ -234,7 +240,7 @@ class Meaning:
         return len(missing) > len(batch)
 
     def embed(self, entries: Sequence[int]) -> None:
-        """Embed and save these entries; those without a readable image are skipped from now on."""
+        """Embed these entries and store their vectors. Entries without a readable image are skipped from now on."""
         shas = self._workspace.vectors.images_of(entries)
         images: dict[str, Image.Image] = {}
         hashed, hashes = self._workspace.test_sets.hashes(shas.values()), dict[str, ImageHashes]()
@@ -245,7 +251,7 @@ class Meaning:
                 if sha not in images:
                     picture = self._workspace.images.load(sha)
                     images[sha] = picture.convert("RGB")
-                    if sha not in hashed:  # while it is decoded, for a later search for near-duplicates
+                    if sha not in hashed:  # hash the decoded image now, for a later search for near-duplicates
                         hashes[sha] = hashes_in(picture)
             except (UserError, OSError, ValueError):
                 log.exception("the image of entry %s cannot be embedded", entry)
@@ -270,14 +276,16 @@ class Meaning:
         self,
         filter: ImageFilter,
         meaning: Annotated[
-            str, Field(max_length=400, description="What they should show, such as “a red bird in the snow”")
+            str, Field(max_length=400, description="Description of the images, such as “a red bird in the snow”")
         ] = "",
         like: Annotated[
-            int, Field(ge=0, le=LARGEST_ID, description="The entry of the catalogue that they should look like")
+            int, Field(ge=0, le=LARGEST_ID, description="The entry of the catalogue that the images should resemble")
         ] = 0,
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Test cases at most")] = 50,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases")] = 50,
     ) -> Plain:
-        """Find the test cases that match a text, or that look like one of them, the most similar first."""
+        """Find the test cases that match a text, or that look like a given test case, the most similar first. Raises
+        UserError if neither or both are given.
+        """
         if bool(meaning.strip()) == bool(like):
             raise UserError("Say what the images should show, or which one they should look like.", field="meaning")
         target = meaning if meaning.strip() else like
@@ -290,11 +298,11 @@ class Meaning:
         return {"test_cases": rows, "searched": ranked.searched, "waiting": ranked.waiting}
 
     def ranked(self, target: Wanted, allowed: Bits, most: int = MOST_FOUND) -> Found:
-        """Return the `allowed` entries nearest to the target, at most `most`; an entry does not match itself. Images
-        not embedded yet are left out, and will be embedded.
+        """Return the `allowed` entries most similar to the target, at most `most`. A target entry is not its own
+        result. Images that are not embedded yet are left out, and begin to be embedded.
 
-        Raises UserError for a text without a word, for a missing entry or picture, and if the embedder cannot be
-        loaded.
+        Raises UserError for a text without a letter or digit, for a missing entry or picture, and if the embedder
+        cannot be loaded.
         """
         vector = self.vector_of(target)
         table = self.table()
@@ -312,7 +320,9 @@ class Meaning:
         return Found(tuple(entries.tolist()), tuple(figures.tolist()), searched, max(waiting, 0))
 
     def vector_of(self, target: Wanted) -> Floats:
-        """Return the unit vector of a target. Vectors of texts and pictures are cached."""
+        """Return the vector of a target, scaled to length 1. Vectors of texts and pictures are cached. Raises UserError
+        as `ranked`.
+        """
         if isinstance(target, str):
             return self._text_vector(" ".join(target.split()))
         if isinstance(target, Picture):
@@ -322,7 +332,9 @@ class Meaning:
         if row is None:
             sha = self._workspace.vectors.images_of([target]).get(target)
             if sha is None:
-                raise UserError(f"The catalogue has no image {target}; pick one from a list of it.", field="like")
+                raise UserError(
+                    f"The catalogue has no image {target}: choose an image that the gallery lists.", field="like"
+                )
             return _unit(self._vectors([self._workspace.images.load(sha).convert("RGB")])[0])
         return _unit(table.rows[row])
 
@@ -338,13 +350,13 @@ class Meaning:
 
 
 def _key(target: str | Picture) -> int:
-    """Return the number under which the vector of a text or a picture is stored."""
+    """Return the number under which the vector of a text or picture is stored, made from its SHA-256."""
     sha = target.sha if isinstance(target, Picture) else hashlib.sha256(target.encode()).hexdigest()
     return int(sha[:15], 16)
 
 
 def _rows(table: VectorTable, keys: Numbers) -> NDArray[np.float64]:
-    """Return the rows of a table by their numbers, NaN for missing ones."""
+    """Return the vectors stored under these numbers, shape (keys, dimensions); NaN for each missing vector."""
     rows = np.full((len(keys), table.rows.shape[1]), np.nan)
     if len(table.entries):
         order = np.argsort(table.entries)
