@@ -1,4 +1,4 @@
-"""Access tokens for scripts. A lead makes a token, sees its text once, and may withdraw it. No endpoint makes tokens."""
+"""Access tokens for scripts: a lead makes a token, sees its text once, and can withdraw it. No endpoint makes any."""
 
 from __future__ import annotations
 

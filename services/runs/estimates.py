@@ -1,4 +1,4 @@
-"""Drawing speed of this machine: recalled from earlier jobs of this workspace, else measured while idle."""
+"""Drawing speed of this machine: computed from earlier jobs of this workspace, or else measured while no job runs."""
 
 from __future__ import annotations
 
@@ -22,27 +22,29 @@ PROBING = "seeing how fast this machine draws"
 PROBE_STEPS = 4
 RECALLED_RUNS = 20
 RECALLED_JOBS = 5
-"""Number of latest jobs of each run."""
+"""Maximum number of jobs of each run that are read, the latest ones."""
 
 
 class Estimates:
-    """Estimates the time of an image, and preloads what makes the first one quick. Thread-safe."""
+    """Estimates the time to draw an image, and loads models early to make the first image fast. Thread-safe."""
 
     def __init__(self, runs: RunService) -> None:
         self._workspace, self._runs, self._driver, self._jobs = runs.workspace, runs, runs.driver, runs.jobs
         self._profile = runs.profile
         self._lock = threading.Lock()
         self.warming_up = False
-        """True once `warm_up` began. The speed of this machine will soon be known."""
+        """True after `warm_up` has begun: the speed of this machine will soon be known."""
 
     def seconds_per_image(self, run: Run, settings: Settings) -> float | None:
-        """Return the expected seconds for an image of a run; None if nothing was measured."""
+        """Return the expected seconds to draw one image of a run; None if no drawing was measured."""
         method = method_of(recipe_of(run.recipe).method)
         effort = method.effort(method.settings_of(settings), self._runs.size(run.source_sha))
         return self._driver.speeds.seconds(effort)
 
     def warm_up(self) -> None:
-        """Load the models, once, while idle, and measure the speed, unless weights would have to be fetched."""
+        """Load the models and measure the drawing speed while no job runs. Later calls do nothing, and nothing is done
+        if weights would have to be downloaded.
+        """
         with self._lock:
             if self.warming_up or any(weights.local() is None for weights in self._profile.weights().values()):
                 return
@@ -58,13 +60,13 @@ class Estimates:
         self._jobs.when_idle(PROBING, self.probe)
 
     def recall(self) -> None:
-        """Learn drawing times from the workspace's complete jobs, with checks and saving. Recent ones weigh most."""
+        """Learn drawing times from the workspace's finished jobs, with checks and saving. Recent jobs weigh most."""
         for summary in reversed(self._workspace.runs.search(RECALLED_RUNS)):
             if not summary.test_cases or summary.profile != self._profile.name:
                 continue
             run = self._workspace.runs.get(summary.id)
             size = self._runs.size(run.source_sha)
-            lineages = {case.job_id: case.lineage for case in run.test_cases}  # imported cases belong to no job here
+            lineages = {case.job_id: case.lineage for case in run.test_cases}  # imported test cases have no job here
             for job in run.jobs[-RECALLED_JOBS:]:
                 if job.state != "done" or job.finished is None or job.id not in lineages:
                     continue
@@ -73,7 +75,9 @@ class Estimates:
                 self._driver.speeds.add(method_of(lineage.method).effort(lineage.settings, size), each)
 
     def probe(self) -> None:
-        """Draw noise in a few steps for a first estimate, unless there is one. A person's work goes first."""
+        """Draw a picture of noise in a few steps for a first estimate, unless there is an estimate. If a person's job
+        comes meanwhile, stop and try again later.
+        """
         driver, settings = self._driver, self._profile.settings
         if driver.speeds:
             return
@@ -89,7 +93,9 @@ class Estimates:
         driver.speeds.add(effort_of(settings.generation, size), step * settings.generation.steps + around)
 
     def _try(self, size: tuple[int, int], steps: int) -> tuple[float, float]:
-        """Return the seconds of an image with its checks and saving, and of each denoising step."""
+        """Draw one image. Return the seconds for the whole image with its checks, and the seconds for each denoising
+        step.
+        """
         settings, description = self._profile.settings, method_of(DILLEMA.method)
         prompts = self._driver.prompts(DILLEMA)
         method = description.with_models(self._driver.models, prompts, self._profile.tasks.labels)

@@ -1,6 +1,7 @@
-"""The settings and prompts of a run: changed one by one, by a preset of the profile, or back to the profile's.
+"""The commands to change a run's settings and prompts: one by one, by a preset of the profile, or back to the
+profile's.
 
-A change always applies to the latest state of a run, whichever one the person saw: see `edit_conflicts`.
+A change always applies to the latest state of a run, even if the person saw an earlier one: see `edit_conflicts`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from services.runs.life_cycle import RunService, case_of
 from services.runs.state import StageNotes
 
 Plain = dict[str, Any]
-"""Settings as plain data: by section, a value for each setting."""
+"""Settings as plain data: for each section, a mapping from the name of a setting to its value."""
 SettingName = Annotated[str, Field(max_length=100, description="Section and name, such as generation.steps")]
 SettingValue = Annotated[
-    bool | int | float | str, Field(description="Its new value; text is read as the kind that the setting has")
+    bool | int | float | str, Field(description="The new value; a text is converted to the type of the setting")
 ]
 Sections = Annotated[
     tuple[str, ...],
@@ -36,25 +37,25 @@ PresetName = Annotated[str, Field(max_length=100, description="The name of the p
 
 
 class ChangeSetting(edit_conflicts.StateEdit):
-    """A setting and its new value."""
+    """Command to change one setting."""
 
     setting: SettingName
     value: SettingValue
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """Return the stage whose card shows the setting."""
+        """Return the stage whose card shows the setting; "" if there is none."""
         return section_card(str(data.get("setting") or "").partition(".")[0]) or ""
 
 
 class DefaultSettings(edit_conflicts.StateEdit):
-    """Sections of the settings."""
+    """Command to reset sections of the settings."""
 
     sections: Sections
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """Return the stage whose card shows the first section."""
+        """Return the stage whose card shows the first of the sections; "" if there is none."""
         sections = parts_of(data.get("sections"))
         return section_card(str(sections[0])) or "" if isinstance(sections, list | tuple) and sections else ""
 
@@ -63,11 +64,17 @@ class PromptEdit(edit_conflicts.StateEdit):
     """An edit of a prompt template."""
 
     stage: KnownStage
-    prompt: str = Field("", max_length=100, description="Which of its further prompts; empty: the stage's own")
+    prompt: str = Field(
+        "",
+        max_length=100,
+        description="Name of the prompt, for a stage with several; empty for the stage's main prompt",
+    )
 
 
 class RunSettings:
-    """Changes of the settings and prompts of one workspace's runs. All methods may be called from any thread."""
+    """The commands to change settings and prompts of one workspace's runs. All methods may be called from any
+    thread.
+    """
 
     def __init__(self, runs: RunService, notes: StageNotes) -> None:
         self._workspace, self._runs, self._driver, self._notes = runs.workspace, runs, runs.driver, notes
@@ -76,7 +83,9 @@ class RunSettings:
 
     @does("setting", ChangeSetting)
     def change_setting(self, sent: ChangeSetting) -> None:
-        """Change one setting of a run. Raises UserError if it is unknown or not read, and for a wrong value."""
+        """Change one setting of a run. Raises UserError if the setting is unknown, if the run's recipe does not use it,
+        and for an invalid value.
+        """
         section, _, field = sent.setting.partition(".")
         self._require_read(sent.run, sent.setting)
 
@@ -95,7 +104,7 @@ class RunSettings:
 
     @does("default-settings", DefaultSettings)
     def put_defaults_back(self, sent: DefaultSettings) -> None:
-        """Reset sections of the settings to the profile's. Raises UserError for an unknown section."""
+        """Reset sections of a run's settings to the profile's values. Raises UserError for an unknown section."""
         recipe = recipe_of(self._workspace.runs.get(sent.run).recipe)
         defaults = recipe.settings_in(self._profile).model_dump(mode="json")
         for section in sent.sections:
@@ -105,8 +114,8 @@ class RunSettings:
 
     @does("preset", edit_conflicts.StateEdit, stage_of_command="generation")
     def take_preset(self, sent: edit_conflicts.StateEdit, preset: PresetName) -> None:
-        """Apply a preset of the profile; settings outside it stay. Raises UserError if the profile lacks it, or if it
-        does not apply to the recipe.
+        """Apply a preset of the profile. Settings that the preset does not name stay as they are. Raises UserError if
+        the profile has no such preset, or if the run's recipe has no settings for it.
         """
         presets = self._profile.presets
         if preset not in presets:
@@ -120,7 +129,9 @@ class RunSettings:
         sent: edit_conflicts.StateEdit,
         case: edit_conflicts.CaseId,
     ) -> None:
-        """Make the next images with the seed of a test case. Raises UserError for a test case of another run."""
+        """Fix the seed of the next images to the seed of a test case. Raises UserError for a test case of another
+        run.
+        """
         lineage = case_of(self._workspace, sent.run, case).lineage
         self._change_generation(sent, {"seed_mode": "fixed", "seed": lineage.seed})
 
@@ -128,10 +139,11 @@ class RunSettings:
         self.change(command, lambda plain: plain["generation"].update(changes))
 
     def change(self, command: edit_conflicts.StateEdit, change: Callable[[Plain], None]) -> None:
-        """Save the result of `change` on the latest settings; the lock keeps a second page from saving in between.
+        """Apply `change` to the run's latest settings and save the result. A lock keeps other pages from saving in
+        between.
 
-        The second of two people sees what the first one changed, at the card of the second change. Raises UserError,
-        and saves nothing, for settings that are not allowed.
+        If another page changed settings meanwhile, the person sees a message about it at the card of their own change.
+        Raises UserError, and saves nothing, if the changed settings are invalid.
         """
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
@@ -145,7 +157,7 @@ class RunSettings:
             others = edit_conflicts.settings_by_others(states, self.writes.by(command.tab))
             number = self._workspace.runs.set_settings(command.run, {**run.settings, **settings})
             stages = [stage for section, _ in mine if (stage := recipe.section_card(section)) is not None]
-            # Also if the saved value is set again: that withdraws an earlier refused value.
+            # Also if the value is unchanged: the message about an earlier, refused value is then out of date.
             self._notes.solved(command.run, command.about(command.model_dump()), *stages)
             if number is None:
                 return
@@ -156,7 +168,9 @@ class RunSettings:
                     self._notes.tell(command.run, stage, edit_conflicts.settings_conflict(news, mine))
 
     def _valid(self, recipe: Recipe, plain: Plain, before: Settings) -> Settings:
-        """Refuse a change that the profile cannot draw; unchanged settings are reported at the gate."""
+        """Return the changed settings after validation. Raises UserError for an invalid value, and for a change with
+        which the profile cannot draw. Problems with unchanged settings are reported at the gate.
+        """
         try:
             settings = recipe.settings.model_validate(plain)
         except ValidationError as error:
@@ -178,7 +192,7 @@ class RunSettings:
         sent: PromptEdit,
         template: Annotated[str, Field(description="The template, with the variables that its stage fills in")],
     ) -> None:
-        """Save an own prompt template for a language stage of a run. Raises an error that names a wrong or missing
+        """Save a prompt template for a language stage of a run. Raises an error that names a wrong or missing
         variable.
         """
         template = template.replace("\r\n", "\n")
@@ -194,7 +208,9 @@ class RunSettings:
         self._set_prompt(sent, "")
 
     def _set_prompt(self, command: PromptEdit, template: str) -> None:
-        """Save a template ("" for the profile's). The second of two people sees a message; both templates are kept."""
+        """Save a template, or "" to use the profile's. If another page saved a template meanwhile, the person sees a
+        message; both templates stay in the history.
+        """
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             name = _prompt_name(recipe_of(run.recipe), command)
@@ -212,7 +228,7 @@ class RunSettings:
 
 
 def _prompt_name(recipe: Recipe, command: PromptEdit) -> str:
-    """Return the name of the command's prompt. Raises UserError if the stage has no such prompt."""
+    """Return the name of the prompt that a command edits. Raises UserError if the stage has no such prompt."""
     names = [slot.name for slot in recipe.stage(command.stage).prompt_slots] if recipe.has(command.stage) else []
     if not names:
         raise UserError("This stage asks no language model: there is no prompt to edit.", field="stage")
