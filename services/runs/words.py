@@ -1,4 +1,4 @@
-"""Words of recipes and methods for a run and its test cases, on pages and in files."""
+"""Words about runs and test cases, for pages and files, taken from their recipes and methods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline.methods import method_of
 from pipeline.recipes import edits_in_words, known_recipes, recipe_of, section_card
 
 DEFAULT_ARTIFACTS = recipe_of(DEFAULT_RECIPE).drawing_method.artifacts
-"""Artifacts that the method of the default recipe declares."""
+"""Artifacts of the default recipe's method."""
 
 
 def edit_words(case: StoredTestCase) -> str:
@@ -18,7 +18,9 @@ def edit_words(case: StoredTestCase) -> str:
 
 
 def artifacts_of(case: StoredTestCase) -> tuple[Artifact, ...]:
-    """Return the artifacts that the test case's method declares, and any other that is stored with it."""
+    """Return the artifacts that the method of a test case declares, and any others that are stored with the test
+    case.
+    """
     declared = method_of(case.lineage.method).artifacts
     names = {artifact.name for artifact in declared}
     others = (Artifact(name, name[:1].upper() + name[1:], f"The {name}") for name in case.artifacts)
@@ -26,7 +28,7 @@ def artifacts_of(case: StoredTestCase) -> tuple[Artifact, ...]:
 
 
 def recipe_title(name: str) -> str:
-    """Return the title of a recipe, or "" for no name. Raises UnknownRecipe."""
+    """Return the title of a recipe; "" if the name is "". Raises UnknownRecipe for an unknown name."""
     return recipe_of(name).title if name else ""
 
 
@@ -36,7 +38,7 @@ def section_title(section: str) -> str:
 
 
 def text_progress(run: RunSummary) -> str:
-    """Return the progress of the text stages of a run, such as "keywords done"."""
+    """Return words on the progress of a run's text stages, such as "keywords done"."""
     recipe = next((known for known in known_recipes() if known.name == run.recipe), None)
     done = [name for name in run.stages if recipe is None or recipe.has(name)]
     if recipe is not None and recipe.last.name in done:
