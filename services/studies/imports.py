@@ -1,7 +1,8 @@
-"""Imports items and votes made elsewhere: from a zip, a list, images, a folder, or Mechanical Turk's results.
+"""Imports items and votes that were made elsewhere: from a zip, a list, images, a folder, or the results of Mechanical
+Turk.
 
-The files may be anybody's: names are never used as paths, sizes are limited before unpacking, and all pictures go
-through the same reader. A study gets all items or votes of a file, or none.
+The files may come from anybody. So names are never used as paths, sizes are limited before unpacking, and all pictures
+are read by `read_image`. A study gets all items or votes of a file, or none.
 """
 
 from __future__ import annotations
@@ -31,16 +32,18 @@ from study.turk import TurkVotes, turk_votes
 
 MOST_FILES = 20_000
 MOST_UNPACKED = 8_000_000_000
-"""Maximum declared bytes of all files of a zip."""
+"""Maximum bytes of all files of a zip, as declared in the zip."""
 MOST_LIST = 50_000_000
-"""Maximum bytes of a list or a file of votes."""
+"""Maximum bytes of a list of items or a file of votes."""
 LISTS = ("items.csv", "metadata.csv")
-"""Name of the list in a zip or folder with several CSV files."""
+"""Names of the list of items, if a zip or folder has several CSV files."""
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
 class ZipFiles:
-    """The files of a zip. Raises UserError if it is no zip, or unpacks to too much."""
+    """The files of a zip. Raises UserError if the file is no zip, has too many files, or would unpack to too many
+    bytes.
+    """
 
     any_name = False
 
@@ -69,7 +72,9 @@ class ZipFiles:
 
 
 class FolderFiles:
-    """The files in a folder of this machine: for the command line only. `only_list`: the CSV that lists them."""
+    """The files in a folder of this machine, for the command line only. `only_list` is the name of the CSV file with
+    the list of items; other CSV files are then ignored.
+    """
 
     any_name = False
 
@@ -93,7 +98,7 @@ class FolderFiles:
 
 
 class OneFile:
-    """A single file."""
+    """A single uploaded file."""
 
     any_name = True
 
@@ -106,13 +111,16 @@ class OneFile:
 
 
 ImportFiles = ZipFiles | FolderFiles | OneFile
-"""External files by their `names`, with "/" between folders. `any_name`: a file with any name may be an image. `read`
-returns the bytes of one, and raises UserError if they are more than `most`, or damaged.
+"""Files that come from outside. `names` are their paths, with "/" between folders. `any_name` is True if a file with
+any suffix may be an image. `read` returns the bytes of a file, and raises UserError if the file is damaged or has more
+than `most` bytes.
 """
 
 
 def files_of(name: str, file: Path | bytes) -> ImportFiles:
-    """Return the files of an upload: a zip, or a single file."""
+    """Return the files of an upload, which is a zip or a single file. Raises UserError if the upload is too large or a
+    damaged zip.
+    """
     data = file if isinstance(file, bytes) else b""
     if isinstance(file, Path):
         with file.open("rb") as opened:
@@ -127,11 +135,11 @@ def files_of(name: str, file: Path | bytes) -> ImportFiles:
 
 
 def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[tuple[NewItem, ...], tuple[str, ...]]:
-    """Store the pictures. Return the items, ready for `Studies.add_items`, and notes for the person.
+    """Store the pictures of the files. Return the items, ready for `Studies.add_items`, and notes for the person.
 
-    A CSV among the files lists the items (`study.listed_items`); an image in it is one of the files or, by hash, of the
-    workspace. Without a list every image is an item, with its folder as label if there are several. Raises UserError
-    with one sentence; pictures read before it stay unused.
+    A CSV among the files is the list of items (see `study.listed_items`). It names each image by its file, or by the
+    SHA-256 of an image of the workspace. Without a list, every image is an item; if the images are in several folders,
+    their names are the labels. Raises UserError with one sentence; pictures stored before stay unused.
     """
     pictures = _Pictures(workspace, files)
     lists = [name for name in files.names if name.lower().endswith(".csv") and not hidden(name)]
@@ -145,7 +153,7 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[
     else:
         images = [name for name in files.names if pictures.is_image(name)]
         if not images:
-            raise UserError("There is no image in it: PNG, JPEG, WebP, GIF, BMP and TIFF are taken.")
+            raise UserError("There is no image among the files: PNG, JPEG, WebP, GIF, BMP and TIFF can be read.")
         labels = {name: composed(label) for name, label in by_folder(images).items()}
         found = [
             ListedItem(name, "", NewItem("", label=labels[name], origin={"file": name}), row)
@@ -166,7 +174,9 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[
 
 
 def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tuple[int, str]:
-    """Add files to a study. Return the number of items, and notes for the person. Raises UserError."""
+    """Add the items in some files to a study. Return the number of items, and notes for the person. Raises UserError if
+    the study is closed, or if the files cannot be used.
+    """
     study = workspace.studies.get(study_id)
     if study.state == "closed":
         raise UserError("This study is closed: nothing can be added to it; make a new study.")
@@ -180,27 +190,31 @@ def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tup
 
 
 def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[Item, ...], TurkVotes]:
-    """Return the votes for a study in a result file of Mechanical Turk. Saves nothing. Raises UserError."""
+    """Read the votes for a study from a result file of Mechanical Turk. Return the study's items and the votes. Saves
+    nothing. Raises UserError if the file cannot be read.
+    """
     study, items = workspace.studies.get(study_id), workspace.studies.items(study_id)
     with in_words():
         return items, turk_votes(read_csv(_bounded(data, "The file", MOST_LIST)), study.rules, items)
 
 
 def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int, str, str]:
-    """Describe a file for `read_votes`: number of votes, notes for the person, rows that cannot be votes. Saves
-    nothing.
+    """Describe a result file of Mechanical Turk. Return the number of votes, notes for the person, and sentences on
+    rows that are no votes. Saves nothing. Raises as `read_votes`.
     """
     _, turk = read_votes(workspace, study_id, data)
     return len(turk.votes), " ".join((f"{_counted(turk.votes)}.", *turk.notes)), " ".join(turk.problems)
 
 
 def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool = False) -> tuple[int, str]:
-    """Save a file's votes, all or none. Raises UserError for a row that is no vote, unless `even_so` leaves it out."""
+    """Save all votes of a result file of Mechanical Turk. Return their number, and notes for the person. Raises
+    UserError, and saves nothing, if a row is no vote; with `even_so`, these rows are left out instead.
+    """
     items, turk = read_votes(workspace, study_id, data)
     if turk.problems and not even_so:
         raise UserError("Nothing was imported. " + " ".join((*turk.notes, *turk.problems)))
     if not turk.votes:
-        raise UserError("There is no vote in this file that could be taken. " + " ".join((*turk.problems, *turk.notes)))
+        raise UserError("There is no usable vote in this file. " + " ".join((*turk.problems, *turk.notes)))
     by_id = {item.id: item for item in items}
     rules = workspace.studies.get(study_id).rules
     rows = [
@@ -223,7 +237,7 @@ def _counted(votes: Sequence[ImportedVote]) -> str:
 
 
 def _known(item: Item, rules: Rules) -> bool:
-    """Return whether an answer of an item is known, so that votes can be right or wrong."""
+    """Return True if the right answer to a question of an item is known, so that votes on it can be right or wrong."""
     return item.kind != "item" and any(q.id in item.expected for q in asked(rules.questions, item, item.expected))
 
 
@@ -251,11 +265,11 @@ def _the_list(lists: Sequence[str]) -> str:
     known = [name for file in LISTS for name in lists if name.rpartition("/")[2].lower() == file]
     if known or len(lists) == 1:
         return (known or list(lists))[0]
-    raise UserError("There are several CSV files in it: call the one that lists the images items.csv.")
+    raise UserError("There are several CSV files: call the one that lists the images items.csv.")
 
 
 class _Pictures:
-    """Pictures of the files or the workspace: found, read, and saved once each."""
+    """Finds the pictures that items name, in the files or the workspace, and saves each picture once."""
 
     def __init__(self, workspace: Workspace, files: ImportFiles) -> None:
         self._workspace, self._files = workspace, files
@@ -268,11 +282,15 @@ class _Pictures:
         self.named: set[str] = set()
 
     def is_image(self, name: str) -> bool:
-        """Return True if a name is that of an image; a single file is one under any name."""
+        """Return True if a file may be an image, judged by its name. A single uploaded file may be an image under any
+        name.
+        """
         return (is_image(name) or self._files.any_name) and not hidden(name)
 
     def find(self, name: str, row: int) -> str:
-        """Return the file that a list names. Raises UserError for a missing one."""
+        """Return the name of the file, or the SHA-256 of the stored image, that a row of a list names. Raises UserError
+        if the file is missing.
+        """
         plain = name.replace("\\", "/").removeprefix("./")
         if file := by_form(self._all, plain):
             self.named.add(file)
@@ -287,11 +305,13 @@ class _Pictures:
         raise UserError(f"Row {row} of the list names “{_short(name)}”, which is not among the images.")
 
     def save(self, listed: ListedItem, name: str = "") -> str:
-        """Return the hash of an item's image, or of the file `name`, saved in the workspace. Raises UserError."""
+        """Save an item's image, or the file `name`, in the workspace and return its SHA-256. Raises UserError if the
+        file is no readable picture.
+        """
         name = name or listed.image
         if name in self._saved:
             return self._saved[name]
-        if name not in self._all:  # the hash of a stored image
+        if name not in self._all:  # the SHA-256 of a stored image
             self._workspace.images.path(name)
             sha = name
         else:
@@ -305,7 +325,7 @@ class _Pictures:
         return sha
 
     def notes(self) -> tuple[str, ...]:
-        """Return the corrections made to pictures."""
+        """Return sentences on the corrections that were made to pictures, each with their number."""
         kinds = Counter(re.sub(r"\d+x\d+ pixels", "another size", note) for note in self._noted.elements())
         return tuple(f"{note.rstrip('.')} ({count_of(count, 'time')})." for note, count in kinds.items())
 
