@@ -1,7 +1,8 @@
-"""Draws items of a study from the test cases that match a filter, with everything that an analysis needs of each.
+"""Draws items for a study from the test cases that match a filter, with all facts about them that the analysis needs.
 
-Reconstructions are drawn only if the filter names their recipe: a study asks whether edits went well, and they have
-none. `study.sampling` draws; the catalogue finds matching test cases, and only drawn ones are read.
+Reconstructions are drawn only if the filter names their recipe: a study usually asks about edits, and reconstructions
+have none. The catalogue finds the matching test cases, `study.sampling` draws among them, and only the drawn ones are
+read.
 """
 
 from __future__ import annotations
@@ -36,34 +37,38 @@ HOWS: tuple[How, ...] = get_args(How)
 WRONG = ("newly wrong", "wrong")
 """Outcomes of a model under test that count as wrong."""
 NO_LABEL, NO_EDIT = "no label", "no edit"
-"""Names of the groups of images without a label or an edit."""
+"""Names for the groups of images without a label and without an edit."""
 ASKED_OF_SCENES = ("road", "vehicle", "pedestrian")
-"""Classes in questions that also include narrower names of data sets, such as car."""
+"""Classes that questions ask about. They include narrower classes in data sets, such as car for vehicle."""
 LEAST_SHARE = 0.0005
-"""Minimum share of a mask's pixels for a class to count as shown: people could not find less."""
+"""Minimum share of a mask's pixels from which a class counts as shown. People could not find a smaller one."""
 MOST_STRATA = 100_000
 MOST = 20_000
-"""Maximum items in one draw."""
+"""Maximum number of items in one draw."""
 
 
 class ItemDraw(BaseModel):
-    """Test cases that become items of a study: a filter, and a way to draw from the matches."""
+    """A draw of test cases for a study: a filter, and the way to draw among the matching test cases."""
 
     model_config = ConfigDict(frozen=True)
 
     filter: Filter = Field(
         ImageFilter(),
-        description=f"{WHICH}. Reconstructions only if it names their recipe, such as recipe={RECONSTRUCTION.name}",
+        description=f"{WHICH}. Reconstructions only with their recipe, such as recipe={RECONSTRUCTION.name}",
     )
     how: How = Field("random", description="At random, or equally many of each label or edit type")
-    count: Annotated[int, typed_number(FormNumber(1, MOST))] = Field(100, description=f"Items, at most {MOST:,}")
+    count: Annotated[int, typed_number(FormNumber(1, MOST))] = Field(
+        100, description=f"Number of items, at most {MOST:,}"
+    )
     group: Annotated[str, typed_text(60, one_line=True)] = Field(
-        "", description="The name of the sample; empty for one that says how it is drawn"
+        "", description="The name of the sample; empty for a name that says how it is drawn"
     )
 
     @property
     def sample(self) -> str:
-        """Return the name of the sample."""
+        """Return the name of the sample to which the drawn items belong. If none is given, the name says how they are
+        drawn.
+        """
         standings = {standing for values in self.filter.models.values() for standing in values}
         wrong = "misclassified" if standings and standings <= {*WRONG} else ""
         way = "" if wrong and self.how == "random" else self.how if self.how == "random" else f"by {self.how}"
@@ -72,27 +77,29 @@ class ItemDraw(BaseModel):
 
 @dataclass(frozen=True)
 class Pool:
-    """The images that a filter can draw from, with counts."""
+    """The test cases among which a draw chooses, with numbers."""
 
     selection: ImageFilter
-    """Matching images that are not in the study yet."""
+    """Filter for matching images that are not in the study yet."""
     free: int
-    """Number of images in `selection`."""
+    """Number of images that `selection` matches."""
     fitting: int
-    """Number of all matches, including those in the study."""
+    """Number of all matching images, including those in the study."""
     unread: int
-    """Number of images that match the rest of the filter, but have no prediction of the model under test."""
+    """Number of images that match the rest of the filter, but have no prediction by the model under test."""
     unmeasured: int
-    """Number of class maps waiting to be compared: whether their images match is unknown."""
+    """Number of images whose class maps are not compared yet, so that it is unknown whether the images match."""
     model: str
     reconstructions: int = 0
-    """Number of matching reconstructions left out, as the filter does not name their recipe."""
+    """Number of matching reconstructions that are left out, since the filter does not name their recipe."""
     strata: Mapping[str, int] = field(default_factory=dict)
-    """Number of images by class or edit type, if drawn by that."""
+    """Number of images by class or by edit type, if the draw is by these; otherwise empty."""
 
 
 def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
-    """Return the pool of a draw from the catalogue, without the items of `study`. Reads only counts."""
+    """Return the pool of a draw, without the images that are items of `study`. Only numbers are read from the
+    catalogue.
+    """
     rest, standings = (
         replace(_without_reconstructions(request.filter), models={}, test_cases=True),
         request.filter.models,
@@ -124,7 +131,9 @@ def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
 
 
 def draw(workspace: Workspace, pool: Pool, request: ItemDraw, seed: int) -> tuple[Candidate, ...]:
-    """Draw candidates of the pool, all if there are fewer than requested. Raises UserError if it is empty."""
+    """Draw test cases from the pool: the requested number, or all if the pool has fewer. Raises UserError if the pool
+    is empty.
+    """
     catalogue, selection = workspace.catalogue, pool.selection
     everything = catalogue.ids(selection)
     if not everything:
@@ -147,7 +156,7 @@ def draw(workspace: Workspace, pool: Pool, request: ItemDraw, seed: int) -> tupl
 
 
 def _without_reconstructions(selection: ImageFilter) -> ImageFilter:
-    """Return the filter without reconstructions, unless it names their recipe."""
+    """Return the filter changed to exclude reconstructions, unless it names their recipe."""
     controls = [recipe.name for recipe in control_recipes()]
     if not {*controls}.isdisjoint(selection.facets.get("recipe", ())):
         return selection
@@ -156,7 +165,9 @@ def _without_reconstructions(selection: ImageFilter) -> ImageFilter:
 
 
 def _reconstructions(selection: ImageFilter) -> ImageFilter | None:
-    """Return the filter of images that `_without_reconstructions` removes; None if the filter names recipes itself."""
+    """Return the filter for the reconstructions that `_without_reconstructions` excludes; None if the filter itself
+    names recipes.
+    """
     if "recipe" in selection.facets or "recipe" in selection.without:
         return None
     return replace(selection, facets={**selection.facets, "recipe": tuple(recipe.name for recipe in control_recipes())})
@@ -176,8 +187,9 @@ def items_of(
     asked_of: Iterable[str] = (),
     known: tuple[str, ...] = (),
 ) -> tuple[NewItem, ...]:
-    """Return the drawn candidates as items, with the values that analyses need. `asked_of` are classes in questions,
-    `known` those of the model.
+    """Return the drawn test cases as items of the sample `sample`. `model` is the key of the model under test whose
+    outcomes the items record. `asked_of` are the classes that the study's questions ask about, `known` the classes of
+    the model.
     """
     names = tuple(dict.fromkeys((*ASKED_OF_SCENES, *(name for name in asked_of if name))))
     shown = {run: _shown(masks.of(run), names) for run in {candidate.run_id for candidate in candidates}}
@@ -185,7 +197,7 @@ def items_of(
 
 
 def note_of(pool: Pool, request: ItemDraw) -> str:
-    """Describe a pool in a sentence or two."""
+    """Return one or more sentences on the test cases that a draw can choose."""
     left_out = _left_out(pool.reconstructions)
     if not pool.fitting and not pool.unread and not pool.unmeasured:
         return f"No test case of this workspace fits.{left_out}"
@@ -207,7 +219,7 @@ def note_of(pool: Pool, request: ItemDraw) -> str:
 
 
 def _left_out(reconstructions: int) -> str:
-    """Return a sentence on the reconstructions left out; "" for none."""
+    """Return a sentence on the number of reconstructions that are left out; "" for none."""
     if not reconstructions:
         return ""
     number = count_of(reconstructions, "reconstruction", "is")
@@ -215,14 +227,18 @@ def _left_out(reconstructions: int) -> str:
 
 
 def recipes_in(catalogue: Catalogue) -> tuple[tuple[str, str], ...]:
-    """Return names and titles of the recipes of the workspace's test cases, the most frequent first."""
+    """Return the name and title of each recipe that made test cases of the workspace, the most frequent recipe
+    first.
+    """
     recipe_counts = catalogue.facets(ImageFilter(test_cases=True), ("recipe",))["recipe"]
     titles = {recipe.name: recipe.title for recipe in known_recipes()}
     return tuple((name, titles.get(name, name)) for name in recipe_counts if name)
 
 
 def model_name(key: str) -> str:
-    """Return the name of a model under test: for a file its bare name, without folder and modification time."""
+    """Return the name to show for the key of a model under test. For a file, the folder and modification time are left
+    out.
+    """
     return re.sub(r"@[0-9a-f]+(?= \(|$)", "", key).rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
 
 
@@ -247,7 +263,9 @@ def _item(
 
 
 def _shown(mask: NamedMask | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes in a mask, by its names and those of questions; () without a mask."""
+    """Return the classes that a mask shows: those of `names` first, then the names in the mask; () if there is no
+    mask.
+    """
     if mask is None:
         return ()
     visible = {n: name for n, name in mask.classes.items() if share(mask.image, [n]) >= LEAST_SHARE}

@@ -1,4 +1,4 @@
-"""Question templates for new studies, from the data beside this file. No answer is ever pre-selected."""
+"""Question templates for new studies, read from `templates.toml`. No answer is ever pre-selected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.studies import Question, Rules
 
 @dataclass(frozen=True)
 class Template:
-    """Questions and related texts; a lead may change every part before the start."""
+    """Questions and texts with which a study can begin. A lead may change all of them before the start."""
 
     name: str
     title: str
@@ -21,23 +21,25 @@ class Template:
     show_captions: bool
     instructions: str
     task: str = "any"
-    """Kind of task that it fits, "classification" or "segmentation"; "any" for both."""
+    """Kind of task that the questions are made for, "classification" or "segmentation"; "any" for both."""
 
     @property
     def consent(self) -> str:
-        """Return the default consent text, the same for all templates."""
+        """Return the default consent text, which is the same for all templates."""
         return _TEXTS["consent"]
 
     def rules(self) -> Rules:
-        """Return draft rules with this template; all else is the paper's (5 votes, 4 equal, 95 %, 50 finished)."""
+        """Return the rules of a draft with this template. All other rules are those of the paper: 5 votes per image, 4
+        equal answers for a consensus, and only workers with 50 finished assignments and 95 % approved.
+        """
         return Rules(template=self.name, **cells(self, "questions show_source show_captions instructions consent"))
 
 
 TEMPLATES: Mapping[str, Template] = DataTable(__file__, Template, "templates")
-"""Templates by name, in the order offered to a lead."""
+"""The templates by name, in the order in which a lead sees them."""
 _TEXTS = DataTable(__file__, str, "texts")
 
 
 def task_of(template: str) -> str:
-    """Return the kind of task of a template, by its name; "any" for an unknown one."""
+    """Return the kind of task of the template with this name; "any" for an unknown name."""
     return TEMPLATES[template].task if template in TEMPLATES else "any"

@@ -1,4 +1,4 @@
-"""Assembles the services of test sets, once for a workspace."""
+"""Assembles the services of test sets for one workspace."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ from storage.workspace import Workspace
 
 
 class TestSetServices:
-    """Services of the pages of test sets."""
+    """The services that the pages of test sets use."""
 
     __test__ = False  # not a pytest class
 
     def __init__(self, workspace: Workspace, commands: Commands, changes: Changes) -> None:
-        """Add the commands on test sets to `commands`."""
+        """Create the services, and add their commands to `commands`."""
         self.versions, self.drafts = Versions(workspace), TestSetDrafts(workspace)
         commands.take_on(self.versions)
         commands.take_on(self.drafts)
         self.exports, self.work = SetExports(workspace, changes), WorkQueue(changes)
-        """`work` queues splits, releases and checks of large sets, each under the id of its set."""
+        """`exports` makes zips of versions. `work` is the queue for splits, releases and checks of large sets, under
+        the id of the set.
+        """
         self.stored = workspace.test_sets
-        """Stored sets with their versions and entries."""
+        """The stored test sets with their versions and entries."""
         self.set_of, self.version_of = partial(set_of, workspace), partial(version_of, workspace)
-        """Return the set of an id or name, or the version of a reference. Raise Missing."""
+        """`set_of` returns the test set with an id or name, and `version_of` the version with a reference. Both raise
+        Missing if there is none.
+        """
         self.orphans = workspace.images.orphans
-        """Returns unused image files."""
+        """Returns the names of image files that nothing uses."""
         self.workspace_folder = str(workspace.folder)
 
     def close(self) -> None:
-        """Stop running work."""
+        """Stop the running work and exports."""
         self.work.close()
         self.exports.close()
