@@ -78,17 +78,13 @@ class RunCommand(Command, keeps=True):
     """A command on one run."""
 
     stage_of_command: ClassVar[str] = ""
-    """Stage that all commands of this type affect; "" if each command names a stage in its field `stage`, or affects
-    the whole run.
-    """
+    """Stage that all commands of this type affect; "" if a field `stage` names it, or for the whole run."""
 
     run: str = Field(max_length=80, description="The id of the run")
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """Return the stage that a command affects, or "" for the whole run. Takes unvalidated fields, since a page
-        shows the error of an invalid command at its stage.
-        """
+        """Return the stage that a command's fields name, even if they are invalid; "" for the whole run."""
         return cls.stage_of_command or str(data.get("stage") or "")
 
 
@@ -127,9 +123,7 @@ def command_of(function: Callable[..., Any], base: type[C], *passed: str, **clas
 
 
 def _checked_last(hint: Any) -> Any:
-    """Return the type with its BeforeValidators last, which makes pydantic check bounds after them. A maximum then
-    counts the runs in a list, not the letters of the text that was sent.
-    """
+    """Return the type with its BeforeValidators last: bounds then count the runs in a list, not letters of a text."""
     if get_origin(hint) is not Annotated:
         return hint
     kind, *metadata = get_args(hint)
@@ -167,9 +161,7 @@ class Commands:
         self._known[command.name] = (command, function)
 
     def take_on(self, service: object) -> None:
-        """Add the methods of a service that are marked with `does`, and the commands that its method `register` adds,
-        if any.
-        """
+        """Add a service's methods that are marked with `does`, and the commands that its `register` adds, if any."""
         for name, method in vars(type(service)).items():
             if command := getattr(method, "command", None):
                 self.add(command(), _called(getattr(service, name)))
@@ -182,17 +174,13 @@ class Commands:
         return {name: command for name, (command, _) in self._known.items()}
 
     def parse(self, name: str, data: Mapping[str, Any]) -> Command:
-        """Return a command from its name and its fields. Raises UnknownCommand for an unknown name, Malformed for an
-        invalid field.
-        """
+        """Return a command from its name and fields. Raises UnknownCommand, or Malformed for an invalid field."""
         if name not in self._known:
             raise UnknownCommand(f"there is no command {name[:80]!r}")
         return self._known[name][0].of(data)
 
     def do(self, command: Command) -> Any:
-        """Carry out a command and return the result of its function. Raises UserError if the user made a mistake;
-        nothing is changed then.
-        """
+        """Carry out a command and return its result. Raises UserError, with nothing changed, for a user's mistake."""
         try:
             return self._known[command.name][1](command)
         finally:  # pages may show errors too
@@ -205,9 +193,7 @@ class Commands:
 
 
 def _called(method: Callable[..., Any]) -> Callable[[Command], Any]:
-    """Return a function that takes a command and calls `method` with the command's fields that the method has as
-    parameters.
-    """
+    """Return a function that calls `method` with those fields of a command that the method has as parameters."""
     names = tuple(inspect.signature(method).parameters)
 
     def call(command: Command) -> Any:
@@ -217,9 +203,7 @@ def _called(method: Callable[..., Any]) -> Callable[[Command], Any]:
 
 
 def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:
-    """Return pydantic's first error as a Malformed with one sentence and the name of the field. A full sentence of our
-    own validators is kept.
-    """
+    """Return pydantic's first error as one sentence, with its field. Full sentences of our own validators are kept."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "value_error" and str(first["ctx"]["error"]).endswith("."):
@@ -238,9 +222,7 @@ def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """Turn each ValueError into a UserError with the same sentence, for packages that raise no UserError, such as
-    `study`.
-    """
+    """Turn ValueErrors of rooms without UserError, such as `study`, into UserErrors with the same sentence."""
     try:
         yield
     except ValueError as error:

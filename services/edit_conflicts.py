@@ -35,18 +35,14 @@ PlainSettings = Mapping[str, Any]
 
 
 class ValueEdit(RunCommand):
-    """An edit of the value of a text stage. The edit applies to the latest version, even if the person saw an earlier
-    one.
-    """
+    """An edit of the value of a text stage. It applies to the latest version, even if the person saw an earlier one."""
 
     tab: Tab = ""
     version: int = Field(0, ge=0, le=LARGEST_ID, description="The version that the person saw; 0 if unknown")
 
 
 class StateEdit(RunCommand):
-    """An edit of the settings or prompts of a run. The edit applies to the latest state, even if the person saw an
-    earlier one.
-    """
+    """An edit of a run's settings or prompts. It applies to the latest state, even if the person saw an earlier one."""
 
     tab: Tab = ""
     state: int = Field(0, ge=0, le=LARGEST_ID, description="The state of the run that the person saw; 0 if unknown")
@@ -72,9 +68,7 @@ class PageWrites:
             return frozenset(version for version, page in self._tabs.items() if page and page == tab)
 
     def by_others(self, versions: Sequence[StoredValue], seen: int, tab: str) -> StoredValue | None:
-        """Return the latest version after `seen` that another page than `tab` saved, or None. `seen` is the id of the
-        version that the person saw; 0 if unknown, which gives None.
-        """
+        """Return the latest version after `seen` that another page saved, or None, also if `seen` is 0 (unknown)."""
         mine = self.by(tab)
         others = [version for version in versions if version.id > seen and version.id not in mine]
         return others[-1] if seen and others else None
@@ -91,9 +85,7 @@ class SettingChange:
 
 
 def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> tuple[SettingChange, ...]:
-    """Return the settings that other pages changed in `states`, which begin with the state that the person saw. `mine`
-    holds the ids of the states that this page saved.
-    """
+    """Return the settings that others changed since the first of `states`. `mine` are the ids of this page's states."""
     changes: dict[tuple[str, str], SettingChange] = {}
     for before, after in _pairs(states, mine):
         for section, name in changed_settings(before.settings, after.settings):
@@ -102,9 +94,7 @@ def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> 
 
 
 def prompt_by_others(states: Sequence[StoredState], mine: Collection[int], name: str) -> datetime | None:
-    """Return the time when another page last changed the prompt `name`, or None. The parameters are those of
-    `settings_by_others`.
-    """
+    """Return when another page last changed the prompt `name`, or None. See `settings_by_others`."""
     moments = [
         after.created for before, after in _pairs(states, mine) if before.prompts.get(name) != after.prompts.get(name)
     ]
@@ -132,9 +122,7 @@ def value_conflict(stage: StageName, other: StoredValue) -> str:
 
 
 def settings_conflict(others: Sequence[SettingChange], mine: Collection[tuple[str, str]]) -> str:
-    """Return the message for a person whose settings were saved after another page's. It lists the other page's changes
-    and says which changes are valid. `mine` holds the section and name of each setting that the person changed.
-    """
+    """Return the message on other pages' settings, for a person who changed the settings `mine` after them."""
     listed = ", ".join(f"{change.name.replace('_', ' ')} to {_shown(change.value)}" for change in others)
     replaced = any((change.section, change.name) in mine for change in others)
     end = "Yours was saved on top; set that again to have theirs." if replaced else "Both changes are kept."

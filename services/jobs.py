@@ -244,9 +244,7 @@ class JobQueue:
         return found
 
     def move_up(self, job_id: int, part_id: int | None = None) -> bool:
-        """Move a waiting job one place up in the queue, or a waiting part one place up in its job. Return False if it
-        did not move, such as the first one.
-        """
+        """Move a waiting job, or a waiting part of a job, one place up. Return False if it did not move."""
         with self._changed:
             job = self._jobs.get(job_id)
             if job is None or not job.view.active:
@@ -279,9 +277,7 @@ class JobQueue:
             return self.view(job_id)
 
     def known(self, job_id: int) -> JobView:
-        """Like `view`, but raises UserError if the job is unknown: the studio forgets jobs when it stops, and all but
-        the latest ended ones.
-        """
+        """Like `view`, but raises UserError for an unknown job, such as one of an earlier start of the studio."""
         view = self.view(job_id)
         if view is None:
             raise UserError(

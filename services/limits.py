@@ -20,9 +20,7 @@ REMEMBERED = 1_000
 
 
 class TooMany(Exception):
-    """Raised if an address must wait before its next try. The message names the time in words. `seconds` is the number
-    for the header Retry-After.
-    """
+    """Raised if an address must wait. The message says how long; `seconds` is for the header Retry-After."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = max(1, int(seconds + 0.999))
@@ -71,9 +69,7 @@ class Limiter:
                 self._drop()
 
     def passed(self, key: str) -> None:
-        """Record a successful try of the address `key`. Earlier failures of the address still count: a person with one
-        code may guess another.
-        """
+        """Record a successful try. The address's earlier failures count on: who has one code may guess another."""
         self._known.put(key, True)
 
     def held(self) -> int:
@@ -96,9 +92,7 @@ class Limiter:
 
 
 def address_key(host: str | None) -> str:
-    """Return the text that stands for an address in the limits; "?" if the address is unknown. All IPv6 addresses of a
-    /64 network share one text, since one person usually has the whole network.
-    """
+    """Return the key of an address: one per /64 network of IPv6, which one person usually has; "?" if unknown."""
     try:
         address = ipaddress.ip_address((host or "").split("%")[0])
     except ValueError:

@@ -49,9 +49,7 @@ def hashed(password: str, cost: Cost = COST) -> str:
 
 
 def matches(password: str, stored: str) -> bool:
-    """Return True if a password matches the stored hash. The comparison takes the same time for a right and a wrong
-    password.
-    """
+    """Return True if a password matches the stored hash. Takes the same time for a right and a wrong one."""
     if len(password) > LONGEST:
         return False
     try:
@@ -77,9 +75,7 @@ def choose(ask: Callable[[str], str], twice: bool, cost: Cost = COST) -> str:
 
 
 def beyond_this_machine(host: str) -> bool:
-    """Return True if another machine may reach a server that listens on this address. A host name counts if any of its
-    addresses does, or if it has none.
-    """
+    """Return True if another machine may reach a server on this address. For a name, all its addresses count."""
     try:
         return not ipaddress.ip_address(host.strip("[]").split("%")[0]).is_loopback
     except ValueError:

@@ -11,9 +11,7 @@ from storage.workspace import Workspace
 
 
 class StoredPictures:
-    """Returns images, coloured masks and thumbnails by SHA-256. All methods may be called from any thread. They may
-    raise UserError, such as for a damaged picture.
-    """
+    """Images, coloured masks and thumbnails, by SHA-256. For any thread. All methods may raise UserError."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._images = workspace.images

@@ -129,9 +129,7 @@ class Queries:
 
     @does("show-run", RunQuery)
     def show_run(self, run: str) -> Plain:
-        """Show a run without its images: the task, the values of the stages, the stale stages, and the images to
-        approve (the gate).
-        """
+        """Show a run without its images: task, values of the stages, stale stages, and images to approve (gate)."""
         return run_facts(self._states.of(run))
 
     @does("list-images", RunQuery)
@@ -171,9 +169,7 @@ class Queries:
         after: Annotated[str, Field(max_length=80, description="The “next” of the page before")] = "",
         limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases in the page")] = 50,
     ) -> Plain:
-        """List the test cases of all runs that match a filter, in an order, with captions, checks, reviews and
-        predictions.
-        """
+        """List the test cases that match a filter, in an order, with captions, checks, reviews and predictions."""
         try:
             begin = PageKey.read(after) if after else None
         except ValueError as error:
@@ -248,9 +244,7 @@ class Queries:
 
 
 def _score_facts(catalogue: Catalogue, image_filter: ImageFilter, runs: Sequence[ScoreRun]) -> Plain | None:
-    """Return the number of images above and below the threshold of the validity score; None if no image was ever
-    scored.
-    """
+    """Return the numbers of images above and below the score threshold; None if no image was ever scored."""
     if not runs:
         return None
     threshold = runs[0].agreement.threshold

@@ -1,6 +1,4 @@
-"""Logs refused requests with address and time, which shows a lead an attack. The number of entries is limited, since an
-attack could fill the disk.
-"""
+"""Logs refused requests with address and time, so that a lead sees an attack. Limited, to spare the disk."""
 
 from __future__ import annotations
 

@@ -81,9 +81,7 @@ class _Work:
 
 
 class WorkQueue:
-    """A queue with one thread that does the work. All methods may be called from any thread. `drop` is called with each
-    result that is no longer kept. `name` is the name in the log.
-    """
+    """A queue of work, done by one thread. For any thread. `drop` gets each result that is no longer kept."""
 
     def __init__(
         self,
@@ -100,9 +98,7 @@ class WorkQueue:
         self._closing = False
 
     def start(self, kind: str, about: str, act: Act) -> int:
-        """Queue work of a `kind` on the object `about`, and return the number of the work. Raises UserError if
-        `MOST_WAITING` pieces wait or run already.
-        """
+        """Queue work on the object `about` and return its number. Raises UserError if too much work waits."""
         self.forget()
         with self._changed:
             if sum(work.view.active for work in self._known.values()) >= MOST_WAITING:
@@ -117,22 +113,16 @@ class WorkQueue:
             return work.view.id
 
     def going_on(self, kind: str, about: str) -> WorkView | None:
-        """Return the waiting or running work of this kind on the object `about`, or None. Work that was asked to stop
-        does not count.
-        """
+        """Return the waiting or running work of a kind on an object, or None. Work being stopped does not count."""
         return next((one for one in self.of(about) if one.kind == kind and one.active and not one.stopping), None)
 
     def begin(self, kind: str, about: str, act: Act) -> WorkView:
-        """Return the waiting or running work of this kind on the object `about`. If there is none, queue `act`. Raises
-        as `start`.
-        """
+        """Return the waiting or running work of this kind on an object, or queue `act`. Raises as `start`."""
         with self._changed:
             return self.going_on(kind, about) or self.view(self.start(kind, about, act))
 
     def view(self, number: int) -> WorkView:
-        """Return the state of the work with this number. Raises Missing if the number is unknown or the work was
-        dropped.
-        """
+        """Return the work with this number. Raises Missing if it is unknown or was dropped."""
         with self._changed:
             if number not in self._known:
                 raise Missing(

@@ -30,9 +30,7 @@ class Head:
     value: str
     """Value of the images in this row or column, "" for images without a value."""
     images: int
-    """Number of images with the value. An image with several classes or edit types is counted in several rows or
-    columns.
-    """
+    """Number of images with the value. An image with several classes or edit types is in several cells."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +47,12 @@ class CoverageTable:
     models: tuple[str, ...]
     """Models under test that have predicted any image, sorted by name."""
     all_lines: int
-    """Number of all rows with a value, also those not shown. After a search: of those whose value contains the search
-    text.
-    """
+    """Number of all rows with a value; after a search, of those whose value contains the search text."""
     all_places: int
     images: int
     """Number of images in the workspace."""
     neither: int
-    """Number of images in no cell, since they have no edit of weather or time of day. 0 for the table of classes and
-    edit types.
-    """
+    """Number of images without an edit of weather or time of day, so in no cell; 0 for the other table."""
 
     @property
     def facets(self) -> tuple[Facet, Facet]:
@@ -146,9 +140,7 @@ def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
 
 
 def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], falling: bool = True) -> tuple[Head, ...]:
-    """Return the rows of a table sorted by a figure. Rows with equal figures are sorted by frequency. Rows without a
-    figure come last.
-    """
+    """Return the rows sorted by a figure: equal ones by frequency, those without a figure last."""
     with_figure = [head for head in table.lines if figures.get(head.value) is not None]
     rest: Sequence[Head] = [head for head in table.lines if figures.get(head.value) is None]
     return (*sorted(with_figure, key=lambda head: figures[head.value] or 0.0, reverse=falling), *rest)

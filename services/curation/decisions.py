@@ -105,9 +105,7 @@ class CurationDecisions:
             ),
         ] = 0.0,
     ) -> dict[str, Any]:
-        """Begin a session of decisions by one person. On request the session repeats some images, to measure how
-        consistently the person decides.
-        """
+        """Begin a session of decisions; on request it repeats some images, to measure how consistent the person is."""
         return {"session": self._decisions.begin_session(author, repeats)}
 
     @does("decide", ImagesCommand)
@@ -202,9 +200,7 @@ class CurationDecisions:
 
     @does("decision-history", Query)
     def history(self, entry: Annotated[Id, Field(description="The image, by its number in the catalogue")]) -> Plain:
-        """List all decisions on one image, each with person and time, the latest first. Raises UserError for an unknown
-        image.
-        """
+        """List all decisions on one image, with person and time, the latest first. Raises UserError if unknown."""
         names = "kind what reason author decision restored created"
         return {"history": [facts(one, names) for one in self._decisions.of_entry(entry)]}
 
@@ -242,9 +238,7 @@ class CurationDecisions:
         }
 
     def _repeat(self, session: int) -> int:
-        """Return the image to show again now; 0 for none. The choice depends only on the session and its number of
-        decisions.
-        """
+        """Return the image to show again now; 0 for none. The session and its number of decisions decide."""
         state = self._decisions.session(session)
         # The seed is made of the session's numbers, so the choice survives a restart without being stored.
         fate = random.Random(f"{state.id} {state.decisions}")
@@ -255,9 +249,7 @@ class CurationDecisions:
 
 
 def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
-    """Return a change with a sentence about it. `done` describes what was done to the changed images, and `already` the
-    state of the unchanged ones.
-    """
+    """Return a change with sentences: `done` on the changed images, `already` on the unchanged ones."""
     sentences = [done.format(count_of(change.changed, "image"))] if change.changed else ["Nothing was changed."]
     if change.same:
         sentences.append(f"{count_of(change.same, 'image', 'was')} {already}.")

@@ -33,9 +33,7 @@ PAGE = 60
 """Default number of images in a page."""
 MOST_IN_PAGE = 200
 MOST_HELD = 64
-"""Maximum number of views whose images `hold` has fixed. For a million images, a view takes 0.1 MB, or 0.9 MB if sorted
-by information.
-"""
+"""Maximum number of views fixed by `hold`. For a million images one takes 0.1 MB, sorted by information 0.9 MB."""
 MOST_LISTED = 16
 """Maximum number of cached views that no filter describes. The cache serves the next page of a view."""
 LARGEST_PICTURE = 1024
@@ -55,9 +53,7 @@ class Totals:
     histograms: Mapping[str, tuple[Bar, ...]]
     """Histograms of the requested checks. A histogram ignores the view's own limits on that check."""
     scores: ScoreCounts | None = None
-    """Number of images by validity score; None if no image was ever scored. The view's own limits on scores are
-    ignored.
-    """
+    """Numbers of images by validity score; None if none was ever scored. Ignores the view's limits on scores."""
     score_runs: tuple[ScoreRun, ...] = ()
     """Runs of scoring that gave the scores, sorted by task."""
     waiting: int = 0
@@ -124,9 +120,7 @@ class Gallery:
         self._listed = Latest[_Listed | _Alike](MOST_LISTED)
 
     def coverage(self, grid: CoverageGrid, find: str = "") -> CoverageTable:
-        """Return a coverage table with the number of images of each cell. `find` selects the rows whose value contains
-        this text.
-        """
+        """Return the coverage table of a grid. `find` selects the rows whose value contains this text."""
         return coverage_table(self._workspace.catalogue, grid, find)
 
     def page(self, view: View, at: int = 0, limit: int = PAGE, held_name: str = "") -> CataloguePage:
@@ -142,32 +136,24 @@ class Gallery:
         return CataloguePage(self._workspace.catalogue.listed(some), at + limit < len(known.entries))
 
     def holds(self, held_name: str) -> bool:
-        """Return True if the images under this name from `hold` are still known. The least recently used names are
-        forgotten.
-        """
+        """Return True if a name from `hold` is still known. The least recently used names are forgotten."""
         return self._held.get(held_name) is not None
 
     def hold(self, view: View) -> str:
-        """Fix the present images of a view and their order, so that decisions move no image. Return a name to pass to
-        `page`.
-        """
+        """Fix the images and order of a view, so that decisions move no image. Return a name for `page`."""
         images = self._known(view) or self._workspace.catalogue.hold(view.filter, view.order)
         name = secrets.token_hex(8)
         self._held.put(name, images)
         return name
 
     def keep_picture(self, picture: bytes) -> str:
-        """Store a user's picture, to search for similar images. Return its SHA-256. Raises UserError if the file is no
-        picture.
-        """
+        """Store a user's picture to search with. Return its SHA-256. Raises UserError if the file is no picture."""
         image = read_image(picture).image
         image.thumbnail((LARGEST_PICTURE, LARGEST_PICTURE))
         return self._workspace.images.add(image)
 
     def place(self, view: View, entry_id: int, held_name: str = "") -> int | None:
-        """Return the zero-based position of an image in a view, or in the images fixed under `held_name`; None if
-        absent.
-        """
+        """Return the zero-based position of an image in a view, or in images fixed by `hold`; None if absent."""
         known = self._held.get(held_name) or self._known(view)
         if isinstance(known, _Listed):
             return known.entries.index(entry_id) if entry_id in known.entries else None
@@ -190,9 +176,7 @@ class Gallery:
         return any(batch.running for batch in self._workspace.batches.all() if batch.facet in batches)
 
     def totals(self, view: View, histograms: Sequence[str] = (), held_name: str = "") -> Totals:
-        """Return the numbers of images for the filters beside a view. With `held_name`, count only those of the fixed
-        images that match the view's filter now.
-        """
+        """Return counts for the filters beside a view; with `held_name`, of the fixed images that still match."""
         catalogue, known = self._workspace.catalogue, self._held.get(held_name) or self._known(view)
         within = None if known is None else self.ids(view, held_name)
         counted = view.filter if within is None else view.filter.among(within)
@@ -214,9 +198,7 @@ class Gallery:
         )
 
     def ids(self, view: View, held_name: str = "") -> tuple[int, ...]:
-        """Return the ids of all images of a view. With `held_name`, return only those of the fixed images that still
-        match the view's filter.
-        """
+        """Return the ids of all images of a view; with `held_name`, of the fixed images that still match the filter."""
         catalogue, held_images = self._workspace.catalogue, self._held.get(held_name)
         known = held_images or self._known(view)
         if known is None:
@@ -228,9 +210,7 @@ class Gallery:
         return tuple(entry for entry, fit in zip(entries, fits, strict=True) if fit)
 
     def _known(self, view: View) -> Held | _Listed | None:
-        """Return the images of a view that uses similarity, near-duplicates or a map region. Return None if the view is
-        only a filter.
-        """
+        """Return the images of a view with similarity, near-duplicates or a map region; None if it is only a filter."""
         if view.is_filter:
             return None
         allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.filter), view.colours)
@@ -242,9 +222,7 @@ class Gallery:
         return self._listed.put(key, self._looked_at(view, allowed))
 
     def _looked_at(self, view: View, allowed: Bits) -> _Listed | _Alike:
-        """Return the images of a view that has a similarity search, near-duplicates or both. Only `allowed` images are
-        searched.
-        """
+        """Return those `allowed` images that are in a view by similarity, near-duplicates or both."""
         waiting = 0
         if view.alike:
             groups = self._near_duplicates.groups(allowed)
@@ -279,9 +257,7 @@ class Gallery:
         )
 
     def origin(self, entry_id: int) -> Mapping[StageName, StoredValue]:
-        """Return the value that each text stage had when an image was drawn; empty for an imported image. Raises
-        UserError for an unknown image.
-        """
+        """Return the value that each text stage had when an image was drawn. Raises UserError for an unknown image."""
         detail = self.detail(entry_id)
         if detail.case is None:
             return {}

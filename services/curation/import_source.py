@@ -42,9 +42,7 @@ AT_ONCE = 200
 MOST_SAID = 1_000_000
 """Maximum number of characters of the metadata of one image, as JSON."""
 _FOLDER = "importing"
-"""Name of the workspace's folder for pictures that are not imported yet. Each import makes its own folder inside and
-removes it at the end.
-"""
+"""Name of the workspace's folder for pictures not imported yet. Each import has its own folder inside."""
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
@@ -143,9 +141,7 @@ class _Batches:
         self._waiting: list[Example] = []
 
     def take(self, example: Example) -> bool:
-        """Take one example and return True. An image imported earlier is not saved again. If the metadata cannot be
-        stored, add the reason to the report and return False.
-        """
+        """Take one example and return True, or report why its metadata cannot be stored and return False."""
         reason = _why_refused(example)
         if reason:
             self._report.refuse(example.name, reason)
@@ -250,9 +246,7 @@ def room_in(workspace: Workspace) -> Iterator[Path]:
 
 
 def new_room(workspace: Workspace) -> Path:
-    """Make a folder on the workspace's disk for images that are not imported yet. Remove such folders of ended
-    processes. Raises UserError if the disk cannot be written.
-    """
+    """Make a folder on the workspace's disk for images not imported yet, and remove those of ended processes."""
     try:
         return workspace.scratch(_FOLDER)
     except OSError as error:

@@ -1,6 +1,4 @@
-"""Imports for pages, scripts and the command line: imports of uploads in the background, lists of imports, and putting
-imported images into a test set.
-"""
+"""Imports for pages, scripts and the command line: of uploads in the background, and into a test set."""
 
 from __future__ import annotations
 
@@ -212,9 +210,7 @@ class ImportService:
             ),
         ] = "",
     ) -> dict[str, Any]:
-        """Put the images of a finished import into the draft of a test set, with their labels, splits and masks. Raises
-        UserError if the import is unknown, unfinished or without images.
-        """
+        """Put the images of a finished import into the draft of a test set, with their labels, splits and masks."""
         done = into_set(self._workspace, number, test_set)
         return facts(done, "added already", test_set=done.version.test_set)
 
@@ -270,9 +266,7 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
 
 
 def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
-    """Return an imported image as an entry of a test set. An image that this workspace made itself becomes an entry of
-    its test case.
-    """
+    """Return an imported image as an entry of a test set. If it was made here, the entry names its test case."""
     return SetEntry(
         **cells(image, "image label split mask mask_classes role"),
         source=image.source or image.image,

@@ -149,9 +149,7 @@ class ImageMap:
             return self._umap[1]
 
     def inside(self, region: Region, allowed: Bits, colours: ShownColours | None = None) -> Bits:
-        """Return the `allowed` entries that lie in a region of the map and, if `colours` are given, have a shown
-        colour. `region` holds the corners of a polygon; an empty one returns all `allowed`.
-        """
+        """Return the `allowed` entries in a region of the map, () for all, that have one of the shown `colours`."""
         if not region:
             return allowed
         middle = sorted(x for x, _ in region)[len(region) // 2]
@@ -208,9 +206,7 @@ class ImageMap:
         return colour_of, tuple(Category(*one, count=count) for one, count in zip(names, counts, strict=True))
 
     def _categories(self, entries: Numbers, colour: str, values: Sequence[str]) -> NDArray[np.uint8]:
-        """Return the number of each entry's colour: the index in `values` of its first value, `len(values)` if it has
-        only other values, or `len(values) + 1` if it has none.
-        """
+        """Return each entry's colour: the index of its first value, `len(values)` for other values, 1 more for none."""
         catalogue = self._workspace.catalogue
         colour_numbers = np.full(len(entries), len(values) + 1, np.uint8)
         colour_numbers[entry_sets.has(catalogue.bits(_having(colour)), entries)] = len(values)
@@ -342,18 +338,14 @@ def _axes_of(rows: NDArray[np.float16]) -> _Axes:
 
 
 def _in_unit(drawn: Floats, low: Floats, high: Floats) -> Floats:
-    """Scale positions to the unit square with a margin, by the same factor in x and y. Positions outside are moved to
-    its edge.
-    """
+    """Scale positions to the unit square, equally in x and y, with a margin. Positions outside move to its edge."""
     scale = max(float((high - low).max()), 1e-6)
     fitted = 0.5 + (drawn - (low + high) / 2) * (0.96 / scale)
     return np.clip(fitted, 0, 1).astype(np.float32)
 
 
 def _within(corners: Floats, places: Floats) -> Numbers:
-    """Return the indices of the positions inside a polygon. A ray to the right of such a position crosses an odd number
-    of edges.
-    """
+    """Return the indices of positions inside a polygon: a ray to the right crosses an odd number of edges."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     near = np.flatnonzero(np.all((places >= low) & (places <= high), axis=1))
     x, y = places[near, 0], places[near, 1]

@@ -86,9 +86,7 @@ class Found:
 
     entries: tuple[int, ...]
     similarities: tuple[float, ...]
-    """Cosine similarities from -1 to 1, in falling order. Those between a text and images are usually lower than those
-    between images.
-    """
+    """Cosines, from -1 to 1, falling. For a text they are usually lower than for an image."""
     searched: int
     """Number of images compared."""
     waiting: int
@@ -165,9 +163,7 @@ class Meaning:
         self._jobs.when_idle(DOING, self._fill)
 
     def hash_later(self, images: Iterable[str]) -> int:
-        """Compute the perceptual hashes of these images while the worker thread is idle, before more images are
-        embedded. Return the number of these images that were found unreadable.
-        """
+        """Compute perceptual hashes of images while idle, before embedding more. Return how many are unreadable."""
         to_hash = set(images)
         with self._lock:
             unreadable = to_hash & self._unreadable
@@ -283,9 +279,7 @@ class Meaning:
         ] = 0,
         limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases")] = 50,
     ) -> Plain:
-        """Find the test cases that match a text, or that look like a given test case, the most similar first. Raises
-        UserError if neither or both are given.
-        """
+        """Find the test cases that match a text, or that look like one of them, the most similar first."""
         if bool(meaning.strip()) == bool(like):
             raise UserError("Say what the images should show, or which one they should look like.", field="meaning")
         target = meaning if meaning.strip() else like
@@ -320,9 +314,7 @@ class Meaning:
         return Found(tuple(entries.tolist()), tuple(figures.tolist()), searched, max(waiting, 0))
 
     def vector_of(self, target: Wanted) -> Floats:
-        """Return the vector of a target, scaled to length 1. Vectors of texts and pictures are cached. Raises UserError
-        as `ranked`.
-        """
+        """Return the vector of a target, scaled to length 1. Vectors of texts and pictures are cached."""
         if isinstance(target, str):
             return self._text_vector(" ".join(target.split()))
         if isinstance(target, Picture):

@@ -64,25 +64,19 @@ class Alike:
     similarity: float
     """Cosine of the vectors of the two images."""
     distance: int
-    """Number of differing bits of the two perceptual hashes. For images of different sources, the smaller number of the
-    image and its mirror image.
-    """
+    """Number of differing bits of the perceptual hashes; for different sources, the mirror image counts too."""
     same_source: bool
 
 
 @dataclass(frozen=True)
 class AlikeGroups:
-    """Groups of near-duplicates. A group may link two entries through others. The largest group comes first; each is
-    sorted by id.
-    """
+    """Groups of near-duplicates, linked directly or through others: the largest first, each sorted."""
 
     groups: tuple[tuple[int, ...], ...]
     compared: int
     """Number of images that were compared with each other."""
     waiting: int
-    """Number of images without a vector, plus the number of similar images without a perceptual hash. Both are computed
-    in the background, after which groups may grow.
-    """
+    """Number of images without a vector, plus similar ones without a hash. The background computes both."""
     complete: bool
     """True if all pairs with close vectors were checked, False if there are more than `MOST_PAIRS`."""
     unreadable: int = 0
@@ -110,9 +104,7 @@ class NearDuplicates:
 
     @does("near-duplicate-groups", ImageQuery)
     def list_groups(self, filter: ImageFilter) -> Plain:
-        """Find groups of near-duplicates among the test cases of a filter. 20,000 take seconds. Raises UserError for
-        more than 20,000.
-        """
+        """Find groups of near-duplicates among the test cases of a filter, at most 20,000. Takes seconds."""
         return facts(self.groups(self._workspace.catalogue.bits(filter)), "groups compared waiting complete unreadable")
 
     def of(self, entry: int) -> tuple[Alike, ...]:
@@ -181,9 +173,7 @@ class NearDuplicates:
     def _judged(
         self, pairs: list[tuple[int, int, float]], images: Mapping[int, str], hashes: Mapping[str, ImageHashes]
     ) -> list[tuple[int, Alike]]:
-        """Return the near-duplicates among pairs with close vectors: each with the first entry of its pair. Pairs
-        without a hash are left out, except equal images, which need none.
-        """
+        """Return the near-duplicates among pairs with close vectors. Equal images need no hashes."""
         sources = self._workspace.vectors.sources_of(images)
         judged = []
         for one, other, cosine in pairs:

@@ -274,9 +274,7 @@ def _edits_words(recipe: Recipe) -> bool:
 
 
 def _before_keywords(run: Run) -> tuple[StageName, ...]:
-    """Return the stages before the keywords that have a value. Edit types do not affect them, so a person's corrections
-    are kept.
-    """
+    """Return the stages before the keywords that have a value: edit types do not affect them, so they are kept."""
     names = recipe_of(run.recipe).names
     return tuple(name for name in names[: names.index("keywords")] if name in run.values)
 
@@ -301,9 +299,7 @@ def _limited(settings: Settings, edits: Mapping[EditType, str]) -> Settings:
 
 
 def _captions(settings: Settings, values: Values) -> int | None:
-    """Return the maximum number of captions of a run; None if the number depends on alternatives that are not written
-    yet.
-    """
+    """Return the maximum number of captions of a run; None if alternatives still to be written decide it."""
     if "alternatives" in values:  # each keyword has one alternative, and all are in one caption
         return 1
     chosen = settings.counterfactuals

@@ -77,9 +77,7 @@ class ThumbnailFill:
         return FillProgress(sum(last - first + 1 for first, last in gaps), self._made)
 
     def fill(self) -> bool:
-        """Make missing thumbnails until all are made or the thread must stop, and return True if none is missing.
-        Raises OSError if the disk cannot be written.
-        """
+        """Make missing thumbnails until none is missing (returns True) or the thread must stop. Raises OSError."""
         seen = self._seen or self._thumbnails.seen()
         while (before := unseen(seen, self._thumbnails.latest_entry())).gaps:
             *others, (first, last) = before.gaps
@@ -93,9 +91,7 @@ class ThumbnailFill:
         return True
 
     def _look_through(self, first: int, last: int) -> tuple[int, bool]:
-        """Check entries from `last` down to `first`, at most `_AT_ONCE`. Return the highest entry left to check, and
-        True if the thread may go on.
-        """
+        """Check some entries from `last` down. Return the highest left to check, and True if the thread may go on."""
         pictures = self._thumbnails.pictures(first, last, _AT_ONCE)
         for number, *shas in pictures:
             while (rest := self._rests_until - time.monotonic()) > 0 and not self._closing.wait(rest):

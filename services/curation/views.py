@@ -22,9 +22,7 @@ from services.edit_conflicts import LARGEST_ID
 MOST_CORNERS = 200
 """Maximum number of corners of a region of the map."""
 REST = ("others", "none")
-"""Names on the map for two groups: images with only values that have no colour of their own, and images without any
-value.
-"""
+"""Names on the map for images with only values without their own colour, and for images without a value."""
 MOST_COLOURS = 30
 """Maximum number of colours of the map in a view's address."""
 LONGEST_LIST = 14_000
@@ -106,9 +104,7 @@ class View:
 
     @staticmethod
     def of(pairs: Iterable[tuple[str, str]]) -> View:
-        """Return the view described by names and values. If a name that takes one value comes twice, the last value is
-        used. Raises UserError if a part is invalid.
-        """
+        """Return the view of names and values. The last value of a single-valued name counts. Raises UserError."""
         of_filter: list[tuple[str, str]] = []
         colours: list[str] = []
         once: dict[str, str] = {}
@@ -213,9 +209,7 @@ def gallery_address(shown: View | ImageFilter | None = None) -> str:
 
 
 def list_address(entries: Sequence[int]) -> str:
-    """Return the gallery address that shows exactly these entries. Raises UserError if there are too many for an
-    address.
-    """
+    """Return the gallery address that shows exactly these entries. Raises UserError if they are too many."""
     if len(packed(entries)) > LONGEST_LIST:
         raise UserError(
             f"These are {len(entries):,} images without a filter in common, which no address can hold: open a number "

@@ -60,9 +60,7 @@ ACCEPTED, REJECTED = 0.65, 0.15
 """Shares of the test cases that the example accepts and rejects. The others are left for the user to try the review."""
 _PLAN = Path(__file__).with_name("plan.txt")
 TYPES: Mapping[TaskKind, str] = {"classification": 'types = { weather = 2, "time of day" = 1 }', "segmentation": ""}
-"""Lines for the plan of each batch: the number of edits per type. The classifier was trained only on scenes in fair
-weather by day, so these edits test a likely weakness.
-"""
+"""TOML lines with numbers of edits. The classifier learned only fair days, so these edits test a likely weakness."""
 Tell = Callable[[float], None]
 """Progress callback: called with the done share of a step, from 0 to 1. An exception from it ends the step."""
 
@@ -187,17 +185,13 @@ class ExampleWorkspace:
 
     @property
     def offered(self) -> bool:
-        """Return True if this studio can make an example: it runs the profile “demo”, and its batches can draw
-        scenes.
-        """
+        """Return True if this studio can make an example: its profile is the demo's, and it can draw scenes."""
         return self._batches.scenes is not None
 
     # Commands
 
     def make(self) -> ExampleView:
-        """Begin to make the example, or resume it. Raises UserError if this studio cannot make an example, or if the
-        example is being removed.
-        """
+        """Begin to make the example, or resume it. Raises UserError if it cannot be made, or is being removed."""
         if not self.offered:
             raise UserError("The example is drawn by the demo's own models: start the studio with the profile “demo”.")
         if self.work.going_on(REMOVING, ABOUT) is not None:
@@ -326,9 +320,7 @@ class ExampleWorkspace:
         yield Step("making a study with simulated votes", 20, self._is_voted, partial(self._vote, record.seed))
 
     def _folder(self, kind: TaskKind, seed: int) -> Path:
-        """Return the folder for the scenes of a kind of task. The scenes are drawn when the batch is planned: the name
-        of the folder says how many, and with which seed.
-        """
+        """Return the folder of a task's scenes. When a batch is planned, the folder's name says which to draw."""
         assert self._batches.scenes is not None
         return self._batches.scenes.folder / f"{kind}-{self.size.scenes}-{seed}"
 
@@ -349,9 +341,7 @@ class ExampleWorkspace:
         )
 
     def _batch(self, kind: TaskKind) -> int | None:
-        """Return the number of the example's batch for a kind of task, even if the example has not recorded it yet;
-        None if there is none.
-        """
+        """Return the number of the batch of a kind of task, even if it is not recorded yet; None without one."""
         record = self._workspace.example.record()
         if record is None or not self.offered:
             return None
@@ -540,9 +530,7 @@ class ExampleWorkspace:
     # Waiting for other work
 
     def _until_over(self, queue: WorkQueue, number: int, look: Callable[[WorkView], None]) -> WorkView:
-        """Wait until the work with this number has ended. Meanwhile call `look` with its state repeatedly. Raises
-        UserError if the work failed or was cancelled.
-        """
+        """Wait until work ends, calling `look` repeatedly. Raises UserError if the work failed or was cancelled."""
         self._until(
             lambda: not queue.view(number).active, lambda: look(queue.view(number)), lambda: queue.cancel(number)
         )
@@ -552,9 +540,7 @@ class ExampleWorkspace:
         return view
 
     def _until(self, is_over: Callable[[], bool], look: Callable[[], None], stop: Callable[[], object]) -> None:
-        """Wait until `is_over` returns True, calling `look` repeatedly. If `look` raises Cancelled, call `stop`, wait
-        at most `STOP_SECONDS` for the end, and raise Cancelled.
-        """
+        """Wait for the end of work, calling `look` repeatedly. If `look` raises Cancelled, stop the work first."""
         while not is_over():
             try:
                 look()

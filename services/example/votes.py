@@ -1,6 +1,4 @@
-"""Simulated votes for the example's study. They are stored as imported votes of workers whose names begin with
-"simulated".
-"""
+"""Simulated votes for the example's study, stored as votes of imported workers whose names say “simulated”."""
 
 from __future__ import annotations
 

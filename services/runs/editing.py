@@ -64,9 +64,7 @@ class Editing:
 
     @does("keep", RunCommand)
     def keep(self, run: str, stage: KnownStage) -> None:
-        """Confirm that a stale value is still right: it becomes fresh, as a person's value. Raises UserError if the
-        stage is empty.
-        """
+        """Confirm that a stale value still fits, which makes it fresh. Raises UserError for an empty stage."""
         with self._runs.changing:
             edited = self._workspace.runs.get(run)
             stored = edited.values.get(stage)
@@ -85,9 +83,7 @@ class Editing:
         version: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The version, from the history of the stage")],
         tab: Tab = "",
     ) -> None:
-        """Make an earlier version of a stage's value the latest again. Raises UserError for a version of another run or
-        stage.
-        """
+        """Make an earlier version of a value the latest again. Raises UserError if it is of another run or stage."""
         versions = self._workspace.runs.history(run, stage)
         chosen = next((known for known in versions if known.id == version), None)
         if chosen is None:
@@ -115,9 +111,7 @@ class Editing:
             raise CanBeInsistedOn(str(error), command.model_copy(update={"force": True})) from error
 
     def _change(self, command: ValueEdit, stage: StageName, change: Callable[[Run], Any]) -> None:
-        """Apply `change` to the run's latest values and save the result. A lock keeps other pages from saving in
-        between.
-        """
+        """Apply `change` to the run's latest values and save the result. A lock keeps other pages out meanwhile."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             versions = self._workspace.runs.history(run.id, stage)
@@ -130,9 +124,7 @@ class Editing:
                 self._notes.tell(run.id, stage, value_conflict(stage, other))
 
     def _save(self, run: Run, stage: StageName, value: Any) -> int | None:
-        """Save a person's value and return the id of the new version, or None if the value is unchanged. A stale value
-        stays stale.
-        """
+        """Save a person's value and return its id, or None if it is unchanged. A stale value stays stale."""
         settings = self._runs.settings(run)
         stored = run.values.get(stage)
         stale = stored is not None and stage in self._runs.stale(run, settings)

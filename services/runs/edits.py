@@ -40,9 +40,7 @@ class ProtectedKeyword(UserError):
 
 
 EDITS: dict[type[ValueEdit], Callable[..., Any]] = {}
-"""The function of each edit command. A function gets the latest value of its stage, the run, and the fields of the
-command by name, and returns the new value.
-"""
+"""The function of each edit command. Its arguments are the stage's latest value, the run and the fields."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _KeywordText = Annotated[str, Field(description="The keyword")]
@@ -89,9 +87,7 @@ def use_keyword(
 
 @edit("keyword-add", "keywords")
 def add_keyword(value: Keywords, run: Run, new: _CaptionWords, edit_type: _EditType, force: _Force = False) -> Keywords:
-    """Add a keyword from words of the caption. Raises ProtectedKeyword if the task protects the words, unless `force`
-    is set.
-    """
+    """Add a keyword. Raises ProtectedKeyword if the task protects it, unless `force` is set."""
     text = _fit_keyword(value, new, run, force)
     keyword = Keyword(text, edit_type, forced=force and is_protected(text, run.task))
     return _in_caption_order((*value.items, keyword), caption_of(run))

@@ -42,9 +42,7 @@ class Estimates:
         return self._driver.speeds.seconds(effort)
 
     def warm_up(self) -> None:
-        """Load the models and measure the drawing speed while no job runs. Later calls do nothing, and nothing is done
-        if weights would have to be downloaded.
-        """
+        """Load the models once, while idle, and measure the speed; not if weights would have to be downloaded."""
         with self._lock:
             if self.warming_up or any(weights.local() is None for weights in self._profile.weights().values()):
                 return
@@ -75,9 +73,7 @@ class Estimates:
                 self._driver.speeds.add(method_of(lineage.method).effort(lineage.settings, size), each)
 
     def probe(self) -> None:
-        """Draw a picture of noise in a few steps for a first estimate, unless there is an estimate. If a person's job
-        comes meanwhile, stop and try again later.
-        """
+        """Draw noise in a few steps for a first estimate, if there is none. Stops if a person's job comes."""
         driver, settings = self._driver, self._profile.settings
         if driver.speeds:
             return
@@ -93,9 +89,7 @@ class Estimates:
         driver.speeds.add(effort_of(settings.generation, size), step * settings.generation.steps + around)
 
     def _try(self, size: tuple[int, int], steps: int) -> tuple[float, float]:
-        """Draw one image. Return the seconds for the whole image with its checks, and the seconds for each denoising
-        step.
-        """
+        """Draw one image. Return the seconds for all of it, with checks, and for each denoising step."""
         settings, description = self._profile.settings, method_of(DILLEMA.method)
         prompts = self._driver.prompts(DILLEMA)
         method = description.with_models(self._driver.models, prompts, self._profile.tasks.labels)

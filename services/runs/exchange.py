@@ -66,9 +66,7 @@ class Exchange:
         self._profile = runs.profile
 
     def saved_image(self, case_id: int) -> tuple[str, bytes]:
-        """Return name and bytes of a test case's image file, which contains its run. Raises UserError for an unknown
-        test case.
-        """
+        """Return name and bytes of a test case's image file, with its run inside. Raises UserError if it is unknown."""
         stored = self._workspace.test_cases.get(case_id)
         run = self._workspace.runs.get(stored.run_id)
         mask = self._workspace.images.load(run.mask_sha) if run.mask_sha is not None else None
@@ -113,15 +111,11 @@ class Exchange:
         return f"{stem}.zip", file.getvalue()
 
     def saved_accepted(self, run_ids: Sequence[str], file: IO[bytes]) -> str:
-        """Write the accepted images of runs into `file` as a ZIP file, and return its name. Raises UserError if no
-        image is accepted.
-        """
+        """Write the accepted images of runs as a ZIP file and return its name. Raises UserError if none is accepted."""
         return write_accepted(self._workspace, self.saved_image, run_ids, file)
 
     def take_picture(self, data: bytes, file_name: str, label: str = "") -> Taken:
-        """If a picture contains a run, open or restore that run. Otherwise begin a new run with the picture and a
-        label. Raises UserError if the picture cannot be used; then nothing is changed.
-        """
+        """Open or restore the run in a picture, or begin a run with it. Raises UserError, with nothing changed."""
         embedded = read_run_in(data)
         return Taken(self._runs.from_upload(data, file_name, label)) if embedded is None else self.restore(embedded)
 
@@ -130,9 +124,7 @@ class Exchange:
         return self.restore(require_run_in(data))
 
     def restore(self, embedded: EmbeddedRun) -> Taken:
-        """Open the run of a file if the workspace has it. Otherwise save the run under its id. Raises UserError if the
-        run must be saved but the file has no source image.
-        """
+        """Open the run of a file if it is known, else save it. Raises UserError if that needs a missing source."""
         workspace, run_id = self._workspace, embedded.run.id
         if (
             workspace.runs.exists(run_id)
@@ -157,9 +149,7 @@ class Exchange:
         return Taken(run_id, cases[0].id if cases else None, message)
 
     def _case_in(self, run_id: str, embedded: EmbeddedRun) -> int | None:
-        """Return the id of the test case that the file contains. If the existing run lacks the test case, add it with
-        its review.
-        """
+        """Return the id of a file's test case in an existing run. A missing test case is added with its review."""
         case = embedded.case
         if case is None:
             return None
@@ -191,9 +181,7 @@ def accepted_of(run: Run) -> tuple[StoredTestCase, ...]:
 def write_accepted(
     workspace: Workspace, saved_image: Callable[[int], tuple[str, bytes]], run_ids: Sequence[str], file: IO[bytes]
 ) -> str:
-    """Write the accepted images of these runs into `file` as a ZIP file, and return its name. `saved_image` returns
-    name and bytes of a test case's image file. Raises UserError, with nothing written, if no image is accepted.
-    """
+    """Write the accepted images of runs as a ZIP and return its name. Raises UserError, nothing written, if none is."""
     runs = [workspace.runs.get(run_id) for run_id in dict.fromkeys(run_ids)]
     if not any(accepted_of(run) for run in runs):
         which = "This run has" if len(runs) == 1 else "These runs have"

@@ -69,9 +69,7 @@ class RunStore:
         return None if run.mask_sha is None else NamedMask(self._workspace.images.load(run.mask_sha), run.mask_classes)
 
     def latest(self, request: Request) -> Request:
-        """Return the request with the run's latest task, settings and prompts, since a person may change them while a
-        job runs.
-        """
+        """Return the request with the run's latest task, settings and prompts, which may change during a job."""
         run = self._workspace.runs.get(self._run_id)
         settings, prompts = self._runs.settings(run, request.recipe), self._runs.templates(run)
         return replace(request, task=run.task, settings=settings, prompts=prompts)
@@ -121,9 +119,7 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class Execution:
-    """The commands that start and stop work on a workspace's runs. All methods may be called from any thread. Those
-    that start work raise UserError if the run has a waiting or running job, or if its task is incomplete.
-    """
+    """Starts and stops work on runs, for any thread. Starting raises UserError for a busy run or incomplete task."""
 
     workspace: Workspace
     runs: RunService
@@ -190,9 +186,7 @@ class Execution:
         self.start(sent.run, (sent.stage, *self._filled_with(sent)), sent.stage)
 
     def _filled_with(self, command: RunStage) -> tuple[StageName, ...]:
-        """Return the later stages that the stage's request to the model also answers; none if a person wrote the value
-        of one of them.
-        """
+        """Return the later stages that the same request answers; none if a person wrote the value of one."""
         _require_text_stage(command.stage)
         run = self.workspace.runs.get(command.run)
         recipe, settings, prompts = recipe_of(run.recipe), self.runs.settings(run), self.runs.prompts(run)
@@ -335,9 +329,7 @@ class Execution:
     def start_images(
         self, run_id: str, images: Sequence[PlannedImage], recipe_name: str = "", settings: Settings | None = None
     ) -> int:
-        """Queue images of a run as a job, and return the number of the job. By default the run's recipe and settings
-        are used.
-        """
+        """Queue images of a run as a job and return its number. By default, recipe and settings are the run's."""
         run = self.workspace.runs.get(run_id)
         recipe = recipe_of(recipe_name or run.recipe)
         if refused := recipe.cannot_draw(self.driver.profile):
@@ -397,9 +389,7 @@ class Execution:
         job_id: int | None = None,
         requested: _Wanted | None = None,
     ) -> None:
-        """Run the driver and report its events to pages. An error is noted at the stage where it occurred, or at the
-        stage `at` if none had begun.
-        """
+        """Run the driver and report to pages. An error is noted at its stage, or at `at` if no stage had begun."""
         failed: list[Exception] = []
 
         def tell(event: Event) -> None:
@@ -455,9 +445,7 @@ class Execution:
 
 
 def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
-    """Return the run's present alternatives together with those that `grown` adds to `before`. A person may have edited
-    the present ones since `before`.
-    """
+    """Return the run's present alternatives, which a person may have edited, with what `grown` adds to `before`."""
     stored = run.values.get("alternatives")
     items: dict[str, KeywordAlternatives] = {
         item.keyword: item for item in (stored.value.value.items if stored else ())

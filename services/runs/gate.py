@@ -123,9 +123,7 @@ def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[
 
 
 def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | None]) -> str:
-    """Return a hash of all that the planned images depend on: captions, seeds, prompts (`texts`), settings, and the
-    mask if used.
-    """
+    """Return a hash of all that the planned images depend on. `texts` are their prompts."""
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     method = method_of(recipe.method)
     on_mask = method.needs_mask(method.settings_of(settings))
@@ -185,9 +183,7 @@ class Outdated:
         return reasons_by_case
 
     def of_another_mask(self, run: Run, size: tuple[int, int]) -> frozenset[int]:
-        """Return the ids of test cases whose artifacts made from the mask would have other pixels with the present
-        mask.
-        """
+        """Return the ids of test cases whose artifacts made from the mask would be different pixels now."""
         return frozenset(case.id for case in run.test_cases if self._redrawn(case, run, size))
 
     def _redrawn(self, case: StoredTestCase, run: Run, size: tuple[int, int]) -> bool:

@@ -50,9 +50,7 @@ class Listing:
     """Content of the page's list of runs."""
 
     runs: tuple[RunSummary, ...]
-    """The runs that match the search, the most recently changed first, at most `LISTED_RUNS`. Without a search, only
-    the latest run of each batch is included.
-    """
+    """The latest runs that match the search, last changed first. Without one, a batch shows only its latest run."""
     total: int
     """Number of runs that are not deleted."""
     found: int
@@ -65,9 +63,7 @@ class Listing:
 
 
 class RunService:
-    """The runs of one workspace. All methods may be called from any thread. Methods that take a run's id raise
-    UserError if it is unknown.
-    """
+    """The runs of one workspace, for any thread. Methods with a run's id raise UserError if it is unknown."""
 
     def __init__(
         self, workspace: Workspace, profile: Profile, driver: Driver, samples: tuple[Sample, ...], jobs: JobQueue
@@ -78,18 +74,12 @@ class RunService:
         """Lock to hold from reading a run's value or settings until a person's change is saved."""
         images = workspace.images
         self.pixels = lru_cache(maxsize=256)(lambda sha: image_sha(images.load(sha)))
-        """Returns the SHA-256 of a stored image's pixels, which is part of the stages' keys. The SHA-256 of the file
-        differs.
-        """
+        """Returns the SHA-256 of a stored image's pixels, on which stages depend. The file's SHA-256 differs."""
         self.size = lru_cache(maxsize=256)(self._size)
         self.notice = lru_cache(maxsize=256)(lambda sha: notice_for(profile, images.load(sha)))
-        """Returns the profile's notice about a stored image of a kind that its models do not know; "" for other
-        images.
-        """
+        """Returns the profile's notice on an image of a kind that its models do not know; "" for other images."""
         self.edited = workspace.runs.edited
-        """Returns how many values of each stage people changed, by profile and stage. Slow, since it reads all stored
-        values.
-        """
+        """Returns how many values of each stage people changed, by profile and stage. Reads all stored values."""
 
     @does("rename", RunCommand)
     def rename(self, run: str, title: Annotated[str, Field(description="The new name")]) -> None:
@@ -104,9 +94,7 @@ class RunService:
     # Settings, prompts and staleness of a run
 
     def settings(self, run: Run, recipe_name: str = "") -> Settings:
-        """Return a run's settings for its own recipe, or for `recipe_name`. If the stored settings do not fit the
-        recipe, return the profile's settings.
-        """
+        """Return a run's settings for its recipe or `recipe_name`; the profile's if the stored ones do not fit."""
         recipe = recipe_of(recipe_name or run.recipe)
         try:
             return recipe.settings_in(self.profile, run.settings)
@@ -114,15 +102,11 @@ class RunService:
             return recipe.settings_in(self.profile)
 
     def prompts(self, run: Run) -> PromptSet:
-        """Return the prompts of a run. If the prompts saved for the run do not fit its recipe any more, return the
-        profile's prompts.
-        """
+        """Return the prompts of a run, or the profile's if the saved ones do not fit the recipe any more."""
         return self.driver.prompts(recipe_of(run.recipe), self.templates(run))
 
     def templates(self, run: Run) -> Mapping[StageName, str]:
-        """Return the prompt templates that a person edited for a run, by stage; empty if they do not fit the recipe any
-        more.
-        """
+        """Return the prompt templates that a person edited, by stage; {} if they do not fit the recipe any more."""
         try:
             self.driver.prompts(recipe_of(run.recipe), run.prompts)
         except PromptError:
@@ -200,9 +184,7 @@ class RunService:
         return OpenedRun(run_id)
 
     def from_upload(self, data: bytes, file_name: str, label: str = "") -> str:
-        """Begin a run with an uploaded picture and return the id of the run. Raises UserError if the file is no usable
-        picture.
-        """
+        """Begin a run with an uploaded picture and return its id. Raises UserError if it is no usable picture."""
         picture, label = read_image(data), " ".join(label.split())
         classified = bool(label or self.profile.tasks.labels)
         task = Task("classification", label=label) if classified else Task("segmentation", protected=())
@@ -253,9 +235,7 @@ class RunService:
         verdict: Annotated[Verdict, Field(description="The verdict; “open” withdraws an earlier one")],
         reason: Annotated[str, Field(description="Reason of a rejection")] = "",
     ) -> None:
-        """Accept or reject a test case, or withdraw its verdict. Raises UserError if the test case belongs to another
-        run.
-        """
+        """Accept or reject a test case, or withdraw its verdict. Raises UserError for a test case of another run."""
         reviewed = case_of(self.workspace, run, case)
         reason = " ".join(reason.split()) if verdict == "rejected" else ""
         self.workspace.test_cases.review(reviewed.id, verdict, reason)
@@ -276,9 +256,7 @@ class RunService:
             ),
         ] = (),
     ) -> None:
-        """Set the task of a run, for which the model under test is tested. An incomplete task is saved, but no stage
-        runs until the task is complete.
-        """
+        """Set the task of a run. An incomplete task is saved, but no stage runs before the task is complete."""
         if kind == "classification":
             task = Task(kind, label=" ".join(label.split()))
         else:
@@ -301,9 +279,7 @@ class RunService:
         self.workspace.runs.set_recipe(run, chosen.name)
 
     def give_mask(self, run_id: str, data: bytes, classes: str) -> tuple[str, ...]:
-        """Set the mask of a run. `classes` names the mask's class numbers, such as "0 sky, 1 road". Return notes on
-        corrections that were made. Raises UserError if the mask or the classes cannot be used.
-        """
+        """Set a run's mask; `classes` is like "0 sky, 1 road". Return notes on corrections. Raises UserError."""
         run = self.workspace.runs.get(run_id)
         mask = read_mask(data, self.source(run).size, parse_classes(classes))
         self.workspace.runs.set_mask(run_id, mask.image, mask.classes)
@@ -311,9 +287,7 @@ class RunService:
 
     @does("mask-sample", RunCommand)
     def take_sample_mask(self, run: str) -> None:
-        """Set the mask of a run to the mask of its sample picture. Raises UserError if the run has no sample, or the
-        sample no mask.
-        """
+        """Set a run's mask to that of its sample picture. Raises UserError if there is none."""
         stored = self.workspace.runs.get(run)
         sample = sample_of(self.samples, stored)
         if sample is None or sample.mask is None:
@@ -327,9 +301,7 @@ class RunService:
         run: str,
         classes: Annotated[str, Field(description="The number and the name of each class, such as: 0 sky, 1 road")],
     ) -> None:
-        """Rename the classes of a run's mask. Raises UserError if the run has no mask, or if the text does not name all
-        classes of the mask.
-        """
+        """Rename the classes of a run's mask. Raises UserError if there is no mask, or if a class gets no name."""
         sha = self.workspace.runs.get(run).mask_sha
         if sha is None:
             raise UserError("There is no mask yet: upload one first.")

@@ -27,9 +27,7 @@ from pipeline.seams import Detector
 from storage.workspace import Workspace
 
 KEPT_PREVIEWS = 8
-"""Number of previews kept, the latest ones. More than one, since a page may ask for a preview just after the next one
-arrived.
-"""
+"""Number of latest previews kept, as a page may ask for one just after the next arrived."""
 Pixels = NDArray[np.uint8]
 
 
@@ -69,9 +67,7 @@ class ControlImages:
         self._drawn.put(_key(run.source_sha, settings, side), drawn)
 
     def fitted(self, sha: str, side: int) -> Pixels:
-        """Return a source image scaled as for the generator, with `side` pixels on its short side: RGB, shape (h, w,
-        3).
-        """
+        """Return a source image as the generator gets it, with short side `side`: RGB, shape (h, w, 3)."""
 
         def make() -> Pixels:
             return np.asarray(fit(self._workspace.images.load(sha).convert("RGB"), side, SIDE_MULTIPLE), np.uint8)
@@ -97,9 +93,7 @@ def draw_with(
     side: int,
     detector: Callable[[ControlKind], Detector],
 ) -> None:
-    """Let a model draw the control image of a run, and store it in `control_images`. Raises the errors of loading the
-    model.
-    """
+    """Let a model draw a run's control image, and store it. Raises the errors of loading the model."""
     drawn = control_image(Image.fromarray(control_images.fitted(run.source_sha, side)), settings, detector)
     control_images.keep(run, settings, side, np.asarray(drawn, np.uint8))
 

@@ -95,9 +95,7 @@ class ModelComparison:
     outcomes: Mapping[int, ModelOutcome] = field(default_factory=dict)
     """Outcomes by test case id, compared with the prediction on the source."""
     mask_kept: Mapping[int, MaskChecks] = field(default_factory=dict)
-    """By test case id: checks that the image keeps the mask, or words on why there are none. Empty if the task is no
-    segmentation.
-    """
+    """By test case: checks that the mask is kept, or words on why there are none; {} if not segmentation."""
     classes: tuple[str, ...] = ()
     """All classes of the model; () if the model was not loaded yet."""
 
@@ -107,15 +105,11 @@ class ModelComparison:
         return frozenset(case for case, outcome in self.outcomes.items() if outcome.standing == "fails here")
 
     def is_right(self, guess: str, label: str) -> bool | None:
-        """Return True if the predicted class `guess` is right for a label. Return None if no class of the model is
-        right for the label.
-        """
+        """Return True if a predicted class is right for a label; None if no class of the model is."""
         return is_right(guess, label, self.classes)
 
     def no_class_for(self, label: str) -> str:
-        """Return a sentence that no class of the model fits a label, so that the model is neither right nor wrong about
-        it; "" if a class fits, or if the classes are unknown.
-        """
+        """Return a sentence if no class of the model fits a label, so that it is neither right nor wrong; else ""."""
         return no_class_words(label, self.classes)
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
@@ -131,9 +125,7 @@ class ModelComparison:
 
 
 class PredictionService:
-    """Looks up and requests the predictions for the runs of one workspace. All methods may be called from any
-    thread.
-    """
+    """The predictions for the runs of one workspace. All methods may be called from any thread."""
 
     def __init__(self, profile: Profile, workspace: Workspace, jobs: JobQueue, load: Load | None = None) -> None:
         self._profile, self._workspace, self._jobs = profile, workspace, jobs
@@ -244,9 +236,7 @@ class PredictionService:
         return mask_checks, bool(missing)
 
     def _kept_by(self, key: str, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
-        """Return the mask checks made from the predictions of the profile's segmenter, which are stored under `key`;
-        None if predictions are missing.
-        """
+        """Return the mask checks by the profile's segmenter, whose predictions have `key`; None if some are missing."""
         source, prediction = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
         if source is None or prediction is None:
             return None
@@ -278,18 +268,14 @@ class PredictionService:
         return kept_checks(shares, settings.bands)
 
     def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
-        """Return the settings of the model under test of a run. If the run names none, return those of the profile's
-        model for the kind of task, or None if it has none.
-        """
+        """Return the settings of a run's model under test, or of the profile's for its kind of task, or None."""
         chosen = settings.under_test
         if chosen.source == "profile":
             return self._profile.model_under_test.of(run.task.kind)
         return found_here(self._workspace, chosen)
 
     def key_of(self, chosen: UnderTestSettings) -> str:
-        """Return the key under which predictions of a model are stored: that of the model that these settings loaded
-        last, in any process.
-        """
+        """Return the key of a model's stored predictions: of the model that these settings loaded last."""
         return self._workspace.models_under_test.key_of(model_key(chosen))
 
     def try_again(self, chosen: UnderTestSettings) -> None:
@@ -376,9 +362,7 @@ class PredictionService:
             raise Cancelled
 
     def require_known(self, chosen: UnderTestSettings) -> None:
-        """Raise UserError if settings name a server that the profile does not name. Settings may come from strangers,
-        and images would be sent to that server.
-        """
+        """Raise UserError for a server that the profile does not name: strangers may give it, and images go to it."""
         profile = self._profile
         known = (profile.model_under_test.classification, profile.model_under_test.segmentation)
         if chosen.source == "http" and chosen.address not in {one.address for one in known if one is not None}:
@@ -390,9 +374,7 @@ class PredictionService:
     def _compared(
         self, run: Run, task: Task, source: Prediction | None, found: Prediction
     ) -> tuple[ClassFigures, ...] | None:
-        """Return the figures of each class for one generated image; None if the prediction on the source is missing, or
-        if the model is a classifier.
-        """
+        """Return the class figures of one generated image; None without a prediction, or for a classifier."""
         if source is None or "classification" in (source.kind, found.kind):
             return None
         return self._compare(source, found, run.mask_sha, _frozen(run.mask_classes), task.protected)
@@ -419,9 +401,7 @@ class PredictionService:
 
 
 def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: bool) -> tuple[Check, ...]:
-    """Return the checks of a test case, with its mask checks last. `found` are the mask checks that the studio
-    computed. If there are none and the run is `masked`, mask checks that came with an imported file stay.
-    """
+    """Return the checks, with the mask's last. Mask checks from a file stay if `masked` and none are `found`."""
     others = tuple(check for check in checks if check.name not in MASK_CHECKS)
     if found and not isinstance(found, str):
         return (*others, *found)

@@ -33,9 +33,7 @@ class Sample:
 
 
 def read_samples(folder: Path | None) -> tuple[Sample, ...]:
-    """Return the samples of a folder, sorted by name; () if `folder` is None or missing. Raises UserError for a damaged
-    file, and names the file.
-    """
+    """Return the samples of a folder, sorted by name; () without a folder. Raises UserError for a damaged file."""
     if folder is None or not folder.is_dir():
         return ()
     return tuple(_read(path) for path in sorted(folder.glob("*.png")) if path.with_suffix(".json").is_file())
@@ -64,14 +62,10 @@ def sample_named(samples: tuple[Sample, ...], name: str) -> Sample:
 
 
 def sample_of(samples: tuple[Sample, ...], run: Run) -> Sample | None:
-    """Return the sample with which a run began; None if the run began with an upload, or if the profile does not have
-    the sample any more.
-    """
+    """Return the sample with which a run began; None for an upload, or if the profile has it no more."""
     return next((sample for sample in samples if run.sample and sample.name == run.sample), None)
 
 
 def known_classes(samples: tuple[Sample, ...]) -> Mapping[int, str]:
-    """Return the class names by number that are suggested for a new mask: those of the first sample with a mask, or
-    {}.
-    """
+    """Return the class names that are suggested for a new mask: those of the first sample with a mask."""
     return next((sample.classes for sample in samples if sample.classes), {})

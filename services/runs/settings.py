@@ -72,9 +72,7 @@ class PromptEdit(edit_conflicts.StateEdit):
 
 
 class RunSettings:
-    """The commands to change settings and prompts of one workspace's runs. All methods may be called from any
-    thread.
-    """
+    """The commands to change settings and prompts of runs. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, notes: StageNotes) -> None:
         self._workspace, self._runs, self._driver, self._notes = runs.workspace, runs, runs.driver, notes
@@ -83,9 +81,7 @@ class RunSettings:
 
     @does("setting", ChangeSetting)
     def change_setting(self, sent: ChangeSetting) -> None:
-        """Change one setting of a run. Raises UserError if the setting is unknown, if the run's recipe does not use it,
-        and for an invalid value.
-        """
+        """Change one setting. Raises UserError for an invalid value, and if it is unknown or the recipe ignores it."""
         section, _, field = sent.setting.partition(".")
         self._require_read(sent.run, sent.setting)
 
@@ -129,9 +125,7 @@ class RunSettings:
         sent: edit_conflicts.StateEdit,
         case: edit_conflicts.CaseId,
     ) -> None:
-        """Fix the seed of the next images to the seed of a test case. Raises UserError for a test case of another
-        run.
-        """
+        """Fix the seed of the next images to that of a test case. Raises UserError if it is of another run."""
         lineage = case_of(self._workspace, sent.run, case).lineage
         self._change_generation(sent, {"seed_mode": "fixed", "seed": lineage.seed})
 
@@ -168,9 +162,7 @@ class RunSettings:
                     self._notes.tell(command.run, stage, edit_conflicts.settings_conflict(news, mine))
 
     def _valid(self, recipe: Recipe, plain: Plain, before: Settings) -> Settings:
-        """Return the changed settings after validation. Raises UserError for an invalid value, and for a change with
-        which the profile cannot draw. Problems with unchanged settings are reported at the gate.
-        """
+        """Return the valid changed settings. Raises UserError if they are invalid, or newly prevent drawing."""
         try:
             settings = recipe.settings.model_validate(plain)
         except ValidationError as error:
@@ -208,9 +200,7 @@ class RunSettings:
         self._set_prompt(sent, "")
 
     def _set_prompt(self, command: PromptEdit, template: str) -> None:
-        """Save a template, or "" to use the profile's. If another page saved a template meanwhile, the person sees a
-        message; both templates stay in the history.
-        """
+        """Save a template, "" for the profile's. A person who saves after another page gets a message."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             name = _prompt_name(recipe_of(run.recipe), command)

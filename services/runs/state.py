@@ -49,15 +49,11 @@ class Problem:
     insist: RunCommand | None = None
     """The command that forces the refused edit; None if it cannot be forced."""
     of: str = ""
-    """State of the run when the problem was recorded. The problem is hidden if the state changes; "" shows it in any
-    state.
-    """
+    """State of the run when the problem arose. Another state hides the problem; "" is never hidden."""
 
 
 class CanBeInsistedOn(UserError):
-    """Raised for a command that is probably a mistake. `insist` is the command to send if the person wants it
-    anyway.
-    """
+    """Raised for what is probably a mistake. The command `insist` does it if the person wants it anyway."""
 
     def __init__(self, text: str, insist: RunCommand) -> None:
         super().__init__(text)
@@ -65,9 +61,7 @@ class CanBeInsistedOn(UserError):
 
 
 class StageNotes:
-    """Keeps problems and notices at the stages of runs in memory, until they are solved or the server stops.
-    Thread-safe.
-    """
+    """Problems and notices at the stages of runs, kept until solved or the server stops. Thread-safe."""
 
     def __init__(self) -> None:
         self._notices: dict[tuple[str, StageName], str] = {}
@@ -86,9 +80,7 @@ class StageNotes:
             return {stage: text for (of_run, stage), text in self._notices.items() if of_run == run_id}
 
     def failed(self, run_id: str, stage: StageName, error: UserError, of: str = "") -> None:
-        """Record an error as the problem of a stage. `of` is the state in which the problem is shown (see
-        `Problem.of`).
-        """
+        """Record an error at a stage. `of` is the state of the run to show it in (see `Problem.of`)."""
         problem = Problem(str(error), insist=error.insist if isinstance(error, CanBeInsistedOn) else None, of=of)
         if isinstance(error, UnreadableReply):
             problem = Problem(str(error), error.prompt, error.raw_reply)
@@ -101,9 +93,7 @@ class StageNotes:
             self._notices[run_id, stage] = text
 
     def failures(self, run_id: str) -> tuple[Failure, ...]:
-        """Return the failed images of a run. They are kept when problems are solved, so that another try uses the next
-        seed.
-        """
+        """Return the failed images of a run, also after problems are solved: another try uses the next seed."""
         with self._lock:
             return tuple(failure for (of_run, *_), failure in self._failures.items() if of_run == run_id)
 
@@ -317,16 +307,12 @@ class RunStates:
         return f"{run.state} {values} {len(run.test_cases)} {job.id if job is not None and job.active else ''}"
 
     def _histories(self, run: Run) -> dict[StageName, tuple[StoredValue, ...]]:
-        """Return the versions of each stage's value, also for stages that are empty now: their values can be
-        restored.
-        """
+        """Return all versions of each stage's value, even of stages that are empty now: they can be restored."""
         stages = dict.fromkeys((*recipe_of(run.recipe).names, *run.values))
         return {stage: self._workspace.runs.history(run.id, stage) for stage in stages}
 
 
 def model_names(profile: Profile) -> dict[str, str]:
-    """Return the name of the model family for each model whose weights are a local path. A person can make little of
-    the path.
-    """
+    """Return the model family's name for each model whose weights are a path, which would tell a person little."""
     used = profile.weights().values()
     return {weights.title: weights.family for weights in used if weights.family and weights.local() is not None}

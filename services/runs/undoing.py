@@ -87,9 +87,7 @@ class Undoing:
         return Undone(f"Done again: {words_of(step)}.", "undo")
 
     def _edit_of(self, run_id: str, steps: RunSteps, stage: StageName) -> UndoStep | None:
-        """Return the last edit of a stage that can be undone, or None. A stage that the run's recipe lacks gives None,
-        since no card shows it.
-        """
+        """Return the last edit of a stage that can be undone; None if the run's recipe lacks the stage."""
         return steps.edit_of(stage) if recipe_of(self._workspace.runs.get(run_id).recipe).has(stage) else None
 
     def _require_free(self, run_id: str, step: UndoStep) -> None:
@@ -97,9 +95,7 @@ class Undoing:
             self._jobs.require_idle(run_id)
 
     def _settle(self, run_id: str, tab: str, step: UndoStep, added: AddedRows) -> None:
-        """Remove the problems and notices of the stages that an undo or redo changed, and record that the page `tab`
-        made the change.
-        """
+        """Remove notes at the stages that were changed, and record that the page `tab` changed them."""
         for version in added.values:
             self._editing.writes.note(version, tab)
         for state in added.states:

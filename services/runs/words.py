@@ -18,9 +18,7 @@ def edit_words(case: StoredTestCase) -> str:
 
 
 def artifacts_of(case: StoredTestCase) -> tuple[Artifact, ...]:
-    """Return the artifacts that the method of a test case declares, and any others that are stored with the test
-    case.
-    """
+    """Return the artifacts that a test case's method declares, then others that are stored with the test case."""
     declared = method_of(case.lineage.method).artifacts
     names = {artifact.name for artifact in declared}
     others = (Artifact(name, name[:1].upper() + name[1:], f"The {name}") for name in case.artifacts)

@@ -19,9 +19,7 @@ from study.methods import paragraph
 from study.results import analyse
 
 MANY_VOTES = 2_000
-"""Number of votes above which a study is analysed in a separate process. In the server the analysis would delay all
-answers.
-"""
+"""Number of votes above which a study is analysed in another process, since it would block the server."""
 KEPT = 8
 """Maximum number of studies whose analysis is cached."""
 QUICK_SECONDS = 0.1
@@ -31,9 +29,7 @@ SHARE, LONGEST_SECONDS = 0.05, 20.0
 the older figures that are shown in between.
 """
 Stamp = tuple[object, object]
-"""Two values that differ after a change: the state of the study, which must never be shown late, and a number for all
-its data, which may be shown late.
-"""
+"""Two values that differ after a change: the study's state, never shown late, and a number for all its data."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +54,7 @@ class Analysis:
 
 
 class Analyses:
-    """Makes and caches analyses. `load` returns all data of a study. `stamp` returns, cheaply, a value that differs
-    after any change to the data. All methods may be called from any thread.
-    """
+    """Cached analyses. `load` returns a study's data; `stamp` returns, cheaply, a value that differs after a change."""
 
     def __init__(self, load: Callable[[str], StudyData], stamp: Callable[[str], Stamp]) -> None:
         self._load, self._stamp = load, stamp
@@ -72,9 +66,7 @@ class Analyses:
         """Number of calls of `changed`. An analysis that began before the latest call is not cached."""
 
     def of(self, study_id: str) -> Analysis:
-        """Return the analysis of a study. If an analysis takes long, this may be an earlier one for a few seconds.
-        Concurrent requests share one analysis.
-        """
+        """Return the analysis of a study, or a slightly older one if it takes long. Concurrent requests share it."""
         with self._lock_of(study_id):
             with self._lock:
                 cached, changes = self._kept.get(study_id), self._changes
@@ -100,9 +92,7 @@ class Analyses:
             self._kept.clear()
 
     def adjudicated(self, study_id: str, decision: Adjudication) -> None:
-        """Apply an adjudication to the cached analysis of a study, so that a person who decides many cases need not
-        wait for an analysis after each.
-        """
+        """Apply an adjudication to the cached analysis, so that deciding many cases needs no analysis after each."""
         with self._lock_of(study_id), self._lock:
             cached = self._kept.get(study_id)
             if cached is None or cached.seconds <= QUICK_SECONDS:

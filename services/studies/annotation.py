@@ -55,9 +55,7 @@ log = logging.getLogger(__name__)
 
 
 class NotYours(UserError):
-    """Raised if a study, assignment or picture does not exist or belongs to another worker. The message is the same for
-    both, so that nothing is revealed.
-    """
+    """Raised if something does not exist or is somebody else's. The message hides which of the two."""
 
     def __init__(self) -> None:
         super().__init__(_MISSING)
@@ -84,13 +82,9 @@ class AnnotationStep:
     """A sentence for the worker; "" if there is nothing to say beside the item."""
     study: Study
     done: int
-    """Number of items that the worker has answered. Control items are included, so that the number does not reveal
-    them. In a quiz or a training, only its items count.
-    """
+    """Number of answered items. Includes control items, to hide them; in quiz or training, only its items."""
     left: int
-    """Number of items still to come for this worker, including control items. In a quiz or a training, only its items
-    count.
-    """
+    """Number of items still to come, including control items; in quiz or training, only its items."""
     assignment: Assignment | None = None
     """The item to judge and its lease; None unless the status is "item", "training", "feedback" or "quiz"."""
     feedback: Feedback | None = None
@@ -102,9 +96,7 @@ class AnnotationStep:
     person: tuple[PersonQuestion, ...] = ()
     """Optional questions about the worker, asked once; empty unless the status is "person"."""
     completion: tuple[str, str] = ("", "")
-    """Completion code and return address for a participant of a panel; empty unless the status is "done" or
-    "closed".
-    """
+    """Completion code and return address for a panel's participant, with the status "done" or "closed"."""
 
 
 @dataclass(frozen=True)
@@ -180,9 +172,7 @@ class AnnotationService:
         """Returns, by study id, the SHA-256 of the images that a worker may judge now."""
 
     def places(self, worker: str) -> tuple[ListedStudy, ...]:
-        """Return the studies in which a worker is enrolled: first running, then paused, draft and closed ones. Among
-        equals, studies with work for the worker come first.
-        """
+        """Return the studies of a worker: running ones first, and among equals those with work."""
         listed = []
         for study_id in self._studies.workers.enrolled(worker):
             study = self._studies.get(study_id)
@@ -213,9 +203,7 @@ class AnnotationService:
         return self.undo(study, worker)
 
     def next(self, study_id: str, worker: str) -> AnnotationStep:
-        """Return the worker's next step: an item, which is leased to this worker, or the reason why there is none.
-        Raises NotYours for a study in which the worker is not enrolled.
-        """
+        """Return the next step: an item leased to this worker, or the reason why there is none. Raises NotYours."""
         study, enrolment = self._judged(*self._of(study_id, worker))
         now = self._standing(study, worker, enrolment)
         if study.state == "closed":
@@ -357,9 +345,7 @@ class AnnotationService:
         return self.next(leased.study_id, worker)
 
     def undo(self, study_id: str, worker: str) -> AnnotationStep:
-        """Undo the worker's last answer, except in training, and return its item again. Raises NotYours; Over for a
-        closed study; WorkerNotAllowed if the worker may not vote; UserError if there is no answer to undo.
-        """
+        """Undo the last answer, except in training. Raises NotYours, WorkerNotAllowed, Over or UserError."""
         study, enrolment = self._of(study_id, worker)
         if study.state == "closed":
             raise Over("This study is closed: answers can no longer be taken back.")
@@ -385,18 +371,14 @@ class AnnotationService:
         return assignment
 
     def image(self, token: str, worker: str) -> str:
-        """Return the SHA-256 of the image that a token of this worker's assignment stands for. Raises NotYours for any
-        other token.
-        """
+        """Return the SHA-256 of the image that a token of this worker stands for. Raises NotYours for others."""
         sha = self._studies.assignments.image_of(token, worker)
         if sha is None:
             raise NotYours
         return sha
 
     def example(self, study_id: str, number: int, worker: str) -> str:
-        """Return the SHA-256 of an example image of a study in which the worker is enrolled. Examples are numbered from
-        0. Raises NotYours for any other study or number.
-        """
+        """Return the SHA-256 of an example, by number from 0, in a study of this worker. Raises NotYours."""
         examples = self.study(study_id, worker).rules.examples
         if not 0 <= number < len(examples):
             raise NotYours
@@ -414,9 +396,7 @@ class AnnotationService:
         return standing(self._studies.workers.get(worker), enrolment, rules)
 
     def _require(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> None:
-        """Raise the error for a vote that is not allowed: in a closed study, on a lost picture, or by a worker who may
-        not vote. The item may have been leased before the worker was excluded.
-        """
+        """Raise if the study is closed, the picture lost, or the worker excluded since the item was leased."""
         if study.state == "closed":
             raise Over("This study is closed: it takes no more answers. Those that you have sent are kept.")
         if self._lost(assignment.item):
@@ -427,9 +407,7 @@ class AnnotationService:
             raise WorkerNotAllowed(now.text or f"The {kind} is over: please go on with what comes next.")
 
     def _judged(self, study: Study, enrolment: Enrolment) -> tuple[Study, Enrolment]:
-        """Exclude the worker if the control policy requires it. A worker whom the lead readmitted is not excluded
-        again, and nobody is in a closed study. Return the study and the worker's present enrolment.
-        """
+        """Exclude the worker if the control policy requires it, unless readmitted or in a closed study."""
         if study.state != "closed" and enrolment.exclusion is None and not enrolment.readmitted:
             reason = judge(study.rules.controls, enrolment.controls_seen, enrolment.controls_right)
             if reason:
@@ -468,9 +446,7 @@ class AnnotationService:
         return self._without(study, enrolment, "done", text)
 
     def _claim(self, study: Study, worker: str, kind: ItemKind) -> Assignment | None:
-        """Lease the next item whose pictures can be read to the worker, or return None. Items with unreadable pictures
-        are set aside and reported to the lead.
-        """
+        """Lease the next item whose pictures can be read. Unreadable ones are set aside and reported to the lead."""
         assignments = self._studies.assignments
         assignments.lost = frozenset(sha for sha in assignments.lost if not self._is_whole(sha))
         while (claimed := assignments.claim(study.id, worker, kind)) is not None and (lost := self._lost(claimed.item)):
@@ -538,9 +514,7 @@ class AnnotationService:
         return AnnotationStep(status, text, study, *progress, undo=undo, completion=completion)
 
     def _progress(self, study: Study, enrolment: Enrolment) -> tuple[int, int]:
-        """Return the numbers of answered and remaining items. Both include control items: otherwise a jump of their sum
-        would reveal a control item.
-        """
+        """Return the numbers of answered and remaining items. Control items count, so that no jump reveals them."""
         items = enrolment.items_seen
         _, left = self._studies.assignments.progress(study.id, enrolment.worker)
         controls = enrolment.controls_seen

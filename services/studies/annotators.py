@@ -118,9 +118,7 @@ class AnnotatorSessions:
     def __init__(self, studies: Studies) -> None:
         self._studies = studies
         self.code_again = studies.workers.code_of_browser
-        """Returns the code of a worker who has just joined from a browser, so that a reloaded page can show it again;
-        otherwise "".
-        """
+        """Returns the code of a worker who just joined from a browser, so that a reload shows it again; or ""."""
         self._codes, self._links = _Tries(), _Tries()
         # A link admits any number of workers. Up to 500 joins from one address in an hour may be classes of students;
         # more must be a script.
@@ -226,9 +224,7 @@ def _same(link: str, presented: str) -> bool:
 
 
 class PictureTokens:
-    """The tokens in the addresses of pictures. Thread-safe. They end with the process; after that, pages use the tokens
-    that are stored with an assignment.
-    """
+    """Tokens of pictures. Thread-safe. They end with the process; then an assignment's stored tokens are used."""
 
     def __init__(self, most: int = MOST_TOKENS) -> None:
         self._secret = secrets.token_bytes(32)
@@ -241,16 +237,12 @@ class PictureTokens:
         return token
 
     def expect(self, worker: str, study_id: str, shas: Sequence[str]) -> list[str]:
-        """Return the tokens of a worker's next pictures in a study. Only these, and no longer those of an earlier call,
-        may be loaded early.
-        """
+        """Return tokens for a worker's next pictures in this study. Those of an earlier call end."""
         self._ahead.put((worker, study_id), frozenset(shas))
         return [self.give(worker, sha) for sha in shas]
 
     def open(self, token: str, worker: str, judging: Mapping[str, Collection[str]]) -> str | None:
-        """Return the SHA-256 of the picture that a token stands for, if the worker is judging the picture or it comes
-        next; otherwise None. `judging` holds the pictures that the worker may judge now, by study.
-        """
+        """Return the SHA-256 behind a worker's token if the picture is being judged or comes next; or None."""
         sha = self.image(token, worker)
         if sha is None:
             return None
@@ -273,9 +265,7 @@ class PictureTokens:
 
 
 class Pictures:
-    """Returns stored images without metadata, and caches the latest ones. `load` returns the image with a SHA-256.
-    `read`, if given, returns the bytes of its file, which is faster. `held` is the maximum size of the cache in bytes.
-    """
+    """Returns stored images without metadata and caches the latest. `read`, if given, returns a file's bytes."""
 
     def __init__(
         self,
@@ -289,9 +279,7 @@ class Pictures:
         self._lock = threading.Lock()
 
     def png(self, sha: str) -> bytes:
-        """Return a PNG file with the pixels of an image and no metadata. Raises UserError if the image is missing or
-        damaged.
-        """
+        """Return a PNG file of only an image's pixels. Raises UserError if the image is missing or damaged."""
         with self._lock:
             if sha in self._kept:
                 self._kept.move_to_end(sha)

@@ -84,9 +84,7 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
 
 
 def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Sequence[Item] = ()) -> None:
-    """Record in the rules that the made items among `gone` must not be made again, as an item of any kind. Items in
-    `stay` are not recorded.
-    """
+    """Record in the rules that made items of `gone` are not made again as any kind, unless they are in `stay`."""
     rules = studies.get(study_id).rules
     staying = {what_it_shows(item) for item in stay}
     new = [what_it_shows(replace(item, kind=kind)) for item in gone if MADE in item.origin for kind in _KNOWN]
@@ -117,9 +115,7 @@ def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
 
 
 def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disguise: Disguise) -> tuple[NewItem, ...]:
-    """Return the control items to make for images that are added to a running study. Items in `there` are not made
-    again.
-    """
+    """Return control items for images added to a running study. Items in `there` are not made again."""
     rules = study.rules
     if rules.controls.share <= 0:
         return ()
@@ -129,9 +125,7 @@ def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disgui
 
 
 def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Sequence[NewItem]) -> list[NewItem]:
-    """Return made items, disguised where needed so that no two pictures are equal, and none equals a picture of an item
-    in `there`.
-    """
+    """Return made items, disguised if needed: no two pictures are equal, and none equals one in `there`."""
     used_looks = {(what_it_shows(item).image_sha, _look(item)) for item in there}
     shown = []
     for item in made:
@@ -173,9 +167,7 @@ class Disguises:
         self._lock = threading.Lock()
 
     def __call__(self, sha: str, number: int) -> str:
-        """Return the SHA-256 of an image's disguise, which is always the same for the same number. Raises UserError for
-        a missing image.
-        """
+        """Return the SHA-256 of an image's disguise, always the same. Raises UserError for a missing image."""
         with self._lock:
             if (sha, number) not in self._made:
                 picture = disguised(self._workspace.images.load(sha), sha, number)
@@ -184,9 +176,7 @@ class Disguises:
 
 
 def disguised(image: Image.Image, seed: str, number: int = 1) -> Image.Image:
-    """Return a disguised copy of an image: RGB, of the same size. `number` chooses the disguise from `LOOKS`, and
-    `seed` the amounts within its ranges.
-    """
+    """Return a disguised copy, RGB and of the same size. `number` chooses from `LOOKS`, `seed` the amounts."""
     chance = random.Random(f"disguise\0{seed}" + (f"\0{number}" if number > 1 else ""))
     light, colour, warmer = LOOKS[(number - 1) % len(LOOKS)]
     lit = ImageEnhance.Brightness(image.convert("RGB")).enhance(chance.uniform(*light))

@@ -50,17 +50,13 @@ class Adjudicated:
 
 
 def undecided(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the questions of images that a person may decide, since their votes have no consensus. Ratings on a scale
-    are left out: their result is a mean.
-    """
+    """Return the cases whose votes are complete without a consensus. Ratings are left out: their result is a mean."""
     scales = _scales(report)
     return tuple(case for case in report.disagreements if case.status in UNDECIDED and case.question not in scales)
 
 
 def disagreements(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the disagreements to show. Ratings on a scale come last, the most divided first; those that differ by less
-    than `FAR` are left out.
-    """
+    """Return the disagreements. Ratings on a scale come last, most divided first, if they differ by `FAR` or more."""
     scales = _scales(report)
     others = [case for case in report.disagreements if case.question not in scales]
     far = [case for case in report.disagreements if case.question in scales and _spread(case) >= FAR]
@@ -74,9 +70,7 @@ def cases(report: StudyReport) -> tuple[Disagreement, ...]:
 
 
 def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> int | None:
-    """Return the position of the case of an item and question. If there is no such case, return the position of the
-    first undecided case, or None if all are decided.
-    """
+    """Return the position of the requested case, or else of the first undecided one; None if all are decided."""
     for place, case in enumerate(found):
         if item is not None and (case.item, case.question) == (item, question):
             return place
@@ -84,9 +78,7 @@ def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> in
 
 
 def following(found: Sequence[Disagreement], place: int) -> int | None:
-    """Return the position of the next undecided case after `place`. After the last case the search goes on from the
-    first. None if all others are decided.
-    """
+    """Return the position of the next undecided case, from `place` on and then from 0; None if all are decided."""
     around = [*range(place + 1, len(found)), *range(place)]
     return next((n for n in around if found[n].adjudication is None), None)
 
@@ -103,9 +95,7 @@ class StudyDecisions:
         sent: WorkerDecision,
         verdict: Annotated[ApprovalVerdict, Field(description="The new state of the assignments")],
     ) -> None:
-        """Approve or reject all assignments of a worker in this study, or reset them to pending. Raises UserError if a
-        rejection has no reason.
-        """
+        """Approve or reject all assignments of a worker in this study, or reset them to pending."""
         worker = self._worker(sent)
         reason = _reason(sent) if verdict == "rejected" else sent.reason
         self._studies.workers.decide(sent.study, worker.id, verdict, reason)
@@ -121,17 +111,13 @@ class StudyDecisions:
 
     @does("exclude-worker", WorkerDecision)
     def exclude(self, sent: WorkerDecision) -> None:
-        """Exclude a worker from this study: the worker's votes do not count in the result. Raises UserError without a
-        reason.
-        """
+        """Exclude a worker from this study: all votes of the worker are left out of the result."""
         self._studies.workers.exclude(sent.study, self._worker(sent).id, _reason(sent), "person")
         self._analyses.changed()
 
     @does("readmit-worker", WorkerDecision)
     def readmit(self, sent: WorkerDecision) -> None:
-        """Readmit an excluded worker to this study, so that the worker's votes count again. Raises UserError without a
-        reason.
-        """
+        """Readmit an excluded worker to this study, so that the worker's votes count again."""
         self._studies.workers.readmit(sent.study, self._worker(sent).id, _reason(sent))
         self._analyses.changed()
 
@@ -164,9 +150,7 @@ class StudyDecisions:
         ],
         reason: Annotated[Reason, Field(description="The reason. It is included in the exports")] = "",
     ) -> Adjudicated:
-        """Decide a question of an item whose votes have no consensus. An empty answer withdraws the decision. Raises
-        UserError if the question needs no decision or does not have this answer.
-        """
+        """Decide a question of an item without a consensus. An empty answer withdraws the decision."""
         report = self._analyses.of(self._studies.get(study).id).report
         open_cases = cases(report)
         place = next((n for n, case in enumerate(open_cases) if (case.item, case.question) == (item, question)), None)
@@ -198,9 +182,7 @@ def _spread(case: Disagreement) -> int:
 
 
 def _reason(sent: WorkerDecision) -> str:
-    """Return the reason of a command. Raises UserError if it is empty: the reason is shown to the worker or in the
-    methods paragraph.
-    """
+    """Return the reason, or raise UserError if it is empty: the worker or the methods paragraph is told it."""
     if not sent.reason:
         raise UserError("Please give the reason in a few words.", field="reason")
     return sent.reason

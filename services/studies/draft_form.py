@@ -35,9 +35,7 @@ _Part = TypeVar("_Part", Rules, ControlPolicy, Eligibility)
 
 
 def read_name(data: Mapping[str, Any]) -> str:
-    """Return the name of a study from the form. Raises ValueError with a sentence if the name is missing or too
-    long.
-    """
+    """Return the typed name of a study. Raises ValueError with a sentence if it is missing or too long."""
     value = data.get("name")
     name = " ".join(value.split()) if isinstance(value, str) else ""
     if not name:
@@ -58,9 +56,7 @@ def read_draft_name(data: Mapping[str, Any], before: str) -> tuple[str, tuple[Ru
 
 
 def read_rules(data: Mapping[str, Any], rules: Rules) -> tuple[Rules, tuple[RuleProblem, ...]]:
-    """Return `rules` changed by the fields of the form `data`, and a problem for each unreadable field. Fields that
-    `data` lacks or that are unreadable stay as they are.
-    """
+    """Return the rules changed by the form `data`, and the unreadable fields. Other fields stay as they are."""
     problems: list[RuleProblem] = []
 
     def with_numbers(part: _Part) -> _Part:
@@ -97,9 +93,7 @@ def typed_number(number: FormNumber) -> BeforeValidator:
 
 
 def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
-    """Return a pydantic validator for a command's field that holds a typed text. The validator trims the text and
-    refuses more than `longest` characters. `one_line` joins lines by spaces.
-    """
+    """Return a validator of typed text: trimmed, at most `longest` characters; `one_line` joins its lines."""
 
     def read(value: object) -> str:
         if not isinstance(value, str):
@@ -113,9 +107,7 @@ def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
 
 
 def _questions(sent: Sequence[object]) -> tuple[Question, ...]:
-    """Return the typed questions. A question without an id gets one made from its text. `follows` in an entry is the
-    zero-based position of an earlier question.
-    """
+    """Return the typed questions. A missing id is made from the text; `follows` is a position from 0."""
     questions: list[Question] = []
     for entry in sent[:40]:
         if isinstance(entry, Mapping):
@@ -166,9 +158,7 @@ _SMALL = frozenset("a an and are as at be do does how in is it of on or still th
 
 
 def _examples(sent: Sequence[object], before: Sequence[InstructionExample]) -> tuple[InstructionExample, ...]:
-    """Return the examples with their typed texts. Only pictures in `before` are accepted: the form cannot add
-    pictures.
-    """
+    """Return the typed examples. Their pictures must be in `before`, since new ones are added elsewhere."""
     known = {example.sha for example in before}
     return tuple(
         InstructionExample(str(entry["sha"]), _text(entry.get("answer"))[:400], _text(entry.get("why"))[:1000])
@@ -210,7 +200,5 @@ def _alone(question: Question) -> Question:
 
 
 def default_rules(template_rules: Rules, quiz: int, seed: int) -> Rules:
-    """Return the rules of a new draft: those of a template, with `quiz` quiz questions for people without a record, and
-    a seed.
-    """
+    """Return the rules of a new draft: a template's, with a quiz for people without a record, and a seed."""
     return replace(template_rules, eligibility=replace(template_rules.eligibility, quiz=quiz), seed=seed)

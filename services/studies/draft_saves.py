@@ -16,9 +16,7 @@ from core.studies import Study
 TABS_KEPT = 2000
 """Maximum number of pages whose latest request is remembered."""
 STATES_KEPT = 20
-"""Maximum number of earlier states of the form from which a page may go on, if only this page has changed the draft
-since.
-"""
+"""Maximum number of states from which a page may go on, if only it has changed the draft since."""
 
 
 def form_state(study: Study) -> str:
@@ -61,9 +59,7 @@ class DraftSaves:
         )
 
     def note(self, before: Study, after: Study, tab: str, number: int, as_typed: bool) -> None:
-        """Record a page's save, which changed the draft from `before` to `after`. `as_typed` is True if the save
-        changed nothing but the typed form.
-        """
+        """Record a page's save. `as_typed` is True if the save changed nothing but the typed form."""
         if not tab:
             return
         self._taken[before.id, tab] = number

@@ -106,9 +106,7 @@ class DraftState:
     """Number of `troubles` that are unreadable fields."""
     findings: tuple[Finding, ...]
     models: tuple[str, ...] = ()
-    """Models under test that have predicted test cases of this workspace: first the one with the most predictions, then
-    the others by name.
-    """
+    """Models under test that have predicted test cases: the one with most predictions first, then by name."""
     recipes: tuple[tuple[str, str], ...] = ()
     """Name and title of each recipe that made test cases of this workspace."""
 
@@ -191,16 +189,12 @@ class StudyDrafts:
         raise Missing("This image is not in the study any more. Please reload the page.")
 
     def models(self) -> tuple[str, ...]:
-        """Return the models under test that have predicted a test case: first the one with the most predictions, then
-        the others by name.
-        """
+        """Return the models that have predicted a test case: the one with most predictions first, then by name."""
         first = self._workspace.catalogue.most_read()
         return (first, *sorted(set(self._workspace.catalogue.models()) - {first})) if first else ()
 
     def possible_examples(self, study_id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return pictures that can be examples, as two groups, each with a title and SHA-256s: source images of the
-        study, and test cases that are not its items. At most `PICKABLE` in each.
-        """
+        """Return groups of pictures for examples, each (title, SHA-256s): sources, and test cases not in the study."""
         items = self.items(study_id)
         taken = {item.image_sha for item in items}
         sources = dict.fromkeys(item.source_sha for item in items if item.source_sha)
@@ -229,9 +223,7 @@ class StudyDrafts:
         ],
         template: Annotated[str, typed_text(40), Field(description="The name of a question template")] = "own",
     ) -> str:
-        """Begin a draft of a study with the questions and texts of a template. Return the id of the study. Raises
-        UserError for an unknown template or an invalid name.
-        """
+        """Begin a draft of a study with the questions and texts of a template. The answer is its id."""
         chosen = TEMPLATES.get(template or "own")
         if chosen is None:
             raise UserError(_NO_TEMPLATE, field="template")
@@ -249,9 +241,7 @@ class StudyDrafts:
             bool, Field(description="True to copy the images too, with control, quiz and training items")
         ] = False,
     ) -> str:
-        """Begin a draft with the rules of another study and, on request, with its items. Return the id of the new
-        study.
-        """
+        """Begin a draft with the rules of another study and, on request, its images. The answer is its id."""
         copied = self._studies.get(study)
         if not images:
             title = f"{copied.name[: draft_form.LONGEST_NAME - 7]}, again"
@@ -311,9 +301,7 @@ class StudyDrafts:
         sent: DraftCommand,
         template: Annotated[str, typed_text(40), Field(description="The name of a question template")],
     ) -> DraftState:
-        """Replace the draft's questions, instructions and consent text by those of a template. Raises UserError for an
-        unknown template.
-        """
+        """Replace the draft's questions and texts by those of a template. Raises UserError if it is unknown."""
         chosen = TEMPLATES.get(template)
         if chosen is None:
             raise UserError(_NO_TEMPLATE)
@@ -362,9 +350,7 @@ class StudyDrafts:
             Field(description="For a training item: why these answers are right. A worker reads it after answering"),
         ] = "",
     ) -> DraftState:
-        """Turn an item into a control, quiz or training item with right answers, or back into an ordinary item. Raises
-        UserError if no right answer is given, or if the item does not exist.
-        """
+        """Make an item a control, quiz or training item with right answers, or an ordinary item again."""
 
         def mark() -> None:
             marked = self.item(sent.study, item)
@@ -400,9 +386,7 @@ class StudyDrafts:
         return DrawnItems(draft, f"{words[:1].upper()}{words[1:]}." if words else "")
 
     def drawn(self, study: Study, request: ItemDraw) -> tuple[tuple[NewItem, ...], str]:
-        """Draw test cases by a filter. Return them as new items, with words on the draw. Saves nothing. Raises
-        UserError if there are none.
-        """
+        """Return the items of a draw, and words on the draw. Saves nothing. Raises UserError if there are none."""
         catalogue = self._workspace.catalogue
         pool = pool_of(catalogue, request, study.id)
         if pool.unmeasured and measure(self._workspace, self._masks, pool.model):
@@ -434,9 +418,7 @@ class StudyDrafts:
 
     @does("ask-model", DrawsItems)
     def ask_model(self, sent: DrawsItems) -> int:
-        """Request the model under test's missing predictions for the images of a filter. The worker thread makes them
-        while no job waits. Raises UserError if the model cannot be asked.
-        """
+        """Have the model under test predict those images of a filter that lack a prediction, while idle."""
         catalogue, named = self._workspace.catalogue, next(filter(None, sent.filter.models), "")
         pool = pool_of(catalogue, sent)
         runs = sorted(catalogue.runs(replace(pool.selection, models={pool.model: (UNREAD,)})))
@@ -474,9 +456,7 @@ class StudyDrafts:
         return self.change(sent, of_items=remove)
 
     def _save(self, sent: DraftCommand, study: Study, change: Callable[[Rules], Rules]) -> tuple[RuleProblem, ...]:
-        """Save the readable fields of the form, with `change` applied to the rules. Return the problems of unreadable
-        fields.
-        """
+        """Save the form's readable fields, with `change` applied to the rules. Return the unreadable fields."""
         name, typed, unread = _read(sent.form, study)
         rules = change(typed)
         if rules != study.rules:

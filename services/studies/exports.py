@@ -85,9 +85,7 @@ def results_json(study: StudyExport) -> bytes:
 
 
 def truth_csv(study: StudyExport) -> bytes:
-    """Return a CSV for simulated annotators: what each item and question shows, with the right answers that are
-    known.
-    """
+    """Return what annotators see of each item and question, with known right answers, for simulations."""
     seen: dict[str, str] = {}
 
     def pixels(sha: str | None) -> str:
@@ -137,9 +135,7 @@ EXPORTS: Mapping[str, tuple[str, Callable[[StudyExport], bytes]]] = {
     "payment.csv": (_CSV, payment_csv),
     "people.csv": (_CSV, people_csv),
 }
-"""Media type and function of each exported file, by file name. The file exported-study.txt describes the files of the
-zip.
-"""
+"""Media type and function of each file, by file name. exported-study.txt describes the files of the zip."""
 ZIP = "study.zip"
 OF_PERSONS = frozenset({"payment.csv", "people.csv"})
 """Files with personal data. They are not in the zip, and read-only tokens cannot get them."""
@@ -171,9 +167,7 @@ def zipped(workspace: Workspace, study_id: str) -> tuple[str, Iterator[bytes]]:
 
 
 def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
-    """Yield the bytes of the zip. If an exception stops it, the file has no end, so that no program takes it for a
-    complete zip.
-    """
+    """Yield the zip in pieces. After an exception the file has no end, so that nothing opens it as a zip."""
     pictures, image_of, source_of = _pictures(study.data)
     sink, manifest_files = _Sink(), []
     with zipfile.ZipFile(sink, "w") as archive:
@@ -222,9 +216,7 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
 
 
 def _pictures(data: StudyData) -> tuple[dict[str, str], dict[int, str], dict[int, str]]:
-    """Return the SHA-256 of each picture file to export, and the file names of the image and of the source by item id.
-    Items of one source share its file.
-    """
+    """Return each picture file's SHA-256, and each item's files of image and source. Items share source files."""
     files: dict[str, str] = {}
     image_of: dict[int, str] = {}
     source_of: dict[int, str] = {}
@@ -313,9 +305,7 @@ _README = Path(__file__).with_name("exported-study.txt")
 
 
 def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
-    """Restore a study from its zip. Return its id and a note for the person. Raises UserError if the zip is damaged or
-    changed, if the workspace has the study already, or if a picture is missing.
-    """
+    """Restore a study from its zip. Return its id and a note for the person. Raises UserError if that fails."""
     files = ZipFiles(file)
     for name in (MANIFEST, RECORDS):
         if name not in files.names:

@@ -41,9 +41,7 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 
 
 class ZipFiles:
-    """The files of a zip. Raises UserError if the file is no zip, has too many files, or would unpack to too many
-    bytes.
-    """
+    """The files of a zip. Raises UserError if it is no zip, has too many files, or unpacks to too many bytes."""
 
     any_name = False
 
@@ -72,9 +70,7 @@ class ZipFiles:
 
 
 class FolderFiles:
-    """The files in a folder of this machine, for the command line only. `only_list` is the name of the CSV file with
-    the list of items; other CSV files are then ignored.
-    """
+    """The files of a local folder, for the command line. `only_list` is the one CSV file to read."""
 
     any_name = False
 
@@ -118,9 +114,7 @@ than `most` bytes.
 
 
 def files_of(name: str, file: Path | bytes) -> ImportFiles:
-    """Return the files of an upload, which is a zip or a single file. Raises UserError if the upload is too large or a
-    damaged zip.
-    """
+    """Return the files of an upload: a zip, or a single file. Raises UserError if it is damaged or too large."""
     data = file if isinstance(file, bytes) else b""
     if isinstance(file, Path):
         with file.open("rb") as opened:
@@ -174,9 +168,7 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[
 
 
 def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tuple[int, str]:
-    """Add the items in some files to a study. Return the number of items, and notes for the person. Raises UserError if
-    the study is closed, or if the files cannot be used.
-    """
+    """Add the items in files to a study. Return their number, and notes for the person. Raises UserError."""
     study = workspace.studies.get(study_id)
     if study.state == "closed":
         raise UserError("This study is closed: nothing can be added to it; make a new study.")
@@ -190,9 +182,7 @@ def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tup
 
 
 def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[Item, ...], TurkVotes]:
-    """Read the votes for a study from a result file of Mechanical Turk. Return the study's items and the votes. Saves
-    nothing. Raises UserError if the file cannot be read.
-    """
+    """Return a study's items, and its votes in a result file of Mechanical Turk. Saves nothing. Raises UserError."""
     study, items = workspace.studies.get(study_id), workspace.studies.items(study_id)
     with in_words():
         return items, turk_votes(read_csv(_bounded(data, "The file", MOST_LIST)), study.rules, items)
@@ -207,9 +197,7 @@ def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int
 
 
 def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool = False) -> tuple[int, str]:
-    """Save all votes of a result file of Mechanical Turk. Return their number, and notes for the person. Raises
-    UserError, and saves nothing, if a row is no vote; with `even_so`, these rows are left out instead.
-    """
+    """Save a file's votes, all or none. Raises UserError if a row is no vote; `even_so` leaves such rows out."""
     items, turk = read_votes(workspace, study_id, data)
     if turk.problems and not even_so:
         raise UserError("Nothing was imported. " + " ".join((*turk.notes, *turk.problems)))
@@ -282,15 +270,11 @@ class _Pictures:
         self.named: set[str] = set()
 
     def is_image(self, name: str) -> bool:
-        """Return True if a file may be an image, judged by its name. A single uploaded file may be an image under any
-        name.
-        """
+        """Return True if a file's name says that it is an image. A single file counts under any name."""
         return (is_image(name) or self._files.any_name) and not hidden(name)
 
     def find(self, name: str, row: int) -> str:
-        """Return the name of the file, or the SHA-256 of the stored image, that a row of a list names. Raises UserError
-        if the file is missing.
-        """
+        """Return the file or stored image that a row of a list names. Raises UserError if it is missing."""
         plain = name.replace("\\", "/").removeprefix("./")
         if file := by_form(self._all, plain):
             self.named.add(file)
@@ -305,9 +289,7 @@ class _Pictures:
         raise UserError(f"Row {row} of the list names “{_short(name)}”, which is not among the images.")
 
     def save(self, listed: ListedItem, name: str = "") -> str:
-        """Save an item's image, or the file `name`, in the workspace and return its SHA-256. Raises UserError if the
-        file is no readable picture.
-        """
+        """Save an item's image, or the file `name`, and return its SHA-256. Raises UserError if it is no picture."""
         name = name or listed.image
         if name in self._saved:
             return self._saved[name]

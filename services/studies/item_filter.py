@@ -66,9 +66,7 @@ class ItemDraw(BaseModel):
 
     @property
     def sample(self) -> str:
-        """Return the name of the sample to which the drawn items belong. If none is given, the name says how they are
-        drawn.
-        """
+        """Return the name of the sample. If none was given, the name says how it is drawn."""
         standings = {standing for values in self.filter.models.values() for standing in values}
         wrong = "misclassified" if standings and standings <= {*WRONG} else ""
         way = "" if wrong and self.how == "random" else self.how if self.how == "random" else f"by {self.how}"
@@ -97,9 +95,7 @@ class Pool:
 
 
 def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
-    """Return the pool of a draw, without the images that are items of `study`. Only numbers are read from the
-    catalogue.
-    """
+    """Return the pool of a draw, without images that are items of `study`. Reads only counts."""
     rest, standings = (
         replace(_without_reconstructions(request.filter), models={}, test_cases=True),
         request.filter.models,
@@ -131,9 +127,7 @@ def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
 
 
 def draw(workspace: Workspace, pool: Pool, request: ItemDraw, seed: int) -> tuple[Candidate, ...]:
-    """Draw test cases from the pool: the requested number, or all if the pool has fewer. Raises UserError if the pool
-    is empty.
-    """
+    """Draw test cases from the pool, all if it has fewer than requested. Raises UserError if it is empty."""
     catalogue, selection = workspace.catalogue, pool.selection
     everything = catalogue.ids(selection)
     if not everything:
@@ -165,9 +159,7 @@ def _without_reconstructions(selection: ImageFilter) -> ImageFilter:
 
 
 def _reconstructions(selection: ImageFilter) -> ImageFilter | None:
-    """Return the filter for the reconstructions that `_without_reconstructions` excludes; None if the filter itself
-    names recipes.
-    """
+    """Return the filter for the reconstructions that a draw leaves out; None if the request names recipes."""
     if "recipe" in selection.facets or "recipe" in selection.without:
         return None
     return replace(selection, facets={**selection.facets, "recipe": tuple(recipe.name for recipe in control_recipes())})
@@ -227,18 +219,14 @@ def _left_out(reconstructions: int) -> str:
 
 
 def recipes_in(catalogue: Catalogue) -> tuple[tuple[str, str], ...]:
-    """Return the name and title of each recipe that made test cases of the workspace, the most frequent recipe
-    first.
-    """
+    """Return name and title of the recipes that made test cases of the workspace, the most frequent first."""
     recipe_counts = catalogue.facets(ImageFilter(test_cases=True), ("recipe",))["recipe"]
     titles = {recipe.name: recipe.title for recipe in known_recipes()}
     return tuple((name, titles.get(name, name)) for name in recipe_counts if name)
 
 
 def model_name(key: str) -> str:
-    """Return the name to show for the key of a model under test. For a file, the folder and modification time are left
-    out.
-    """
+    """Return the name of a model under test from its key. A file's folder and modification time are left out."""
     return re.sub(r"@[0-9a-f]+(?= \(|$)", "", key).rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
 
 
@@ -263,9 +251,7 @@ def _item(
 
 
 def _shown(mask: NamedMask | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes that a mask shows: those of `names` first, then the names in the mask; () if there is no
-    mask.
-    """
+    """Return the classes that a mask shows: those of `names`, then the mask's own; () without a mask."""
     if mask is None:
         return ()
     visible = {n: name for n, name in mask.classes.items() if share(mask.image, [n]) >= LEAST_SHARE}

@@ -1,6 +1,4 @@
-"""The commands of a study's life cycle: start, pause, resume, extend, close, archive, invite, delete. The effects of
-each can be described before it is sent.
-"""
+"""The commands of a study's life cycle, from start to deletion, with descriptions of their effects."""
 
 from __future__ import annotations
 
@@ -97,9 +95,7 @@ class EnrolWorkers(StudyCommand, name="enrol-workers"):
 
 
 class SetPanel(StudyCommand, name="set-panel"):
-    """Set how participants of a panel, such as Prolific, are recognised and sent back to it, and the questions that
-    workers answer about themselves.
-    """
+    """Set how a panel's participants are recognised and sent back, and the questions about the workers."""
 
     parameter: str = Field("", max_length=200, description="The parameter of the link that names the participant")
     code: str = Field("", max_length=200, description="The completion code that a participant gets at the end")
@@ -138,22 +134,16 @@ class NewCodes:
 
 @dataclass(frozen=True)
 class _Act:
-    """How to carry out one type of command. `states` are the states of a study that allow the command, () for all. `do`
-    changes the study.
-    """
+    """How to do a command, and the states of a study in which it is allowed; () for all."""
 
     states: tuple[str, ...]
     do: Callable[[Study, Any], Any]
     look: Callable[[Study, Any], Mapping[str, object]] = lambda _study, _sent: {}
-    """Function that checks the command and returns values for the text on its effects. Raises UserError if the command
-    is not possible.
-    """
+    """Checks the command and returns values for the text on its effects. Raises UserError if it is not possible."""
 
 
 class StudyLifeCycle:
-    """Carries out the commands of the life cycle for the studies of one workspace. All methods may be called from any
-    thread.
-    """
+    """The life-cycle commands on the studies of one workspace. All methods may be called from any thread."""
 
     def __init__(self, studies: Studies, drafts: StudyDrafts) -> None:
         self._studies, self._drafts = studies, drafts
@@ -191,9 +181,7 @@ class StudyLifeCycle:
         return type(sent) in self._acts
 
     def before(self, sent: StudyCommand) -> Consequences:
-        """Return a description of a command's effects, without carrying it out. Raises UserError if the command is not
-        possible.
-        """
+        """Describe the effects of a command, without doing it. Raises UserError if it is not possible."""
         return self._before(self._studies.get(sent.study), sent)
 
     def do(self, sent: StudyCommand) -> Any:
@@ -204,9 +192,7 @@ class StudyLifeCycle:
             return self._acts[type(sent)].do(study, sent)
 
     def can_be_invited(self, study_id: str) -> tuple[Worker, ...]:
-        """Return the workers who can be enrolled in a study: those of other studies who are not blocked and were not
-        imported. Workers with the most approved assignments come first.
-        """
+        """Return workers of other studies who are not blocked or imported, those with most approvals first."""
         here = {worker.id for worker in self._studies.workers.of_study(study_id)}
         known: Sequence[Worker] = self._drafts.known_workers()
         others = (one for one in known if one.id not in here and not one.blocked and not one.id.startswith(IMPORTED))
@@ -241,9 +227,7 @@ class StudyLifeCycle:
         self._studies.note("items drawn", words, study.id)
 
     def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], str]:
-        """Return the new items of a draw, with words on the draw. Raises UserError if there are none, or if the study
-        cannot take them.
-        """
+        """Return the new items of a draw, and words on the draw. Raises UserError if they cannot be added."""
         new, words = self._drafts.drawn(study, sent)
         with in_words():
             check_more(study.rules, new)
@@ -309,6 +293,4 @@ def _panel_of(sent: SetPanel) -> Panel:
 
 
 _CONSEQUENCES = TextTemplates(Path(__file__).with_name("consequences"), change_words=change_words, count_of=count_of)
-"""The texts on the effects, one file per command. The first paragraph is the question, the second the button, the
-others are notes.
-"""
+"""Texts on the effects, one file per command. Its paragraphs are the question, the button, and notes."""

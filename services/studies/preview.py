@@ -27,9 +27,7 @@ def _number(value: object) -> int:
 
 
 class PreviewStep(StudyCommand, name="preview-step"):
-    """Show a step of the preview of a study. The steps are the consent, the training items and the feedback on each,
-    the quiz, then the items.
-    """
+    """Show a step of the preview of a study: consent, training with feedback, quiz, then the items."""
 
     number: Annotated[int, BeforeValidator(_number)] = Field(description="The step, from 1")
     answers: dict[str, str] = Field(
@@ -54,9 +52,7 @@ class Previewed:
     feedback: Feedback | None = None
     """Feedback on the answers to the training item of the step before; None unless the status is "feedback"."""
     undo: bool = True
-    """True if the page may go back one step. Not after a training item, whose answer cannot be changed after the
-    feedback.
-    """
+    """True if the page may go back a step. False after a training item, whose answer is final."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +101,7 @@ def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
 
 
 def _way(study: Study, items: tuple[Item, ...]) -> _Way:
-    """Return the items in a random order that is always the same for a study, with control items where `next_kind`
-    places them.
-    """
+    """Return the items in a fixed random order, with control items where `next_kind` places them."""
     chance = random.Random(f"preview {study.rules.seed}")
     plain = [item for item in items if item.kind == "item"]
     controls = [item for item in items if item.kind == "control"]

@@ -29,9 +29,7 @@ class Template:
         return _TEXTS["consent"]
 
     def rules(self) -> Rules:
-        """Return the rules of a draft with this template. All other rules are those of the paper: 5 votes per image, 4
-        equal answers for a consensus, and only workers with 50 finished assignments and 95 % approved.
-        """
+        """Return draft rules with this template. All others are the paper's, such as 5 votes, 4 of them equal."""
         return Rules(template=self.name, **cells(self, "questions show_source show_captions instructions consent"))
 
 

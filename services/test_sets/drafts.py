@@ -160,9 +160,7 @@ class Readiness:
     hashes them and compares them with the others.
     """
     tasks: Mapping[TaskKind, tuple[str, ...]]
-    """Images by kind of task, if the draft has two kinds; otherwise empty. A model is tested on one task, but two kinds
-    do not prevent a release.
-    """
+    """Images by kind of task, if there are two kinds. They do not prevent a release, but a model has one task."""
 
 
 class TestSetDrafts:
@@ -183,9 +181,7 @@ class TestSetDrafts:
             str, Field(max_length=10 * LONGEST_NAME, description=f"The name, at most {LONGEST_NAME} characters")
         ],
     ) -> dict[str, str]:
-        """Create a test set with an empty draft. The name cannot be changed later. Raises UserError for an invalid or
-        used name.
-        """
+        """Create a test set with an empty draft. Its name cannot be changed later."""
         return {"test_set": self._sets.create(title)}
 
     @does("draft-test-set", keeps=True)
@@ -199,9 +195,7 @@ class TestSetDrafts:
             ),
         ],
     ) -> dict[str, Any]:
-        """Begin a draft of the next version of a test set, with the images of a released version. Raises UserError if
-        the set has a draft already.
-        """
+        """Begin a draft of the next version of a test set, with the images of a released version."""
         return version_facts(self.begin(version))
 
     @does("delete-test-set-draft", SetCommand)
@@ -210,9 +204,7 @@ class TestSetDrafts:
         return self._sets.delete_draft(self._draft(test_set).number)
 
     def begin(self, reference: str) -> SetVersion:
-        """Begin a draft of the next version, with the images of the version `reference`. Raises UserError if the set
-        has a draft already.
-        """
+        """Begin a draft of the next version from a released one. Raises UserError if there is a draft already."""
         return self._sets.begin_draft(version_of(self._workspace, reference).number)
 
     @does("add-to-test-set", AddToTestSet, keeps=True)
@@ -242,9 +234,7 @@ class TestSetDrafts:
         return ids
 
     def add(self, test_set: str, cases: Iterable[int], sources: bool = False) -> Added:
-        """Add test cases to the draft of a test set, and their source images if `sources`. If one test case is unknown,
-        none is added. Raises UserError in that case.
-        """
+        """Add test cases to a draft, with their sources if asked; all or none. Raises UserError for an unknown one."""
         return self._put(draft_of(self._workspace, test_set), self._entries(cases, sources))
 
     def _entries(self, cases: Iterable[int], sources: bool) -> list[SetEntry]:
@@ -331,9 +321,7 @@ class TestSetDrafts:
         images: ImagesOfSet,
         label: Annotated[str, Field(max_length=LONGEST_NAME, description="The new label; empty for none")],
     ) -> dict[str, int]:
-        """Change the label of images in the draft of a test set. Raises UserError for an image that the draft does not
-        have.
-        """
+        """Change the label of images in the draft of a test set. Raises UserError for an image not in the draft."""
         return {"relabelled": self._sets.relabel(self._draft(test_set).number, images, label)}
 
     @does("set-split-in-test-set", SetCommand)
@@ -343,32 +331,23 @@ class TestSetDrafts:
         images: ImagesOfSet,
         split: Annotated[Literal["train", "validation", "test", ""], Field(description="The split; empty for none")],
     ) -> dict[str, int]:
-        """Set the split of images in the draft of a test set. Raises UserError for an image that the draft does not
-        have.
-        """
+        """Set the split of images in the draft of a test set. Raises UserError for an image not in the draft."""
         return {"resplit": self._sets.set_splits(self._draft(test_set).number, dict.fromkeys(images, split))}
 
     @does("split-test-set", SplitTestSet)
     def split_now(self, sent: SplitTestSet) -> SplitResult:
-        """Split the draft of a test set. Images of one source, and of similar sources, go into the same split, so that
-        nothing leaks between splits. Raises UserError if the draft has no images, if no share is given, or if splits to
-        keep leak already.
-        """
+        """Split the draft of a test set: images of one source, or similar ones, get one split, so nothing leaks."""
         return self.split(sent)
 
     def split(self, sent: SplitTestSet, on_count: OnCount | None = None) -> SplitResult:
-        """Split a draft. Raises UserError if the draft has no images, if no share is given, or if splits to keep leak
-        already.
-        """
+        """Split a draft. Raises UserError if it has no images, no share is given, or splits to keep leak already."""
         draft, entries = self._to_split(sent)
         split_of, result = _split(sent, entries, self._units(entries, on_count))
         self._sets.set_splits(draft.number, split_of)
         return result
 
     def preview(self, sent: SplitTestSet) -> SplitResult:
-        """Return the result that `split` would have, as far as known without opening an image file. Raises UserError as
-        `split`.
-        """
+        """Return the result of `split`, as far as known without opening an image. Raises UserError as `split`."""
         _, entries = self._to_split(sent)
         units, compared = self._known_units(entries)
         return replace(_split(sent, entries, units)[1], compared=compared)
@@ -381,9 +360,7 @@ class TestSetDrafts:
         return draft, entries
 
     def release(self, sent: ReleaseTestSet, on_count: OnCount | None = None) -> SetVersion:
-        """Release a draft and return the version. If there is an obstacle, raises UserError with a sentence about it,
-        and the draft stays unchanged.
-        """
+        """Release a draft. If there is an obstacle, raises UserError about it and leaves the draft unchanged."""
         draft = self._draft(sent.test_set)
         thresholds = {" ".join(name.split()): float(value) for name, value in sent.thresholds.items()}
         _check_thresholds(thresholds)
@@ -417,9 +394,7 @@ class TestSetDrafts:
         return {**version_facts(version), "warning": self.warning(version)}
 
     def readiness(self, draft: SetVersion) -> Readiness:
-        """Return whether a draft can be released, as far as known without opening an image file. The result is cached
-        until something is saved.
-        """
+        """Return whether a draft can be released, as far as known at once. Cached until something is saved."""
         saved, known = self._workspace.saved(), self._ready
         if known is not None and known[:2] == (draft.number, saved):
             return known[2]
@@ -438,9 +413,7 @@ class TestSetDrafts:
         return draft_of(self._workspace, test_set)
 
     def _entry(self, case: CaseOfSet, masks: dict[tuple[str, tuple[int, int]], str]) -> SetEntry:
-        """Return a test case as an entry of a test set, with its mask scaled to the image's size. `masks` caches scaled
-        masks.
-        """
+        """Return a test case as an entry, with its mask scaled to the image. `masks` caches scaled masks."""
         mask = case.mask
         if mask is not None and case.image_size != case.source_size:
             key = (mask, case.image_size)
@@ -456,9 +429,7 @@ class TestSetDrafts:
         return units_of(entries, {sha: image_hashes.perceptual for sha, image_hashes in hashes.items()}, twins)
 
     def _known_units(self, entries: Sequence[SetEntry]) -> tuple[tuple[Unit, ...], bool]:
-        """Return the groups of images that are known from earlier comparisons, and True if all pictures were
-        compared.
-        """
+        """Return the groups known from earlier comparisons, and True if all pictures were compared."""
         compared = compared_of(self._workspace, entries)
         hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
         units = units_of(entries, {sha: image_hashes.perceptual for sha, image_hashes in hashes.items()}, twins or ())
@@ -480,9 +451,7 @@ class TestSetDrafts:
         units: Callable[[], Sequence[Unit]],
         thresholds: Mapping[str, float] | None = None,
     ) -> Iterator[Obstacle]:
-        """Yield the obstacles to a release. `units` returns the groups of images. Without `thresholds`, a draft counts
-        as unchanged if its images equal those of the version before.
-        """
+        """Yield the obstacles to a release. Without `thresholds`, only images are compared with the version before."""
         if not entries:
             yield Obstacle("empty", f"“{draft.set_name}” has no images yet: add some first.")
             return
@@ -501,9 +470,7 @@ class TestSetDrafts:
 
 
 def two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> str:
-    """Return the numbers of images of two kinds of tasks in words: "40 images of classification and 2 of
-    segmentation".
-    """
+    """Return images by task in words, such as "40 images of classification and 2 of segmentation"."""
     (first, images), (second, others) = sorted(tasks.items(), key=lambda item: (-len(item[1]), item[0]))
     return f"{count_of(len(images), 'image')} of {first} and {len(others):,} of {second}"
 
@@ -511,9 +478,7 @@ def two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> str:
 def _split(
     sent: SplitTestSet, entries: Sequence[SetEntry], units: Sequence[Unit]
 ) -> tuple[dict[str, Split], SplitResult]:
-    """Return the split of each image by SHA-256, and the numbers of images. Raises UserError as
-    `TestSetDrafts.split`.
-    """
+    """Return the split of each image by SHA-256, and the counts. Raises UserError as `TestSetDrafts.split`."""
     shares: dict[Split, float] = {"train": sent.train, "validation": sent.validation, "test": sent.test}
     if not any(shares.values()):
         raise UserError("Give the share of each split, such as 0.8 for train and 0.2 for test.", field="train")
@@ -551,9 +516,7 @@ def _check_thresholds(thresholds: Mapping[str, float]) -> None:
 def _not_accepted(
     entries: Sequence[SetEntry], cases: Mapping[int, str], imported: Mapping[str, str]
 ) -> Iterator[Obstacle]:
-    """Yield an obstacle if images are not accepted. Their verdicts are given by test case id in `cases` and by SHA-256
-    in `imported`.
-    """
+    """Yield an obstacle if images are not accepted: verdicts by test case in `cases`, by SHA-256 in `imported`."""
     verdicts = [*cases.values(), *imported.values()]
     if not verdicts:
         return

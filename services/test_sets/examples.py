@@ -70,9 +70,7 @@ def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
 
 
 def _licences(models: Sequence[str], licences: Mapping[str, str]) -> dict[str, str]:
-    """Return the licence of each model by its name; "" if unknown. The shipped profiles' licences are added to
-    `licences`.
-    """
+    """Return the licence of each model, "" if unknown. The shipped profiles' licences are known too."""
     known = dict(licences)
     for name in profile_names() if set(models) - known.keys() else ():
         known = {**load_profile(name).drawing_licences(), **known}
@@ -164,8 +162,6 @@ def _brought(origin: Mapping[str, Any], source: str, captions: Mapping[str, str]
 
 
 def stem_of(entry: SetEntry) -> str:
-    """Return the file name of an entry without suffix. The name is the same in every workspace, and contains no
-    folder.
-    """
+    """Return the file name without suffix of an entry: the same in every workspace, and never a path."""
     words = re.sub(r"[^a-z0-9]+", "-", entry.label.lower())[:_LONGEST_STEM].strip("-")
     return f"{words or 'image'}-{entry.image[:16]}"

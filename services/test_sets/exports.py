@@ -99,9 +99,7 @@ class SetExports:
             return self._queue.view(number)
 
     def leave(self, number: int, needed: bool = False) -> None:
-        """Stop waiting for an export. If nobody else wants the export it is cancelled, unless the caller still needs it
-        later (`needed`).
-        """
+        """Stop waiting for an export. If nobody else wants it and it is not `needed` later, it is cancelled."""
         with self._lock:
             left = self._waited.pop(number, 0) - 1
             if left > 0 and not needed:
@@ -196,9 +194,7 @@ def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
 
 
 def file_stem(name: str, otherwise: str) -> str:
-    """Return a name that is valid in file names of every system, and in HTTP headers; `otherwise` if nothing is left of
-    the name.
-    """
+    """Return a name that is valid in file names of every system and in HTTP headers; else `otherwise`."""
     words = re.sub(r"[^a-z0-9]+", "-", name.lower())[:_LONGEST_STEM].strip("-")
     return words or otherwise
 

@@ -19,16 +19,12 @@ from storage.workspace import Workspace
 _AT_ONCE = 200
 """Number of images whose hashes are saved together. An interruption loses at most this many."""
 MOST_TWINS = 20_000
-"""Maximum number of pictures among which twins are searched, which takes quadratic time. Among more, only hashes are
-compared.
-"""
+"""Maximum number of pictures to search for twins, which takes quadratic time. More are only hashed."""
 Twins = tuple[tuple[str, str], ...]
 
 
 def hashes_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None = None) -> dict[str, ImageHashes]:
-    """Return the hashes of stored images by SHA-256. Missing hashes are computed and stored. Raises UserError for a
-    missing or damaged file.
-    """
+    """Return the hashes of stored images, computed if missing. Raises UserError for a missing or damaged file."""
     shas = list(dict.fromkeys(images))
     hashes = workspace.test_sets.hashes(shas)
     new: dict[str, ImageHashes] = {}
@@ -49,27 +45,21 @@ def hashes_in(picture: Image.Image) -> ImageHashes:
 
 
 def compared_of(workspace: Workspace, entries: Sequence[SetEntry]) -> tuple[str, ...]:
-    """Return the pictures to compare when images are grouped: their sources, or the image itself if the workspace does
-    not have its source.
-    """
+    """Return the pictures whose similarity groups images: their sources, or images whose source is not here."""
     here = images_here(workspace, (entry.source for entry in entries))
     known = frozenset(here)
     return tuple(dict.fromkeys([*here, *(entry.image for entry in entries if entry.source not in known)]))
 
 
 def images_here(workspace: Workspace, images: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the images that the workspace has, in the given order. It may not have the sources of imported
-    images.
-    """
+    """Return those images that the workspace has, in order. It may lack the sources of imported images."""
     shas = list(dict.fromkeys(images))
     here = workspace.images.sizes(shas)
     return tuple(sha for sha in shas if sha in here)
 
 
 def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | None = None) -> Looks:
-    """Return small copies of images, on which twins are found, in the given order. Raises UserError for a missing or
-    damaged file.
-    """
+    """Return small copies of images, to find twins, in order. Raises UserError for a missing or damaged file."""
     looks = np.empty((len(images), *SHAPE), np.uint8)
     for place, sha in enumerate(images):
         looks[place] = workspace.thumbnails.look(sha)
@@ -79,9 +69,7 @@ def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | No
 
 
 def twins_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None = None) -> Twins:
-    """Return the pairs of twins among images, by SHA-256; () for more than `MOST_TWINS` images. Raises UserError as
-    `looks_of`.
-    """
+    """Return the pairs of twins among images; () for more than `MOST_TWINS`. Raises UserError as `looks_of`."""
     shas = sorted(set(images))  # sorted, so that the result does not depend on the caller's order
     if len(shas) > MOST_TWINS:
         return ()
@@ -90,9 +78,7 @@ def twins_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | No
 
 
 def twins_in(workspace: Workspace, images: Sequence[str], others: Sequence[str]) -> frozenset[str]:
-    """Return the images that have a twin among the others; empty if there are more than `MOST_TWINS` of either. Raises
-    UserError as `looks_of`.
-    """
+    """Return the images that have a twin among the others; empty for more than `MOST_TWINS`."""
     if max(len(images), len(others)) > MOST_TWINS:
         return frozenset()
     pairs = twins_between(looks_of(workspace, images), looks_of(workspace, others))

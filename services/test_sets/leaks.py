@@ -44,9 +44,7 @@ class LeakRow:
     role: Role = "generated"
     """Role of that image. A "source" is an image from which images of the test set were made."""
     distance: int = 0
-    """Number of bits in which the perceptual hashes of file and image differ. 0 for a copy, which is found by other
-    means.
-    """
+    """Number of differing bits of the perceptual hashes; 0 for a copy, which other means find."""
     reason: str = ""
     """One sentence on why the file was not compared; "" if it was."""
 
@@ -65,9 +63,7 @@ class LeakReport:
     compared: int
     """Number of images and sources of the test set with which the files were compared."""
     copies: bool
-    """True if copies were searched. They are not searched if the test set has more than `MOST_TWINS` images and
-    sources.
-    """
+    """True if copies were searched; False if the test set has more than `MOST_TWINS` images and sources."""
 
     @property
     def leaks(self) -> tuple[LeakRow, ...]:
@@ -136,9 +132,7 @@ class _Index:
         return self._pixels.get(pixels)
 
     def alike(self, perceptual: int) -> tuple[str, Role, int] | None:
-        """Return the image with the closest perceptual hash, its role and the distance in bits; None if none is
-        close.
-        """
+        """Return the image with the closest perceptual hash, its role and distance; None if none is close."""
         near = self._near.near(perceptual)
         if not near:
             return None
@@ -157,9 +151,7 @@ class _Index:
 
 
 def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:
-    """Return the report row of a file that hashes match or that cannot be compared; otherwise the small copy of its
-    picture.
-    """
+    """Return the report row of a file that hashes match or that cannot be compared; else its small copy."""
     file = _named(path, folder)
     if not path.is_file():  # a broken link, or a pipe, which would block this program
         return LeakRow(file, "not compared", reason="This is no file, or a link to a missing file.")
@@ -175,9 +167,7 @@ def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the path of every file in a folder and below, with "". Each folder is visited once, even if links lead to
-    it again. For a folder that cannot be read, yield its path and a sentence about the problem.
-    """
+    """Yield every file in a folder and below, each folder once; and a sentence for a folder that is unreadable."""
     problems: list[tuple[Path, str]] = []
 
     def cannot(error: OSError) -> None:

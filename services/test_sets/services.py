@@ -24,15 +24,11 @@ class TestSetServices:
         commands.take_on(self.versions)
         commands.take_on(self.drafts)
         self.exports, self.work = SetExports(workspace, changes), WorkQueue(changes)
-        """`exports` makes zips of versions. `work` is the queue for splits, releases and checks of large sets, under
-        the id of the set.
-        """
+        """Zips of versions; and a queue for splits, releases and checks of large sets, under the set's id."""
         self.stored = workspace.test_sets
         """The stored test sets with their versions and entries."""
         self.set_of, self.version_of = partial(set_of, workspace), partial(version_of, workspace)
-        """`set_of` returns the test set with an id or name, and `version_of` the version with a reference. Both raise
-        Missing if there is none.
-        """
+        """Return the test set of an id or name, and the version of a reference. Both raise Missing."""
         self.orphans = workspace.images.orphans
         """Returns the names of image files that nothing uses."""
         self.workspace_folder = str(workspace.folder)

@@ -107,9 +107,7 @@ class Versions:
         old: Reference,
         new: Reference,
     ) -> dict[str, Any]:
-        """Compare two versions: list the images that were added or removed, and those with another label, mask or
-        split. Raises Missing for an unknown version.
-        """
+        """Compare two versions: images that were added or removed, or have another label, mask or split."""
         return difference_facts(self.compare(old, new))
 
     @does("show-test-set", Query)
@@ -140,9 +138,7 @@ class Versions:
         }
 
     def image(self, reference: str, image: str) -> ImageOfSet:
-        """Return one image of a version. Raises Missing for an unknown version, and for an image that the version does
-        not have.
-        """
+        """Return one image of a version. Raises Missing for an unknown version, or an image not in it."""
         version, sets = version_of(self._workspace, reference), self._workspace.test_sets
         for shown in sets.shown(version.number, ImageFilter(images=(image,)), 0, 1):
             entry = shown.entry
@@ -195,9 +191,7 @@ def set_of(workspace: Workspace, reference: str) -> TestSet:
 
 
 def version_of(workspace: Workspace, reference: str) -> SetVersion:
-    """Return the version that a reference names (see `Reference`). Raises Missing if there is none, or if digits fit
-    several.
-    """
+    """Return the version that a reference names (see `Reference`). Raises Missing if it names none or several."""
     name, at, which = reference.strip().rpartition("@")
     named = reference.strip() in workspace.test_sets.names().values()  # the name of a set may look like a reference
     if at and not named and (which == DRAFT or which.isdecimal()):
@@ -215,9 +209,7 @@ def version_of(workspace: Workspace, reference: str) -> SetVersion:
 
 
 def draft_of(workspace: Workspace, reference: str) -> SetVersion:
-    """Return the draft of a test set, given by id or name. Raises Missing for an unknown test set, and UserError if it
-    has no draft.
-    """
+    """Return the draft of a test set. Raises Missing for an unknown set, and UserError without a draft."""
     test_set = set_of(workspace, reference)
     if test_set.draft is None:
         raise UserError(f"“{test_set.name}” has no draft: begin one of its next version.", field="test_set")
