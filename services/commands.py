@@ -1,7 +1,7 @@
 """Commands: each act of a person, a script or an agent is one function with typed and described parameters.
 
-A pydantic model of the parameters validates the input and documents the command for scripts. Pages and the command line
-send the same commands through one `Commands`.
+A pydantic model of its parameters validates the input and documents it for scripts. Pages and the
+command line send the same commands through one `Commands`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def parts_of(named: Any) -> Any:
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(parts_of)]
-"""Several texts: a list, or one text with commas between them."""
+"""Several texts, as a list or with commas between."""
 RunIds = Annotated[tuple[Annotated[str, Field(max_length=80)], ...], BeforeValidator(parts_of)]
-"""Ids of several runs: a list, or one text with commas between them."""
+"""Ids of several runs, as a list or with commas between."""
 
 
 class Command(BaseModel):
@@ -170,7 +170,7 @@ class Commands:
             register(self)
 
     def known(self) -> Mapping[str, type[Command]]:
-        """Return all command types by name."""
+        """Return every type of command by name."""
         return {name: command for name, (command, _) in self._known.items()}
 
     def parse(self, name: str, data: Mapping[str, Any]) -> Command:

@@ -24,14 +24,14 @@ LARGEST_ID = 10**18
 """Largest number that commands accept as an id. Much larger ones do not fit into a database column."""
 Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Ids = Annotated[tuple[Id, ...], BeforeValidator(parts_of)]
-"""Several ids: a list, or one text with commas between them."""
+"""Several numbers, as a list or with commas between."""
 CaseId = Annotated[Id, Field(description="The test case")]
 After = Annotated[Id, Field(description="The “next” of the page before")]
 """Number after which a page of a list begins. 0 begins at the first page."""
 Tab = Annotated[str, Field(max_length=40, description="A name that the sending page chose for itself")]
 
 PlainSettings = Mapping[str, Any]
-"""Settings as plain data: for each section, a mapping from the name of a setting to its value."""
+"""Settings as plain data: by section, a value for each setting."""
 
 
 class ValueEdit(RunCommand):
@@ -49,7 +49,7 @@ class StateEdit(RunCommand):
 
 
 class PageWrites:
-    """Remembers which page saved which version, until the server stops. All methods may be called from any thread."""
+    """Remembers which page wrote which version, until the server stops. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._tabs: dict[int, str] = {}

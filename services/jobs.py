@@ -36,7 +36,7 @@ class Part:
     id: int
     """Zero-based position of the part at the start of the job."""
     name: str
-    """Name of the part in words."""
+    """Name in words."""
     state: PartState = "waiting"
 
 
@@ -60,7 +60,7 @@ class JobView:
     parts: tuple[Part, ...] = ()
     """Parts in the order in which they are made; empty if the job makes one thing."""
     seconds_each: float | None = None
-    """Expected seconds per part; None if unknown."""
+    """Expected seconds per part."""
     preview: str = ""
     """Name of the preview picture of the unfinished image; "" if there is none."""
 
@@ -71,7 +71,7 @@ class JobView:
 
     @property
     def waiting(self) -> tuple[Part, ...]:
-        """Return the parts of the job that have not begun."""
+        """Return the parts of the job that are not begun."""
         return tuple(part for part in self.parts if part.state == "waiting")
 
     @property
@@ -108,7 +108,7 @@ class JobHandle:
     def __init__(self, jobs: JobQueue, job_id: int, cancelled: threading.Event) -> None:
         self._jobs, self._id = jobs, job_id
         self.cancelled = cancelled
-        """Event that is set when the work should stop."""
+        """Set when the work should stop."""
 
     @property
     def closing(self) -> bool:
@@ -132,12 +132,12 @@ class JobHandle:
         return self._jobs._take_parts(self._id, most)
 
     def at_parts(self) -> tuple[Part, ...]:
-        """Return the parts that the job is making now, without those that a person removed."""
+        """Return the parts that are being made now, without those that a person removed."""
         view = self._jobs.view(self._id)
         return () if view is None else view.at_parts
 
     def parts_waiting(self) -> int:
-        """Return the number of parts that have not begun."""
+        """Return the number of parts not begun."""
         view = self._jobs.view(self._id)
         return 0 if view is None else len(view.waiting)
 

@@ -59,7 +59,7 @@ class Limiter:
                 raise TooMany(self._failures[-self.in_all][0] + self.seconds - now)
 
     def failed(self, key: str) -> None:
-        """Record a failed try of the address `key`."""
+        """Record a failed try."""
         with self._lock:
             now = self._forget()
             self._times.setdefault(key, deque()).append(now)
@@ -105,7 +105,7 @@ def address_key(host: str | None) -> str:
 
 
 def waiting(seconds: int) -> str:
-    """Return a number of seconds in words, such as "2 minutes"."""
+    """Return a wait in words, such as "2 minutes"."""
     if seconds < 90:
         return count_of(seconds, "second")
     minutes = -(-seconds // 60)

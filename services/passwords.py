@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from core.errors import UserError
 
 SECRET = "lead-password"
-"""Name under which the hash is stored among the secrets of a workspace."""
+"""Name of the hash among the secrets of a workspace."""
 SHORTEST, LONGEST = 8, 1024
 """Minimum and maximum number of characters of a password."""
 _MEMORY = 256 * 1024 * 1024
@@ -26,7 +26,7 @@ _MEMORY = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Cost:
-    """Parameters n, r and p of scrypt, which set the time and memory for checking one password."""
+    """Cost of one try with scrypt: its parameters n, r and p."""
 
     n: int
     r: int

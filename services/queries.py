@@ -57,13 +57,13 @@ class RunQuery(RunCommand, looks=True):
 
 
 class ShowJob(Query):
-    """A read-only command on one job."""
+    """A query on a job."""
 
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
 
 
 class ImageQuery(Query):
-    """A read-only command on the images that match a filter."""
+    """A query on the images of a filter."""
 
     filter: Filter = Field(NO_FILTER, description=WHICH)
 
@@ -97,7 +97,7 @@ class Queries:
 
     @does("list-recipes", Query)
     def list_recipes(self) -> dict[str, Any]:
-        """List the recipes that the profile can run, with their stages."""
+        """List the recipes that the profile can draw, with their stages."""
         return {"recipes": self._recipes()}
 
     @does("list-studies", Query)
@@ -107,7 +107,7 @@ class Queries:
 
     @does("show-study", StudyCommand, looks=True)
     def show_study(self, study: str) -> Any:
-        """Show the progress and the rules of a study."""
+        """Show the progress of a study, and its rules."""
         return _whole_study(self._workspace.studies.get(study))
 
     def _recipes(self) -> list[Mapping[str, Any]]:

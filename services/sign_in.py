@@ -1,4 +1,4 @@
-"""The study lead's sign-in: password check, limit of tries, and sessions. Knows no HTTP."""
+"""The lead's sign-in: password check, limit of tries, and sessions. Knows no HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.workspace import Workspace
 HOURS = 24 * 7
 ATTEMPTS, WINDOW_SECONDS = 10, 15 * 60
 OPENED_WITH = "sessions-password"
-"""Name of a secret of the workspace: the hash of the password with which the lead's open sessions began."""
+"""Name of a secret of the workspace: the hash of the password that opened the lead's sessions."""
 
 
 class LeadSignIn:

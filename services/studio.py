@@ -50,9 +50,9 @@ from services.tokens import ScriptTokens
 from storage.workspace import Workspace
 
 DEMO = "demo"
-"""Name of the profile whose models know drawn scenes."""
+"""Profile whose models know drawn scenes."""
 DRAWN_SCENES = "drawn-scenes"
-"""Name of the folder of a workspace that holds drawn data sets."""
+"""Folder of drawn data sets in a workspace."""
 
 
 class Studio:
@@ -146,7 +146,7 @@ class Studio:
         """Tells pages whether anything that they show has changed."""
 
     def close(self) -> None:
-        """Stop all running work. The workspace stays open."""
+        """Stop running work; the workspace stays open."""
         self.example.close()
         self.batches.close()
         self.retrainings.close()

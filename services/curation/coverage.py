@@ -68,7 +68,7 @@ class Gap:
     place: Head
     lacks: Literal["images", "accepted images"]
     cell: Cell | None
-    """The cell, or None if it has no images."""
+    """The cell, or None if it has no image."""
 
 
 def facets_of(grid: CoverageGrid) -> tuple[Facet, Facet]:

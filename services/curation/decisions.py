@@ -51,7 +51,7 @@ Key = Annotated[
 
 
 class ImagesCommand(Command):
-    """A command on images of the catalogue: on the listed images, or on all images that match a filter."""
+    """A command on images of the catalogue: on listed ones, or on all that match a filter."""
 
     entries: Ids = Field(
         (), max_length=MOST_AT_ONCE, description="Images by their numbers in the catalogue, as a list or with commas"
@@ -68,7 +68,7 @@ class ImagesCommand(Command):
 
     @property
     def target(self) -> Target:
-        """Return the images that the command is about. Raises UserError if both entries and a filter are given."""
+        """Return the images that the command names. Raises UserError if both entries and a filter are given."""
         if self.filter is None:
             return Target(self.entries)
         if self.entries:
@@ -83,9 +83,9 @@ class Decided(Change):
     said: str
     """The result in one or two sentences."""
     repeat: int = 0
-    """Id of the image to show again now; 0 for none."""
+    """Id of the image to repeat now; 0 for none."""
     entry: int = 0
-    """Id of the image if an undo changed exactly one image; otherwise 0."""
+    """Id of the image if an undo changed exactly one; else 0."""
 
 
 class CurationDecisions:
@@ -140,8 +140,8 @@ class CurationDecisions:
         ],
         put: Annotated[bool, Field(description="True to add the tag, false to remove it")] = True,
     ) -> Decided:
-        """Add a tag to images of the catalogue, or remove the tag. Raises UserError as `decide`, and for an empty or
-        too long tag.
+        """Add a tag to images of the catalogue, or remove it. Raises UserError as `decide`, and for an empty or too
+        long tag.
         """
         tag = " ".join(tag.split())
         change = self._decisions.tag(sent.target, tag, put, sent.author, sent.key)

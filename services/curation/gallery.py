@@ -1,4 +1,4 @@
-"""Queries of the gallery: pages of a view, counts, and all facts about one image."""
+"""Queries of the gallery: pages of a view, counts, and everything known of one image."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Detail:
-    """All facts about one image."""
+    """Everything known of one image."""
 
     entry: CatalogueEntry
     case: StoredTestCase | None
@@ -80,7 +80,7 @@ class Detail:
     """Number of images of the same source, including itself."""
 
     def undecided(self) -> Detail:
-        """Return these details without people's decisions, to show to a person who judges the image again."""
+        """Return these details without people's decisions, for a person who judges the image again."""
         entry = replace(self.entry, verdict="open", reason="", reviewer="", reviewed=None)
         return replace(self, entry=entry, history=())
 
@@ -115,7 +115,7 @@ class Gallery:
         self._workspace, self._meaning, self._asked = workspace, meaning, on_request
         self._near_duplicates, self._map = near_duplicates, image_map
         self.entry = workspace.catalogue.get
-        """Returns the entry of one image. Raises UserError for an unknown image."""
+        """Returns one image. Raises UserError for an unknown one."""
         self._held = Latest[Held | _Listed](MOST_HELD)
         self._listed = Latest[_Listed | _Alike](MOST_LISTED)
 
@@ -160,7 +160,7 @@ class Gallery:
         return self._workspace.catalogue.place(view.filter, view.order, entry_id, known)
 
     def thumbnails(self, entries: Sequence[CatalogueEntry]) -> list[bytes]:
-        """Return the WebP files of the entries' thumbnails, b"" for each missing one."""
+        """Return the WebP files of the entries' thumbnails, b"" for missing ones."""
         return [self._workspace.thumbnails.ready(entry.image_sha) for entry in entries]
 
     def count(self, view: View, held_name: str = "") -> Count:
@@ -239,7 +239,7 @@ class Gallery:
         return _Listed((*first, *ranked.entries), max(waiting, ranked.waiting))
 
     def detail(self, entry_id: int) -> Detail:
-        """Return all facts about one image. Raises UserError for an unknown image."""
+        """Return everything known of one image. Raises UserError for an unknown one."""
         workspace = self._workspace
         entry = workspace.catalogue.get(entry_id)
         case = workspace.test_cases.get(entry.test_case) if entry.test_case is not None else None

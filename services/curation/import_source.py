@@ -52,11 +52,11 @@ class Done:
 
     imported: Import
     already: bool
-    """True if the same source was imported before, so that nothing was changed."""
+    """True if the same source was imported before: nothing was changed."""
 
     @property
     def words(self) -> str:
-        """Return one or two sentences about the result, for a person."""
+        """Return the result in a sentence or two, for a person."""
         return _TEXTS.paragraph("imported.txt", found=self.imported, already=self.already)
 
 
@@ -125,13 +125,13 @@ def _finish(workspace: Workspace, number: int, imported: Imported) -> Import:
 
 
 def require_layout(layout: str) -> None:
-    """Raise UserError for an unknown format. "" is valid and means that the format is detected."""
+    """Raise UserError for an unknown format; "" means to detect it."""
     if layout and layout not in LAYOUTS:
         raise UserError(f"“{layout[:80]}” is no format: choose one of {', '.join(LAYOUTS)}.", field="layout")
 
 
 class _Batches:
-    """Collects the examples that the reader yields, and saves them in groups."""
+    """Takes examples from the reader, and saves them in groups."""
 
     def __init__(
         self, workspace: Workspace, report: Report, begin: Callable[[], int], present: frozenset[str], at_once: int
@@ -237,7 +237,7 @@ def _known(image: ImportedImage) -> str:
 
 @contextmanager
 def room_in(workspace: Workspace) -> Iterator[Path]:
-    """Make a folder for temporary files, and remove it when the context ends."""
+    """Make a scratch folder, and remove it when the context ends."""
     room = new_room(workspace)
     try:
         yield room
@@ -254,7 +254,7 @@ def new_room(workspace: Workspace) -> Path:
 
 
 def remove_room(room: Path) -> None:
-    """Remove a folder made by `new_room`, with its content."""
+    """Remove a folder of `new_room` with its content."""
     shutil.rmtree(room, ignore_errors=True)
     with suppress(OSError):  # another import still has a folder inside
         room.parent.rmdir()

@@ -48,7 +48,7 @@ class InSet:
 
     @property
     def words(self) -> str:
-        """Return one sentence about the result, for a person."""
+        """Return the result in a sentence, for a person."""
         if not self.added:
             return f"“{self.version.words}” has all of these images already: nothing was changed."
         already = f"; {self.already} were in it already" if self.already else ""
@@ -73,7 +73,7 @@ class ImportState:
     message: str = ""
     """Sentence for a person about the result or the failure; "" while the import runs."""
     upload: int = 1
-    """Number of this upload, counted from 1 since the studio was started."""
+    """Number of the upload since the studio started."""
 
 
 class ImportService:
@@ -150,7 +150,7 @@ class ImportService:
             return self._state
 
     def state(self) -> ImportState | None:
-        """Return the state of the latest upload's import, or None if there was no upload since the server started."""
+        """Return the progress of the latest upload, or None if there was none since the server started."""
         return self._state
 
     def stop(self) -> bool:
@@ -159,7 +159,7 @@ class ImportService:
         return self._state is not None and self._state.state == "running"
 
     def close(self, seconds: float = 5.0) -> None:
-        """Stop the running import, and wait at most `seconds` until it has ended."""
+        """Stop the running import, and wait for it at most this many seconds."""
         self.stop()
         if self._thread is not None:
             self._thread.join(seconds)
@@ -276,7 +276,7 @@ def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
 
 
 def import_facts(import_record: Import) -> dict[str, Any]:
-    """Return an import as plain data, without its images and its report."""
+    """Return an import as plain data, without its images and rows."""
     return {
         **facts(import_record, "name source state created images sources rows"),
         "number": import_record.id,

@@ -91,7 +91,7 @@ class MapPoints:
     places: NDArray[np.uint16]
     """Shape (points, 2): x and y, from 0 to 65,535 across the width and height of the map."""
     categories: NDArray[np.uint8]
-    """Index into `legend` for each point."""
+    """Index into the legend for each point."""
     legend: tuple[Category, ...]
     missing: int
     """Number of matching images that are not on the map: they are not embedded yet, or newer than the map."""
@@ -256,7 +256,7 @@ class ImageMap:
 
     @does("stop-map")
     def stop(self) -> None:
-        """Stop making the UMAP map. An earlier map stays."""
+        """Stop making the UMAP map; the earlier one stays."""
         with self._lock:
             process, self._process = self._process, None
             if process is not None:

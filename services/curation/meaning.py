@@ -40,7 +40,7 @@ from storage.workspace import Workspace
 
 DOING = "looking at images"
 BATCH_SECONDS = 0.5
-"""Target duration of a batch in seconds. A person's job may have to wait until a batch ends."""
+"""Target duration of a batch in seconds. A person's job may have to wait for one batch."""
 LARGEST_BATCH = 256
 MOST_FOUND = 2000
 """Maximum number of results of a search. Further results would have little to do with the target."""
@@ -63,7 +63,7 @@ Wanted = str | int | Picture
 
 @dataclass(frozen=True)
 class Filling:
-    """Progress of embedding all images."""
+    """Progress of embedding."""
 
     done: int
     total: int
@@ -114,7 +114,7 @@ class Meaning:
 
     @property
     def title(self) -> str:
-        """Return the name of the embedder, to show to people."""
+        """Return the name of the embedder for people."""
         return self._section.title
 
     def table(self) -> VectorTable:
@@ -342,7 +342,7 @@ class Meaning:
 
 
 def _key(target: str | Picture) -> int:
-    """Return the number under which the vector of a text or picture is stored, made from its SHA-256."""
+    """Return the number under which the vector of a text or a picture is stored."""
     sha = target.sha if isinstance(target, Picture) else hashlib.sha256(target.encode()).hexdigest()
     return int(sha[:15], 16)
 

@@ -75,7 +75,7 @@ class PlannedSource:
     """Name of that latest run."""
     source_sha: str
     images: int
-    """Number of images of this source in the cell."""
+    """Number of the source's images in the cell."""
     waiting: int
     """Number of runs that an earlier plan began for the same edit type and that have no image yet."""
 
@@ -99,7 +99,7 @@ class CellPlan:
 
 @dataclass(frozen=True)
 class BegunPlan:
-    """The runs that a plan has begun, one for each source image."""
+    """Runs that a plan has begun, one for each source."""
 
     runs: tuple[str, ...]
     plan: CellPlan

@@ -18,7 +18,7 @@ from core.errors import UserError
 from storage.thumbnails import Seen, Thumbnails
 
 LOOK_SECONDS = 5.0
-"""Seconds between two checks for new entries, or for the end of running jobs."""
+"""Seconds between two checks for new entries, or for the end of other work."""
 REST_SECONDS = 1.0
 """Seconds to pause after somebody used the gallery, which needs the processor for the thumbnails that it shows."""
 _AT_ONCE = 500
@@ -68,7 +68,7 @@ class ThumbnailFill:
             self._thread.join(seconds)
 
     def give_way(self) -> None:
-        """Pause for `REST_SECONDS`, since somebody uses the gallery now."""
+        """Rest, since somebody uses the gallery now."""
         self._rests_until = time.monotonic() + REST_SECONDS
 
     def progress(self) -> FillProgress:

@@ -32,16 +32,16 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class ShownColours:
-    """The colours that the map showed when somebody picked a region. An image has the colour of its first value."""
+    """Colours shown on the map when a region was picked. An image has the colour of its first value."""
 
     by: str
     """What the colours stand for: a facet, or "model:" and the name of a model under test."""
     values: tuple[tuple[str, bool], ...] = ()
-    """The values with their own colour, in the order of the legend. Each has True if its images were shown."""
+    """Values with their own colour, in legend order, each with True if it is shown."""
     others: bool = False
-    """True if images with only other values were shown."""
+    """True if images with only other values are shown."""
     none: bool = False
-    """True if images without a value were shown."""
+    """True if images without a value are shown."""
 
     @property
     def parts(self) -> list[str]:

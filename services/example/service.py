@@ -43,13 +43,13 @@ from storage.workspace import Workspace
 MAKING, REMOVING = "making", "removing"
 ABOUT = "example"
 PROFILE = "demo"
-"""Name of the profile whose models know drawn scenes."""
+"""Profile whose models know drawn scenes."""
 LOOK_SECONDS = 0.2
-"""Seconds between two checks whether work is done that the example waits for."""
+"""Seconds between two checks of work that the example waits for."""
 STOP_SECONDS = 60.0
-"""Maximum seconds to wait until the current work ends after the example was stopped."""
+"""Maximum seconds for work to end after the example was stopped."""
 SURE = 0.1
-"""Minimum share of done work from which the remaining time is estimated."""
+"""Share of the work after which the remaining time can be estimated."""
 SEEDS = 10**6
 NAMES: Mapping[TaskKind, str] = {"classification": "Example: drawn things", "segmentation": "Example: drawn streets"}
 """Names of the example's batches and test sets, by kind of task."""
@@ -67,10 +67,10 @@ Tell = Callable[[float], None]
 
 @dataclass(frozen=True)
 class ExampleSize:
-    """Size of the example workspace."""
+    """Size of the example."""
 
     scenes: int = 30
-    """Number of scenes for each kind of task."""
+    """Number of scenes of each kind of task."""
     captions: int = 2
     """Number of test cases per scene."""
     steps: int = 4
@@ -99,12 +99,12 @@ class ExampleView:
 
     state: State
     doing: str = ""
-    """The current step in words; "" if the example is not being made or removed."""
+    """Current step in words."""
     step: int = 0
-    """Number of the current step, from 1; 0 before the first step."""
+    """Number of the current step, from 1; 0 before the first."""
     steps: int = 0
     share: float | None = None
-    """Share of the work that is done, from 0 to 1; None if unknown."""
+    """Share of the work that is done, 0 to 1; None if unknown."""
     seconds_left: float | None = None
     stopping: bool = False
     problem: str = ""
@@ -134,7 +134,7 @@ class Step:
 
 
 class ExampleWorkspace:
-    """Makes and removes the example data of one workspace. All methods may be called from any thread."""
+    """Makes and removes the example of one workspace. All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -151,13 +151,13 @@ class ExampleWorkspace:
         self._jobs, self._batches, self._evaluations = jobs, batches, evaluations
         self.size = ExampleSize()
         self.new_seed: Callable[[], int] = lambda: secrets.randbelow(SEEDS)
-        """Returns a seed for the next example."""
+        """Returns the seed of the next example."""
         self.work = WorkQueue(changes, name="the example workspace")
         """Queue for making and removing the example. At most one piece of work is active."""
         self._at: tuple[str, int, int] = ("", 0, 0)
-        """The current step in words, its number, and the number of steps."""
+        """Current step in words, its number, and the number of steps."""
         self._kept = ""
-        """Sentences on the parts that the last removal kept."""
+        """Parts that the last removal kept."""
         self._closing = False
 
     @does("make-example", keeps=True)
@@ -234,7 +234,7 @@ class ExampleWorkspace:
         return self._at_work() is not None
 
     def view(self) -> ExampleView:
-        """Return the present state of the example."""
+        """Return the current state of the example."""
         record, at_work = self._workspace.example.record(), self._at_work()
         latest = next(iter(self.work.of(ABOUT)), None)
         problem = latest.error if latest is not None and latest.state == "failed" else ""

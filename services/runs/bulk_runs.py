@@ -32,7 +32,7 @@ from services.runs.state import RunState, RunStates
 
 MOST_TOGETHER = 200
 SHARED = ("counterfactuals.captions", "generation.images_per_caption", "generation.steps")
-"""Names of the settings that stand at the top of the form for several runs."""
+"""Settings shown at the top of the form for several runs."""
 
 
 class TogetherCommand(Command):
@@ -53,7 +53,7 @@ class DoneTogether:
 
 @dataclass(frozen=True)
 class TogetherState:
-    """State of several runs, to show on a page."""
+    """State of several runs, for a page."""
 
     runs: tuple[RunState, ...]
     """The runs in the requested order, without unknown or deleted ones."""
@@ -107,14 +107,14 @@ class BulkRuns:
 
     @does("together-defaults", TogetherCommand)
     def put_defaults_back(self, runs: RunIds, sections: Sections) -> DoneTogether:
-        """Reset sections of the settings of several runs to the profile's values."""
+        """Reset sections of the settings of several runs to the profile's."""
         return self._each(
             runs, lambda run_id: self._settings.put_defaults_back(DefaultSettings(run=run_id, sections=sections))
         )
 
     @does("together-recipe", TogetherCommand)
     def set_recipe(self, runs: RunIds, recipe: RecipeName) -> DoneTogether:
-        """Change the recipe of several runs. The values of their stages stay."""
+        """Change the recipe of several runs: their values stay."""
         return self._each(runs, lambda run_id: self._runs.set_recipe(run_id, recipe))
 
     @does("together-task", TogetherCommand)

@@ -43,9 +43,9 @@ class Grid:
     pools: tuple[tuple[Edit, ...], ...]
     """For each keyword, one edit per ticked alternative."""
     at_once: int
-    """Number of keywords that one caption changes."""
+    """Number of keywords that a caption changes."""
     total: int
-    """Number of all possible combinations."""
+    """Number of all combinations."""
     listed: tuple[tuple[Edit, ...], ...]
     """Combinations that a page lists: the first ones, and all planned ones."""
     planned: tuple[tuple[Edit, ...], ...]

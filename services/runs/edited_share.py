@@ -1,4 +1,4 @@
-"""Share of the stages' values that people changed, by profile and stage, for pages, scripts and exports."""
+"""Share of the values of each stage that people changed, by profile and stage: for pages, scripts and exports."""
 
 from __future__ import annotations
 

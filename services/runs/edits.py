@@ -231,7 +231,7 @@ def caption_of(run: Run) -> str:
 
 
 def value_of(run: Run, stage: StageName) -> Any:
-    """Return the latest value of a stage, or an empty value if there is none."""
+    """Return the latest value of a stage, or an empty one."""
     return run.values[stage].value.value if stage in run.values else _EMPTY[stage]
 
 

@@ -33,10 +33,10 @@ class Estimates:
         self._profile = runs.profile
         self._lock = threading.Lock()
         self.warming_up = False
-        """True after `warm_up` has begun: the speed of this machine will soon be known."""
+        """True once `warm_up` began. The speed of this machine will soon be known."""
 
     def seconds_per_image(self, run: Run, settings: Settings) -> float | None:
-        """Return the expected seconds to draw one image of a run; None if no drawing was measured."""
+        """Return the expected seconds for an image of a run; None if nothing was measured."""
         method = method_of(recipe_of(run.recipe).method)
         effort = method.effort(method.settings_of(settings), self._runs.size(run.source_sha))
         return self._driver.speeds.seconds(effort)
@@ -58,7 +58,7 @@ class Estimates:
         self._jobs.when_idle(PROBING, self.probe)
 
     def recall(self) -> None:
-        """Learn drawing times from the workspace's finished jobs, with checks and saving. Recent jobs weigh most."""
+        """Learn drawing times from the workspace's complete jobs, with checks and saving. Recent ones weigh most."""
         for summary in reversed(self._workspace.runs.search(RECALLED_RUNS)):
             if not summary.test_cases or summary.profile != self._profile.name:
                 continue

@@ -120,7 +120,7 @@ class Exchange:
         return Taken(self._runs.from_upload(data, file_name, label)) if embedded is None else self.restore(embedded)
 
     def take_run(self, data: bytes) -> Taken:
-        """Open or restore the run that a picture contains. Raises UserError if it contains none."""
+        """Open or restore the run in a picture. Raises UserError if it contains none."""
         return self.restore(require_run_in(data))
 
     def restore(self, embedded: EmbeddedRun) -> Taken:
@@ -205,7 +205,7 @@ def write_accepted(
 
 
 def _table(lines: Sequence[dict[str, Any]]) -> bytes:
-    """Return a Parquet file with these rows. Fields that a row lacks are null."""
+    """Return a Parquet file of these rows, with null for missing fields."""
     import pyarrow
     import pyarrow.parquet
 

@@ -119,7 +119,7 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class Execution:
-    """Starts and stops work on runs, for any thread. Starting raises UserError for a busy run or incomplete task."""
+    """Work on a workspace's runs, for any thread. Starting raises UserError for a busy run or incomplete task."""
 
     workspace: Workspace
     runs: RunService
@@ -134,7 +134,7 @@ class Execution:
 
     @does("cancel", RunCommand)
     def cancel(self, run: str) -> None:
-        """Stop the waiting or running job of a run."""
+        """Stop the work on a run."""
         self.jobs.cancel(run)
 
     @does("cancel-all")
@@ -144,7 +144,7 @@ class Execution:
 
     @does("queue-cancel")
     def queue_cancel(self, job: _Job) -> Any:
-        """Stop a running job, or remove a waiting job from the queue."""
+        """Stop a job, or remove it from the queue."""
         return self.jobs.cancel_job(job)
 
     @does("delete-job-part")
@@ -167,7 +167,7 @@ class Execution:
             ),
         ] = None,
     ) -> Any:
-        """Move a waiting job, or a waiting image of a job, one place up in the queue."""
+        """Move a job, or an image of a job, one place up in the queue."""
         return self.jobs.move_up(job, part)
 
     # Text stages

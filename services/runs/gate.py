@@ -36,7 +36,7 @@ EARLIER_SOURCE_CAPTION = "of an earlier caption of the source"
 EARLIER_REGION = "of an earlier region"
 """Reason for images whose method changes only a region of the source."""
 EARLIER_TASK = "made for "
-"""Beginning of the reason for an image made for another task. The task follows."""
+"""Prefix of the reason for an image made for another task, which follows."""
 
 
 @dataclass(frozen=True)

@@ -40,14 +40,14 @@ RecipeName = Annotated[str, Field(max_length=80, description="The name of the re
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """Result of a command that began or restored a run."""
+    """The run that a command began or restored."""
 
     run_id: str
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Content of the page's list of runs."""
+    """Content of the list of runs."""
 
     runs: tuple[RunSummary, ...]
     """The latest runs that match the search, last changed first. Without one, a batch shows only its latest run."""
@@ -59,11 +59,11 @@ class Listing:
     removed: tuple[RunSummary, ...] = ()
     """Deleted runs, the most recently changed first."""
     jobs: Mapping[str, JobView] = field(default_factory=dict)
-    """Running and waiting jobs by run id."""
+    """Running and waiting jobs by run."""
 
 
 class RunService:
-    """The runs of one workspace, for any thread. Methods with a run's id raise UserError if it is unknown."""
+    """The runs of one workspace, for any thread. Methods with a run's id raise UserError for an unknown one."""
 
     def __init__(
         self, workspace: Workspace, profile: Profile, driver: Driver, samples: tuple[Sample, ...], jobs: JobQueue
@@ -121,7 +121,7 @@ class RunService:
         return stale_stages(recipe, run.task, pixels, values, settings, producers)
 
     def inputs_key(self, stage: StageName, run: Run, settings: Settings) -> str:
-        """Return the key of a stage's present inputs. Raises UserError if one of the stages that it reads is empty."""
+        """Return the key of a stage's current inputs. Raises UserError if a stage that it reads is empty."""
         values = {name: stored.value.value for name, stored in run.values.items()}
         try:
             return inputs_key(recipe_of(run.recipe), stage, run.task, self.pixels(run.source_sha), values, settings)
@@ -132,7 +132,7 @@ class RunService:
             ) from missing
 
     def source_png(self, run_id: str) -> bytes:
-        """Return the source image of a run as the bytes of a PNG file. Raises UserError for an unknown run."""
+        """Return the source image of a run as PNG. Raises UserError for an unknown run."""
         return png_of(self.source(self.workspace.runs.get(run_id)))
 
     def source(self, run: Run) -> Image.Image:
@@ -146,7 +146,7 @@ class RunService:
     # The list of runs
 
     def listing(self, find: str = "") -> Listing:
-        """Return the list of runs whose name or label contains `find`. Case does not matter."""
+        """List the runs whose name or label contains `find`, in any case."""
         find = " ".join(find.split())
         total = self.workspace.runs.count()
         return Listing(
@@ -198,8 +198,8 @@ class RunService:
 
     @does("delete-run", RunCommand)
     def delete(self, run: str) -> None:
-        """Delete a run: it disappears from the list, but can be restored in full. Raises UserError if the run is busy
-        or unknown.
+        """Delete a run: it leaves the list, but can be restored in full. Raises UserError for a run that is busy or
+        unknown.
         """
         self.delete_all((run,))
 
@@ -328,6 +328,6 @@ def task_problem(task: Task) -> str:
 
 
 def require_task(run: Run) -> None:
-    """Raise UserError if the task of a run is incomplete. The error says what is missing."""
+    """Raise UserError, naming what is missing, if the task of a run is incomplete."""
     if missing := task_problem(run.task):
         raise UserError(missing)

@@ -27,7 +27,7 @@ from pipeline.seams import Detector
 from storage.workspace import Workspace
 
 KEPT_PREVIEWS = 8
-"""Number of latest previews kept, as a page may ask for one just after the next arrived."""
+"""Number of latest previews kept: a page may ask for one just after the next arrived."""
 Pixels = NDArray[np.uint8]
 
 
@@ -104,15 +104,15 @@ def _key(sha: str, settings: ConditioningSettings, side: int) -> tuple[object, .
 
 
 class Previews:
-    """Previews of unfinished images, each under a name that nobody can guess. Thread-safe."""
+    """Previews of images being drawn, each under an unguessable name. Thread-safe."""
 
     def __init__(self) -> None:
         self._latest = Latest[bytes](KEPT_PREVIEWS)
         self.png = self._latest.get
-        """Returns the PNG file of a preview by its name, or None if the name is unknown or forgotten."""
+        """Returns the bytes of a preview by name, or None if it is unknown or forgotten."""
 
     def put(self, image: Image.Image) -> str:
-        """Store an RGB image as a preview and return its name."""
+        """Store an RGB image and return its name."""
         file, name = io.BytesIO(), secrets.token_urlsafe(18)
         image.save(file, "PNG", compress_level=1)
         self._latest.put(name, file.getvalue())

@@ -13,7 +13,7 @@ from core.words import count_of
 
 T = TypeVar("T")
 LOAD_SECONDS = 300.0
-"""Maximum seconds to wait until a model is loaded. Two gigabytes from a slow disk take a minute."""
+"""Maximum seconds to wait for a model. Two gigabytes from a slow disk take a minute."""
 LOOK_SECONDS = 0.25
 """Maximum seconds until a cancellation takes effect."""
 

@@ -45,7 +45,7 @@ MASK_WAITS = "being measured"
 
 
 class Predictor(Protocol):
-    """Interface of a loaded model under test, as `evaluation.models.ModelUnderTest` has it."""
+    """A loaded model under test, as `evaluation.models.ModelUnderTest`."""
 
     name: str
 
@@ -61,7 +61,7 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A loaded model, and the key under which its predictions are stored."""
+    """A model, and the key of its stored predictions."""
 
     model: Predictor
     key: str
@@ -87,7 +87,7 @@ class ModelComparison:
     """True if predictions or mask checks are still to be computed."""
     source: Prediction | None = None
     results: Mapping[int, Prediction] = field(default_factory=dict)
-    """Predictions by test case id."""
+    """Predictions by test case."""
     figures: Mapping[int, tuple[ClassFigures, ...]] = field(default_factory=dict)
     """Figures of each class by test case id, only if the model is a segmenter."""
     masked: bool = False
@@ -279,7 +279,7 @@ class PredictionService:
         return self._workspace.models_under_test.key_of(model_key(chosen))
 
     def try_again(self, chosen: UnderTestSettings) -> None:
-        """Forget a failure of a model, so that it is asked again."""
+        """Forget the problem of a model, so that it is asked again."""
         with self._lock:
             self._problems.pop(model_key(chosen), None)
 

@@ -26,7 +26,7 @@ class Sample:
     path: Path
     task: Task
     caption: str
-    """Caption by the author of the sample."""
+    """Caption of the sample's author."""
     mask: Path | None = None
     classes: Mapping[int, str] = field(default_factory=dict)
     """Names of the mask's classes by class number."""

@@ -23,7 +23,7 @@ from services.runs.life_cycle import RunService, case_of
 from services.runs.state import StageNotes
 
 Plain = dict[str, Any]
-"""Settings as plain data: for each section, a mapping from the name of a setting to its value."""
+"""Settings as plain data: by section, a value for each setting."""
 SettingName = Annotated[str, Field(max_length=100, description="Section and name, such as generation.steps")]
 SettingValue = Annotated[
     bool | int | float | str, Field(description="The new value; a text is converted to the type of the setting")
@@ -44,7 +44,7 @@ class ChangeSetting(edit_conflicts.StateEdit):
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """Return the stage whose card shows the setting; "" if there is none."""
+        """Return the stage whose card shows the setting."""
         return section_card(str(data.get("setting") or "").partition(".")[0]) or ""
 
 
@@ -55,7 +55,7 @@ class DefaultSettings(edit_conflicts.StateEdit):
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """Return the stage whose card shows the first of the sections; "" if there is none."""
+        """Return the stage whose card shows the first section."""
         sections = parts_of(data.get("sections"))
         return section_card(str(sections[0])) or "" if isinstance(sections, list | tuple) and sections else ""
 
@@ -100,7 +100,7 @@ class RunSettings:
 
     @does("default-settings", DefaultSettings)
     def put_defaults_back(self, sent: DefaultSettings) -> None:
-        """Reset sections of a run's settings to the profile's values. Raises UserError for an unknown section."""
+        """Reset sections of the settings to the profile's. Raises UserError for an unknown section."""
         recipe = recipe_of(self._workspace.runs.get(sent.run).recipe)
         defaults = recipe.settings_in(self._profile).model_dump(mode="json")
         for section in sent.sections:
@@ -184,7 +184,7 @@ class RunSettings:
         sent: PromptEdit,
         template: Annotated[str, Field(description="The template, with the variables that its stage fills in")],
     ) -> None:
-        """Save a prompt template for a language stage of a run. Raises an error that names a wrong or missing
+        """Save an own prompt template for a language stage of a run. Raises an error that names a wrong or missing
         variable.
         """
         template = template.replace("\r\n", "\n")
@@ -218,7 +218,7 @@ class RunSettings:
 
 
 def _prompt_name(recipe: Recipe, command: PromptEdit) -> str:
-    """Return the name of the prompt that a command edits. Raises UserError if the stage has no such prompt."""
+    """Return the name of the command's prompt. Raises UserError if the stage has no such prompt."""
     names = [slot.name for slot in recipe.stage(command.stage).prompt_slots] if recipe.has(command.stage) else []
     if not names:
         raise UserError("This stage asks no language model: there is no prompt to edit.", field="stage")

@@ -19,7 +19,7 @@ _Asked = tuple[str, str, EditType, Task]
 
 
 class Similarities:
-    """Measures and caches the similarities. All methods may be called from any thread."""
+    """Measures and caches similarities. All methods may be called from any thread."""
 
     def __init__(self, models: Models, jobs: JobQueue) -> None:
         self._models, self._jobs = models, jobs

@@ -103,7 +103,7 @@ class StageNotes:
             self._failures[run_id, *failure.what] = failure
 
     def solved(self, run_id: str, *stages: StageName) -> None:
-        """Remove the problems and notices of these stages."""
+        """Forget problems and notices of these stages."""
         with self._lock:
             for stage in stages:
                 self._problems.pop((run_id, stage), None)
@@ -116,14 +116,14 @@ Presets = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class ProfileOptions:
-    """The facts about a profile that a page shows."""
+    """The part of a profile that a page shows."""
 
     name: str
     title: str
     notice: str
     """Notice for a picture of a kind that the models do not know; "" for none."""
     labels: tuple[str, ...]
-    """Example labels for classification."""
+    """Examples of labels, for classification."""
     control_kinds: tuple[ControlKind, ...]
     """Kinds of control image that the generator supports."""
     conditioning: ConditioningSettings
@@ -134,7 +134,7 @@ class ProfileOptions:
 
 
 def profile_options(profile: Profile) -> ProfileOptions:
-    """Return the facts about a profile that a page shows."""
+    """Return the part of a profile that a page shows."""
     return ProfileOptions(
         profile.name,
         profile.title,
@@ -156,7 +156,7 @@ class RunState:
     """Width and height of the source image."""
     recipe: Recipe
     recipes: tuple[Recipe, ...]
-    """All recipes that the profile can run."""
+    """All recipes that the profile can draw."""
     settings: Settings
     stale: dict[StageName, str]
     problems: dict[StageName, Problem]
@@ -192,7 +192,7 @@ class RunState:
 
     @property
     def active(self) -> bool:
-        """Return True while a job of the run waits or runs."""
+        """Return True while a job works on the run or waits for it."""
         return self.job is not None and self.job.active
 
     @property
@@ -217,12 +217,12 @@ class RunState:
         return counterfactual_checks(self.caption, counterfactual, self.run.task)
 
     def can_undo(self, stage: StageName) -> bool:
-        """Return True if the last change to a stage's value was a person's edit, which can be undone."""
+        """Return True if the last change to the value of a stage is a person's edit."""
         return self.steps.edit_of(stage) is not None
 
 
 class RunStates:
-    """Reads the state of a run. Thread-safe."""
+    """Reads the whole state of a run. Thread-safe."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class RunStates:
         self._masks = lru_cache(maxsize=64)(self._read_mask)
 
     def of(self, run_id: str) -> RunState:
-        """Return the state of a run. Raises UserError for an unknown run."""
+        """Return the state of a run. Raises UserError for an unknown one."""
         run = self._workspace.runs.get(run_id)
         recipe, settings = recipe_of(run.recipe), self._runs.settings(run)
         stale = self._runs.stale(run, settings)

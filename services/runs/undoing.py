@@ -34,7 +34,7 @@ class Undone:
     said: str
     """The result in one sentence."""
     again: str
-    """The command that reverses this: "undo" or "redo"."""
+    """The command that reverses it: "undo" or "redo"."""
 
 
 class Undoing:

@@ -9,7 +9,7 @@ from pipeline.methods import method_of
 from pipeline.recipes import edits_in_words, known_recipes, recipe_of, section_card
 
 DEFAULT_ARTIFACTS = recipe_of(DEFAULT_RECIPE).drawing_method.artifacts
-"""Artifacts of the default recipe's method."""
+"""Artifacts that the method of the default recipe declares."""
 
 
 def edit_words(case: StoredTestCase) -> str:
@@ -26,7 +26,7 @@ def artifacts_of(case: StoredTestCase) -> tuple[Artifact, ...]:
 
 
 def recipe_title(name: str) -> str:
-    """Return the title of a recipe; "" if the name is "". Raises UnknownRecipe for an unknown name."""
+    """Return the title of a recipe, or "" for no name. Raises UnknownRecipe."""
     return recipe_of(name).title if name else ""
 
 
@@ -36,7 +36,7 @@ def section_title(section: str) -> str:
 
 
 def text_progress(run: RunSummary) -> str:
-    """Return words on the progress of a run's text stages, such as "keywords done"."""
+    """Return the progress of the text stages of a run, such as "keywords done"."""
     recipe = next((known for known in known_recipes() if known.name == run.recipe), None)
     done = [name for name in run.stages if recipe is None or recipe.has(name)]
     if recipe is not None and recipe.last.name in done:

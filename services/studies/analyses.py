@@ -21,7 +21,7 @@ from study.results import analyse
 MANY_VOTES = 2_000
 """Number of votes above which a study is analysed in another process, since it would block the server."""
 KEPT = 8
-"""Maximum number of studies whose analysis is cached."""
+"""Number of studies whose analysis is in memory."""
 QUICK_SECONDS = 0.1
 """An analysis that takes at most this many seconds is repeated at every change."""
 SHARE, LONGEST_SECONDS = 0.05, 20.0
@@ -39,9 +39,9 @@ class Analysis:
     data: StudyData
     report: StudyReport
     stamp: Stamp
-    """The stamp of the data from which the figures were computed."""
+    """State of the study from which the figures were computed."""
     at: float
-    """`time.monotonic()` at the end of the analysis."""
+    """Time of the analysis, on the monotonic clock."""
     seconds: float
     """Processor seconds that the analysis took."""
     shown: dict[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
@@ -145,7 +145,7 @@ def _timed(data: StudyData) -> tuple[StudyReport, float]:
 
 
 def analyses_of(studies: Studies) -> Analyses:
-    """Return the cache of analyses for the studies of a workspace, to be shared by all pages."""
+    """Return the analyses of a workspace's studies, shared by all pages so that none is made twice."""
 
     def stamp(study_id: str) -> Stamp:
         return studies.get(study_id).state, studies.revision(study_id)

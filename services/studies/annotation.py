@@ -92,7 +92,7 @@ class AnnotationStep:
     ahead: Item | None = None
     """The item that probably comes next, so that the page can load its picture early; None if unknown."""
     undo: bool = False
-    """True if the worker can undo the last answer."""
+    """True if the last answer can be undone."""
     person: tuple[PersonQuestion, ...] = ()
     """Optional questions about the worker, asked once; empty unless the status is "person"."""
     completion: tuple[str, str] = ("", "")
@@ -162,8 +162,8 @@ class OfStudy(WorkerCommand):
 
 
 class AnnotationService:
-    """Gives items to workers and stores their answers. All methods may be called from any thread. `picture` returns a
-    stored image, or raises UserError if the image is missing or damaged.
+    """Hands out items and takes answers. All methods may be called from any thread. `picture` returns a stored image,
+    or raises UserError if it is missing or damaged.
     """
 
     def __init__(self, studies: Studies, picture: Callable[[str], object]) -> None:
@@ -183,11 +183,11 @@ class AnnotationService:
         return tuple(sorted(listed, key=lambda place: (order.index(place.study.state), not place.left)))
 
     def study(self, study_id: str, worker: str) -> Study:
-        """Return a study in which the worker is enrolled. Raises NotYours for any other study."""
+        """Return a study of this worker. Raises NotYours for any other."""
         return self._of(study_id, worker)[0]
 
     def commands(self) -> Commands:
-        """Return the commands of workers by name."""
+        """Return a worker's commands by name."""
         commands = Commands()
         commands.take_on(self)
         return commands
@@ -364,7 +364,7 @@ class AnnotationService:
         self._studies.assignments.release(study, worker)
 
     def assignment(self, public: str, worker: str) -> Assignment:
-        """Return an assignment of this worker by its public id. Raises NotYours for any other assignment."""
+        """Return an assignment of this worker. Raises NotYours for any other."""
         assignment = self._studies.assignments.get(public)
         if assignment is None or assignment.worker != worker:
             raise NotYours
@@ -454,7 +454,7 @@ class AnnotationService:
         return claimed
 
     def _lost(self, item: Item) -> list[str]:
-        """Return the SHA-256 of the pictures of an item that cannot be read."""
+        """Return the pictures of an item that cannot be read."""
         return [sha for sha in (item.image_sha, item.source_sha) if sha and not self._is_whole(sha)]
 
     def _is_whole(self, sha: str) -> bool:

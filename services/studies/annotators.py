@@ -54,7 +54,7 @@ class Joined:
     code: str
     """Personal code of a new worker, which is shown only now; "" for a known worker."""
     token: str
-    """Token of the new session; "" for a worker who was signed in already."""
+    """Token of a new session; "" for a worker who was signed in."""
     earlier: bool = False
     """True if another worker, perhaps the same person, took part in this study from this browser."""
 
@@ -207,7 +207,7 @@ class AnnotatorSessions:
         return Joined(study.id, worker, "", self._studies.sessions.open("worker", worker, self.HOURS))
 
     def sign_out(self, token: str) -> None:
-        """End a session. An unknown token changes nothing."""
+        """End a session; an unknown one changes nothing."""
         if token:
             self._studies.sessions.close(token)
 
@@ -231,7 +231,7 @@ class PictureTokens:
         self._known, self._ahead = Latest[tuple[str, str]](most), Latest[frozenset[str]](most)
 
     def give(self, worker: str, sha: str) -> str:
-        """Return the token of a picture for a worker, and make it valid."""
+        """Return the token of this picture for this worker, valid from now on."""
         token = self._token(worker, sha)
         self._known.put(token, (worker, sha))
         return token

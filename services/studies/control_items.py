@@ -26,7 +26,7 @@ from study.control_items import PICTURE, IsLeftOut, made_controls, pictures_of, 
 from study.training import made_quiz, made_training
 
 _KNOWN: tuple[ItemKind, ...] = ("control", "quiz", "training")
-"""Kinds of items whose right answer is known."""
+"""Kinds of item with a known answer."""
 MADE = "made"
 """Key in `NewItem.origin` that marks an item as made by the studio. Its value names the source image."""
 LOOK = "look"
@@ -115,7 +115,7 @@ def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
 
 
 def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disguise: Disguise) -> tuple[NewItem, ...]:
-    """Return control items for images added to a running study. Items in `there` are not made again."""
+    """Return the control items for images added to a running study. Items in `there` are not made again."""
     rules = study.rules
     if rules.controls.share <= 0:
         return ()

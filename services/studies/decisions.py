@@ -64,7 +64,7 @@ def disagreements(report: StudyReport) -> tuple[Disagreement, ...]:
 
 
 def cases(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the cases that a person may decide, sorted by image and then in the order of the questions."""
+    """Return the cases that a person has to decide, image by image, in the order of the questions."""
     order = {result.question.id: place for place, result in enumerate(report.questions)}
     return tuple(sorted(undecided(report), key=lambda case: (case.item, order[case.question])))
 
@@ -133,7 +133,7 @@ class StudyDecisions:
 
     @does("renew-code", WorkerDecision)
     def renew_code(self, sent: WorkerDecision) -> NewCode:
-        """Make a new personal code for a worker. The old code becomes invalid, and the worker is signed out."""
+        """Make a new code for a worker: the old one becomes invalid, and the worker is signed out."""
         worker = self._worker(sent)
         code = self._studies.workers.new_code(worker.id)
         self._studies.sessions.close_all("worker", worker.id)
@@ -150,7 +150,7 @@ class StudyDecisions:
         ],
         reason: Annotated[Reason, Field(description="The reason. It is included in the exports")] = "",
     ) -> Adjudicated:
-        """Decide a question of an item without a consensus. An empty answer withdraws the decision."""
+        """Decide a question of an item without a consensus; an empty answer withdraws the decision."""
         report = self._analyses.of(self._studies.get(study).id).report
         open_cases = cases(report)
         place = next((n for n, case in enumerate(open_cases) if (case.item, case.question) == (item, question)), None)

@@ -88,7 +88,7 @@ def read_rules(data: Mapping[str, Any], rules: Rules) -> tuple[Rules, tuple[Rule
 
 
 def typed_number(number: FormNumber) -> BeforeValidator:
-    """Return a pydantic validator for a command's field that holds a typed number."""
+    """Return the validator of a command field with a typed number."""
     return BeforeValidator(number.read)
 
 

@@ -20,7 +20,7 @@ STATES_KEPT = 20
 
 
 def form_state(study: Study) -> str:
-    """Return a short hash of the form's content in a draft. Items are not included: no save replaces them."""
+    """Return the state of a draft's form, as a short text. Items are no part of it: no save replaces them."""
     return hashlib.sha256(repr((study.name, replace(study.rules, left_out=()))).encode()).hexdigest()[:24]
 
 
@@ -43,7 +43,7 @@ class DraftSaves:
         self._taken: dict[tuple[str, str], int] = {}
 
     def is_late(self, study_id: str, tab: str, number: int) -> bool:
-        """Return True if this request, or a later request of the same page, was handled already."""
+        """Return True if this request, or a later one of its page, was handled already."""
         return bool(tab) and number <= self._taken.get((study_id, tab), -1)
 
     def refuse_overwriting(self, study: Study, based: str, tab: str) -> None:

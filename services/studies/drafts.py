@@ -68,13 +68,13 @@ _NO_TEMPLATE = "There is no such template. Please reload the page."
 
 
 class StudyCommand(Command):
-    """A command on one study."""
+    """A command on a study."""
 
     study: str = Field(max_length=80, description="The id of the study")
 
 
 class DraftCommand(StudyCommand):
-    """A command on one draft."""
+    """A command on a draft."""
 
     based: str = Field(
         "", description="State of the form that the page shows; if another page has changed it, nothing is saved"
@@ -101,14 +101,14 @@ class DraftState:
     study: Study
     items: tuple[Item, ...]
     troubles: tuple[RuleProblem, ...]
-    """Problems of the form: unreadable fields first, then conflicts between fields."""
+    """Problems of the form: first unreadable fields, then conflicts."""
     unread: int
-    """Number of `troubles` that are unreadable fields."""
+    """Number of problems that are unreadable fields. They come first."""
     findings: tuple[Finding, ...]
     models: tuple[str, ...] = ()
     """Models under test that have predicted test cases: the one with most predictions first, then by name."""
     recipes: tuple[tuple[str, str], ...] = ()
-    """Name and title of each recipe that made test cases of this workspace."""
+    """Names and titles of the recipes of this workspace's test cases."""
 
     @property
     def form_state(self) -> str:
@@ -145,18 +145,18 @@ class FilterNote:
     words: str
     free: int
     unread: int
-    """Number of test cases that match the rest of the filter, but have no prediction by the model under test."""
+    """Number of test cases that match the rest of the filter, but have no prediction of the model under test."""
 
 
 class StudyDrafts:
-    """The commands on the drafts of one workspace. All methods may be called from any thread."""
+    """The drafts of one workspace. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, ask_model: AskModel) -> None:
         self._workspace, self._studies, self._ask_model = workspace, workspace.studies, ask_model
         self.recipes = partial(recipes_in, workspace.catalogue)
-        """Returns the name and title of each recipe that made test cases of this workspace."""
+        """Returns names and titles of the recipes of this workspace's test cases."""
         self.items = workspace.studies.items
-        """Returns the items of a study, including control, quiz and training items."""
+        """Returns the items of a study, of all kinds."""
         self._lock = threading.RLock()
         self._masks = RunMasks(workspace)
         self.disguise = Disguises(workspace)
@@ -273,7 +273,7 @@ class StudyDrafts:
 
     @does("save-draft", DraftCommand)
     def save_draft(self, sent: DraftCommand) -> DraftState:
-        """Save the form as typed so far."""
+        """Save the form as it is typed."""
         return self.change(sent)
 
     @does("refresh-draft", DraftCommand)
@@ -434,7 +434,7 @@ class StudyDrafts:
     def delete_item(
         self, sent: DraftCommand, item: Annotated[StrictInt, Field(description="The id of the item")]
     ) -> DraftState:
-        """Remove one item from the draft. If the item does not exist, nothing is changed."""
+        """Remove one item from the draft; a missing one changes nothing."""
         return self._remove(sent, lambda known: known.id == item)
 
     @does("delete-sample", DraftCommand)

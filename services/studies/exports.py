@@ -143,7 +143,7 @@ IN_ZIP = tuple(name for name in EXPORTS if name not in OF_PERSONS and name != "t
 
 
 def opened(workspace: Workspace, study_id: str) -> StudyExport:
-    """Open a study for export. Raises UserError for an unknown study."""
+    """Open a study for export. Raises UserError for an unknown one."""
     return StudyExport(workspace, workspace.studies.data(study_id))
 
 
@@ -245,7 +245,7 @@ def _about(data: StudyData, history: Sequence[tuple[Any, datetime]]) -> dict[str
 
 
 def parquet(rows: Iterable[Mapping[str, Cell]], columns: Mapping[str, Kind]) -> bytes:
-    """Return the rows as a Parquet file with the given column types. There may be no rows."""
+    """Return the rows as a Parquet file with the given column types, also without rows."""
     import pyarrow
     from pyarrow.parquet import write_table
 
@@ -283,7 +283,7 @@ class _Sink(io.RawIOBase):
         return len(data)
 
     def taken(self) -> bytes:
-        """Return the bytes written since the last call."""
+        """Return everything written since the last call."""
         parts, self._parts = self._parts, []
         return b"".join(parts)
 
@@ -355,7 +355,7 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
 
 
 def _check(data: StudyData) -> None:
-    """Check that pages and exports can show a study. Raises their errors."""
+    """Check that pages and exports can show the study. Raises their errors."""
     check_rules(data.study.rules)
     paragraph(analyse(data))
     answer_rows(data)

@@ -34,7 +34,7 @@ MOST_FILES = 20_000
 MOST_UNPACKED = 8_000_000_000
 """Maximum bytes of all files of a zip, as declared in the zip."""
 MOST_LIST = 50_000_000
-"""Maximum bytes of a list of items or a file of votes."""
+"""Maximum bytes of a list or a file of votes."""
 LISTS = ("items.csv", "metadata.csv")
 """Names of the list of items, if a zip or folder has several CSV files."""
 _SHA = re.compile(r"[0-9a-f]{64}")
@@ -114,7 +114,7 @@ than `most` bytes.
 
 
 def files_of(name: str, file: Path | bytes) -> ImportFiles:
-    """Return the files of an upload: a zip, or a single file. Raises UserError if it is damaged or too large."""
+    """Return the files of an upload: a zip, or a single file."""
     data = file if isinstance(file, bytes) else b""
     if isinstance(file, Path):
         with file.open("rb") as opened:

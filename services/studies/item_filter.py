@@ -37,7 +37,7 @@ HOWS: tuple[How, ...] = get_args(How)
 WRONG = ("newly wrong", "wrong")
 """Outcomes of a model under test that count as wrong."""
 NO_LABEL, NO_EDIT = "no label", "no edit"
-"""Names for the groups of images without a label and without an edit."""
+"""Names of the groups of images without a label or an edit."""
 ASKED_OF_SCENES = ("road", "vehicle", "pedestrian")
 """Classes that questions ask about. They include narrower classes in data sets, such as car for vehicle."""
 LEAST_SHARE = 0.0005
@@ -80,16 +80,16 @@ class Pool:
     selection: ImageFilter
     """Filter for matching images that are not in the study yet."""
     free: int
-    """Number of images that `selection` matches."""
+    """Number of images in `selection`."""
     fitting: int
     """Number of all matching images, including those in the study."""
     unread: int
-    """Number of images that match the rest of the filter, but have no prediction by the model under test."""
+    """Number of images that match the rest of the filter, but have no prediction of the model under test."""
     unmeasured: int
     """Number of images whose class maps are not compared yet, so that it is unknown whether the images match."""
     model: str
     reconstructions: int = 0
-    """Number of matching reconstructions that are left out, since the filter does not name their recipe."""
+    """Number of matching reconstructions left out, as the filter does not name their recipe."""
     strata: Mapping[str, int] = field(default_factory=dict)
     """Number of images by class or by edit type, if the draw is by these; otherwise empty."""
 
@@ -150,7 +150,7 @@ def draw(workspace: Workspace, pool: Pool, request: ItemDraw, seed: int) -> tupl
 
 
 def _without_reconstructions(selection: ImageFilter) -> ImageFilter:
-    """Return the filter changed to exclude reconstructions, unless it names their recipe."""
+    """Return the filter without reconstructions, unless it names their recipe."""
     controls = [recipe.name for recipe in control_recipes()]
     if not {*controls}.isdisjoint(selection.facets.get("recipe", ())):
         return selection
@@ -211,7 +211,7 @@ def note_of(pool: Pool, request: ItemDraw) -> str:
 
 
 def _left_out(reconstructions: int) -> str:
-    """Return a sentence on the number of reconstructions that are left out; "" for none."""
+    """Return a sentence on the reconstructions left out; "" for none."""
     if not reconstructions:
         return ""
     number = count_of(reconstructions, "reconstruction", "is")

@@ -34,7 +34,7 @@ _Count = Annotated[int, typed_number(form_numbers(Rules)["votes"])]
 
 
 class DeleteDraft(StudyCommand, name="delete-draft"):
-    """Delete a draft permanently."""
+    """Delete a draft for good."""
 
 
 class StartStudy(StudyCommand, name="start-study"):
@@ -177,7 +177,7 @@ class StudyLifeCycle:
             commands.add(kind, self.do)
 
     def knows(self, sent: StudyCommand) -> bool:
-        """Return True if a command is one of the life cycle."""
+        """Return True for a command of the life cycle."""
         return type(sent) in self._acts
 
     def before(self, sent: StudyCommand) -> Consequences:

@@ -66,7 +66,7 @@ class _Way:
 
 
 def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
-    """Return the step of a preview that a command names. Raises UserError for an unknown study."""
+    """Return the step of the preview with this number. Raises UserError for an unknown study."""
     study, number = studies.get(sent.study), sent.number
     way = _way(study, studies.items(study.id))
     if not study.rules.questions:
@@ -101,7 +101,7 @@ def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
 
 
 def _way(study: Study, items: tuple[Item, ...]) -> _Way:
-    """Return the items in a fixed random order, with control items where `next_kind` places them."""
+    """Return the items in a fixed random order, with control items where `next_kind` puts them."""
     chance = random.Random(f"preview {study.rules.seed}")
     plain = [item for item in items if item.kind == "item"]
     controls = [item for item in items if item.kind == "control"]

@@ -24,7 +24,7 @@ class StudyServices:
     def __init__(self, workspace: Workspace, commands: Commands, ask_model: AskModel) -> None:
         """Create the services, and add their commands to `commands`."""
         self.stored = studies = workspace.studies
-        """The stored studies, with their workers, panels, earlier rules and log."""
+        """Studies with their workers, panels, earlier rules and log."""
         self.drafts, self.analyses = StudyDrafts(workspace, ask_model), analyses_of(studies)
         self.life_cycle = StudyLifeCycle(studies, self.drafts)
         for service in (self.drafts, self.life_cycle, StudyDecisions(studies, self.analyses)):
@@ -36,15 +36,15 @@ class StudyServices:
         self.preview_votes = partial(preview_votes, workspace)
         self.import_votes = partial(import_votes, workspace)
         self.restore = partial(restore_study, workspace)
-        """Restores a study from its zip, and returns its id and a note for the person."""
+        """Restores a study from its zip; returns its id and a sentence."""
         self.export = partial(opened, workspace)
-        """Opens a study for the functions in `EXPORTS`."""
+        """Opens a study for one of `EXPORTS`."""
         self.export_zip = partial(zipped, workspace)
         """Returns the name of a study's zip, and an iterator of its bytes."""
 
 
 class AnnotatorServices:
-    """The services of the annotators' application."""
+    """Services of the annotators' application."""
 
     def __init__(self, workspace: Workspace) -> None:
         studies, images = workspace.studies, workspace.images

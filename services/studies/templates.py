@@ -25,7 +25,7 @@ class Template:
 
     @property
     def consent(self) -> str:
-        """Return the default consent text, which is the same for all templates."""
+        """Return the default consent text, the same for all templates."""
         return _TEXTS["consent"]
 
     def rules(self) -> Rules:
@@ -34,10 +34,10 @@ class Template:
 
 
 TEMPLATES: Mapping[str, Template] = DataTable(__file__, Template, "templates")
-"""The templates by name, in the order in which a lead sees them."""
+"""Templates by name, in the order offered to a lead."""
 _TEXTS = DataTable(__file__, str, "texts")
 
 
 def task_of(template: str) -> str:
-    """Return the kind of task of the template with this name; "any" for an unknown name."""
+    """Return the kind of task of a template, by its name; "any" for an unknown one."""
     return TEMPLATES[template].task if template in TEMPLATES else "any"

@@ -1,1 +1,1 @@
-"""Test sets: lists of images with labels, splits and masks, in versions. A released version never changes."""
+"""Test sets: lists of images with labels, splits and masks, in versions; a released one never changes."""

@@ -107,7 +107,7 @@ class Added:
     already: int
     """Number of images that were not added, since the draft has them or they were given twice."""
     left_out: int = 0
-    """Number of given entries that the catalogue does not have."""
+    """Number of entries that are not in the catalogue."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Parted:
     """Result of dividing a draft with images of two tasks."""
 
     test_set: str
-    """Id of the new test set."""
+    """Id of the new set."""
     name: str
     task: TaskKind
     """Kind of task of the images in the new test set."""
@@ -200,7 +200,7 @@ class TestSetDrafts:
 
     @does("delete-test-set-draft", SetCommand)
     def delete_test_set_draft(self, test_set: str) -> Any:
-        """Delete the draft of a test set. If no version was released, the test set is deleted too."""
+        """Delete the draft of a test set, and the set itself if no version was released."""
         return self._sets.delete_draft(self._draft(test_set).number)
 
     def begin(self, reference: str) -> SetVersion:
@@ -308,7 +308,7 @@ class TestSetDrafts:
         return Parted(new.test_set, new.set_name, task, new.entries)
 
     def _free_name(self, name: str, task: TaskKind) -> str:
-        """Return an unused name for a test set with the images of a kind of task, such as “Birds (segmentation)”."""
+        """Return an unused set name for the images of a task, such as “Birds (segmentation)”."""
         taken = {known.casefold() for known in self._sets.names().values()}
         ends = (f" ({task})" if number == 1 else f" ({task} {number})" for number in count(1))
         names = (f"{name[: LONGEST_NAME - len(end)].rstrip()}{end}" for end in ends)
@@ -394,7 +394,7 @@ class TestSetDrafts:
         return {**version_facts(version), "warning": self.warning(version)}
 
     def readiness(self, draft: SetVersion) -> Readiness:
-        """Return whether a draft can be released, as far as known at once. Cached until something is saved."""
+        """Return whether a draft can be released, as far as known at once; cached until something is saved."""
         saved, known = self._workspace.saved(), self._ready
         if known is not None and known[:2] == (draft.number, saved):
             return known[2]

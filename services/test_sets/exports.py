@@ -31,7 +31,7 @@ from storage.workspace import Workspace
 FORMATS = tuple(LAYOUTS)
 """Names of all formats, as used in commands."""
 FORMAT_TITLES = TITLES
-"""Titles of the formats, by name."""
+"""Titles of the formats."""
 WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)
 """Names of the formats in which a test set can be written."""
 FOLDER = "exports"
@@ -49,13 +49,13 @@ class ReadyExport:
     """A finished zip that can be downloaded."""
 
     version: str
-    """Id of the exported version."""
+    """Id of the version."""
     layout: str
     file: Path
     name: str
-    """File name to suggest to the browser."""
+    """Suggested file name."""
     size: int
-    """Size of the zip in bytes."""
+    """Size in bytes."""
 
 
 class SetExports:
@@ -125,7 +125,7 @@ class SetExports:
         return export
 
     def _tell_what_was_lost(self) -> None:
-        """Mark the exports that a killed studio left behind as failed, and delete their files."""
+        """Mark exports of a killed studio as failed, and remove their files."""
 
         def lost(_: OnCount) -> None:
             raise UserError("The studio ended before this export was fetched: export the version again.")
@@ -161,7 +161,7 @@ def _of_use(view: WorkView) -> bool:
 
 
 class _Halves:
-    """Combines two steps into one progress: first the images are written, then the files are packed."""
+    """Combines two progress counts: the images written, then the files packed."""
 
     def __init__(self, on_count: OnCount) -> None:
         self._on_count, self._total = on_count, 1

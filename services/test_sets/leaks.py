@@ -37,7 +37,7 @@ class LeakRow:
     """A training file that matches an image of the test set, or that could not be compared."""
 
     file: str
-    """Path of the file within the folder."""
+    """Path in the folder."""
     found: Literal["same", "alike", "copy", "not compared"]
     image: str = ""
     """SHA-256 of the image that the file matches; "" if the file could not be compared."""
@@ -59,7 +59,7 @@ class LeakReport:
     files: int
     """Number of image files in the folder."""
     others: int
-    """Number of files that are skipped, since they have no suffix of an image."""
+    """Number of files without the suffix of an image, which are skipped."""
     compared: int
     """Number of images and sources of the test set with which the files were compared."""
     copies: bool

@@ -1,4 +1,4 @@
-"""Assembles the services of test sets for one workspace."""
+"""Assembles the services of test sets, once for a workspace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.workspace import Workspace
 
 
 class TestSetServices:
-    """The services that the pages of test sets use."""
+    """Services of the pages of test sets."""
 
     __test__ = False  # not a pytest class
 
@@ -26,14 +26,14 @@ class TestSetServices:
         self.exports, self.work = SetExports(workspace, changes), WorkQueue(changes)
         """Zips of versions; and a queue for splits, releases and checks of large sets, under the set's id."""
         self.stored = workspace.test_sets
-        """The stored test sets with their versions and entries."""
+        """Stored sets with their versions and entries."""
         self.set_of, self.version_of = partial(set_of, workspace), partial(version_of, workspace)
         """Return the test set of an id or name, and the version of a reference. Both raise Missing."""
         self.orphans = workspace.images.orphans
-        """Returns the names of image files that nothing uses."""
+        """Returns unused image files."""
         self.workspace_folder = str(workspace.folder)
 
     def close(self) -> None:
-        """Stop the running work and exports."""
+        """Stop running work."""
         self.work.close()
         self.exports.close()
