@@ -122,7 +122,7 @@ def value_conflict(stage: StageName, other: StoredValue) -> str:
 
 
 def settings_conflict(others: Sequence[SettingChange], mine: Collection[tuple[str, str]]) -> str:
-    """Return the message on other pages' settings, for a person who changed the settings `mine` after them."""
+    """Return the message for a person who saved settings after another page. `mine` are the person's settings."""
     listed = ", ".join(f"{change.name.replace('_', ' ')} to {_shown(change.value)}" for change in others)
     replaced = any((change.section, change.name) in mine for change in others)
     end = "Yours was saved on top; set that again to have theirs." if replaced else "Both changes are kept."

@@ -69,7 +69,7 @@ class Limiter:
                 self._drop()
 
     def passed(self, key: str) -> None:
-        """Record a successful try. The address's earlier failures count on: who has one code may guess another."""
+        """Record a successful try. Earlier failures still count: a person with one code may guess another."""
         self._known.put(key, True)
 
     def held(self) -> int:

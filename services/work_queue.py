@@ -47,13 +47,13 @@ class WorkView:
     """The current step in words; "" if the work has one step."""
     seconds_left: float | None = None
     error: str = ""
-    """One sentence about a failure; "" if there was none."""
+    """One sentence about the failure, or ""."""
     field: str = ""
-    """Name of the form field that the error is about; "" for none."""
+    """The form field that the error is about, or ""."""
     result: Any = None
-    """The result of the work; None before the work is done."""
+    """The result, once the work is done."""
     ended: float = 0.0
-    """`time.monotonic()` at the end of the work; 0 before."""
+    """`time.monotonic()` at the end of the work."""
     stopping: bool = False
     """True if the work was asked to stop and will give no result."""
 
@@ -81,7 +81,7 @@ class _Work:
 
 
 class WorkQueue:
-    """A queue of work, done by one thread. For any thread. `drop` gets each result that is no longer kept."""
+    """A queue of work done by one thread. Any thread may call it. `drop` gets each result no longer kept."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class WorkQueue:
             self._drop(over.view.result)
 
     def forget(self, older_than: float = KEPT_SECONDS) -> None:
-        """Drop the work, and its results, that ended at least `older_than` seconds ago."""
+        """Drop work that ended at least `older_than` seconds ago."""
         with self._changed:
             end = time.monotonic() - older_than
             over = [work for work in self._known.values() if not work.view.active and work.view.ended <= end]

@@ -18,7 +18,7 @@ from storage.curation.catalogue import MOST_LINES, Catalogue
 from study.intervals import wilson
 
 MOST_PLACES = 30
-"""Maximum number of columns on a page. Their number is not limited, since an edit can name any time of day."""
+"""Maximum number of columns on a page. A table may have more, since an edit can name any time of day."""
 MOST_GAPS = 10
 _ALL = 1_000_000_000
 

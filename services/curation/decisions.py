@@ -238,7 +238,7 @@ class CurationDecisions:
         }
 
     def _repeat(self, session: int) -> int:
-        """Return the image to show again now; 0 for none. The session and its number of decisions decide."""
+        """Return the image to show again now; 0 for none. It depends only on the session and its decisions."""
         state = self._decisions.session(session)
         # The seed is made of the session's numbers, so the choice survives a restart without being stored.
         fate = random.Random(f"{state.id} {state.decisions}")

@@ -149,7 +149,7 @@ class ImageMap:
             return self._umap[1]
 
     def inside(self, region: Region, allowed: Bits, colours: ShownColours | None = None) -> Bits:
-        """Return the `allowed` entries in a region of the map, () for all, that have one of the shown `colours`."""
+        """Return the `allowed` entries in a region of the map (all if it is ()) that have a shown colour."""
         if not region:
             return allowed
         middle = sorted(x for x, _ in region)[len(region) // 2]
@@ -206,7 +206,7 @@ class ImageMap:
         return colour_of, tuple(Category(*one, count=count) for one, count in zip(names, counts, strict=True))
 
     def _categories(self, entries: Numbers, colour: str, values: Sequence[str]) -> NDArray[np.uint8]:
-        """Return each entry's colour: the index of its first value, `len(values)` for other values, 1 more for none."""
+        """Return each entry's colour: the index of its first value, `len(values)` for others, 1 more without any."""
         catalogue = self._workspace.catalogue
         colour_numbers = np.full(len(entries), len(values) + 1, np.uint8)
         colour_numbers[entry_sets.has(catalogue.bits(_having(colour)), entries)] = len(values)

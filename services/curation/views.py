@@ -22,7 +22,7 @@ from services.edit_conflicts import LARGEST_ID
 MOST_CORNERS = 200
 """Maximum number of corners of a region of the map."""
 REST = ("others", "none")
-"""Names on the map for images with only values without their own colour, and for images without a value."""
+"""Names on the map for images whose values have no colour of their own, and for images without a value."""
 MOST_COLOURS = 30
 """Maximum number of colours of the map in a view's address."""
 LONGEST_LIST = 14_000
@@ -135,7 +135,7 @@ class View:
         return View.of([one for one in self.pairs if one != pair] if pair in self.pairs else [*self.pairs, pair])
 
     def without(self, name: str, begin: str = "") -> View:
-        """Return the view without the names and values of this `name` whose value starts with `begin`."""
+        """Return the view without its pairs of this `name` whose value begins with `begin`."""
         return View.of([(one, value) for one, value in self.pairs if one != name or not value.startswith(begin)])
 
     @property
@@ -212,8 +212,8 @@ def list_address(entries: Sequence[int]) -> str:
     """Return the gallery address that shows exactly these entries. Raises UserError if they are too many."""
     if len(packed(entries)) > LONGEST_LIST:
         raise UserError(
-            f"These are {len(entries):,} images without a filter in common, which no address can hold: open a number "
-            "with fewer images, or begin from a filter."
+            f"These {len(entries):,} images are too many to list in an address: open a number with fewer images, or "
+            "begin from a filter."
         )
     return gallery_address(ImageFilter(entries=tuple(entries)))
 

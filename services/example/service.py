@@ -536,11 +536,11 @@ class ExampleWorkspace:
         )
         view = queue.view(number)
         if view.state != "done":
-            raise UserError(view.error or "It was stopped: continue the example.")
+            raise UserError(view.error or "The work was stopped: continue the example.")
         return view
 
     def _until(self, is_over: Callable[[], bool], look: Callable[[], None], stop: Callable[[], object]) -> None:
-        """Wait for the end of work, calling `look` repeatedly. If `look` raises Cancelled, stop the work first."""
+        """Wait for the end of work, calling `look` repeatedly. If it raises Cancelled, stop the work and raise it."""
         while not is_over():
             try:
                 look()

@@ -181,11 +181,11 @@ def accepted_of(run: Run) -> tuple[StoredTestCase, ...]:
 def write_accepted(
     workspace: Workspace, saved_image: Callable[[int], tuple[str, bytes]], run_ids: Sequence[str], file: IO[bytes]
 ) -> str:
-    """Write the accepted images of runs as a ZIP and return its name. Raises UserError, nothing written, if none is."""
+    """Write the accepted images of runs as a ZIP and return its name. Raises UserError first if there are none."""
     runs = [workspace.runs.get(run_id) for run_id in dict.fromkeys(run_ids)]
     if not any(accepted_of(run) for run in runs):
         which = "This run has" if len(runs) == 1 else "These runs have"
-        raise UserError(f"{which} no accepted image yet: accept those that count, then save them.", field="runs")
+        raise UserError(f"{which} no accepted image yet: accept images, then save them.", field="runs")
     lines = []
     what = name_of_file(runs[0].name) if len(runs) == 1 else f"{len(runs)}-runs"
     name_of_zip = f"{what}-accepted-{datetime.now(UTC):%Y-%m-%d}.zip"

@@ -472,4 +472,4 @@ def _of_all(failed: Sequence[Exception], images: int) -> Exception:
 
 def _require_text_stage(stage: StageName) -> None:
     if stage == GENERATION:
-        raise UserError("Only the last stage makes images, and only after approval.", field="stage")
+        raise UserError("This stage makes images, which need approval: use the command generate.", field="stage")

@@ -183,7 +183,7 @@ class Outdated:
         return reasons_by_case
 
     def of_another_mask(self, run: Run, size: tuple[int, int]) -> frozenset[int]:
-        """Return the ids of test cases whose artifacts made from the mask would be different pixels now."""
+        """Return the ids of test cases whose artifacts made from the mask would have other pixels now."""
         return frozenset(case.id for case in run.test_cases if self._redrawn(case, run, size))
 
     def _redrawn(self, case: StoredTestCase, run: Run, size: tuple[int, int]) -> bool:

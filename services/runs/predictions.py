@@ -109,7 +109,7 @@ class ModelComparison:
         return is_right(guess, label, self.classes)
 
     def no_class_for(self, label: str) -> str:
-        """Return a sentence if no class of the model fits a label, so that it is neither right nor wrong; else ""."""
+        """Return a sentence if no class of the model fits a label, which is then not compared; else ""."""
         return no_class_words(label, self.classes)
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:

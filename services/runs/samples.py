@@ -62,7 +62,7 @@ def sample_named(samples: tuple[Sample, ...], name: str) -> Sample:
 
 
 def sample_of(samples: tuple[Sample, ...], run: Run) -> Sample | None:
-    """Return the sample with which a run began; None for an upload, or if the profile has it no more."""
+    """Return the sample with which a run began; None for an upload, or if the profile no longer has it."""
     return next((sample for sample in samples if run.sample and sample.name == run.sample), None)
 
 

@@ -81,7 +81,7 @@ class RunSettings:
 
     @does("setting", ChangeSetting)
     def change_setting(self, sent: ChangeSetting) -> None:
-        """Change one setting. Raises UserError for an invalid value, and if it is unknown or the recipe ignores it."""
+        """Change one setting. Raises UserError if the setting is unknown or unused, or the value invalid."""
         section, _, field = sent.setting.partition(".")
         self._require_read(sent.run, sent.setting)
 
@@ -162,7 +162,7 @@ class RunSettings:
                     self._notes.tell(command.run, stage, edit_conflicts.settings_conflict(news, mine))
 
     def _valid(self, recipe: Recipe, plain: Plain, before: Settings) -> Settings:
-        """Return the valid changed settings. Raises UserError if they are invalid, or newly prevent drawing."""
+        """Return the valid changed settings. Raises UserError if they are invalid, or the change prevents drawing."""
         try:
             settings = recipe.settings.model_validate(plain)
         except ValidationError as error:

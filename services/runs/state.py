@@ -49,7 +49,7 @@ class Problem:
     insist: RunCommand | None = None
     """The command that forces the refused edit; None if it cannot be forced."""
     of: str = ""
-    """State of the run when the problem arose. Another state hides the problem; "" is never hidden."""
+    """State of the run in which the problem is shown; "" for every state."""
 
 
 class CanBeInsistedOn(UserError):

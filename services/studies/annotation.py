@@ -354,7 +354,7 @@ class AnnotationService:
             raise WorkerNotAllowed(now.text)
         assignment = self._studies.assignments.undo(study_id, worker)
         if assignment is None:
-            raise UserError("There is no answer to take back: only the last one can be, and once.")
+            raise UserError("There is no answer to take back: only the last answer can be taken back, and only once.")
         return self._with(*self._of(study_id, worker), assignment)
 
     @does("pause", OfStudy)

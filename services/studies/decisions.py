@@ -56,7 +56,7 @@ def undecided(report: StudyReport) -> tuple[Disagreement, ...]:
 
 
 def disagreements(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the disagreements. Ratings on a scale come last, most divided first, if they differ by `FAR` or more."""
+    """Return the disagreements, with ratings on a scale last. Ratings closer than `FAR` are left out."""
     scales = _scales(report)
     others = [case for case in report.disagreements if case.question not in scales]
     far = [case for case in report.disagreements if case.question in scales and _spread(case) >= FAR]
@@ -182,7 +182,7 @@ def _spread(case: Disagreement) -> int:
 
 
 def _reason(sent: WorkerDecision) -> str:
-    """Return the reason, or raise UserError if it is empty: the worker or the methods paragraph is told it."""
+    """Return the reason, or raise UserError if it is empty: the worker or the methods paragraph needs it."""
     if not sent.reason:
         raise UserError("Please give the reason in a few words.", field="reason")
     return sent.reason

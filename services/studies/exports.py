@@ -85,7 +85,7 @@ def results_json(study: StudyExport) -> bytes:
 
 
 def truth_csv(study: StudyExport) -> bytes:
-    """Return what annotators see of each item and question, with known right answers, for simulations."""
+    """Return a CSV of how items and questions look, with known right answers, for simulated annotators."""
     seen: dict[str, str] = {}
 
     def pixels(sha: str | None) -> str:
@@ -337,8 +337,8 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
             workspace.images.read(str(sha))
         except UserError as error:
             raise UserError(
-                f"The zip was exported without “{name[:80]}”, whose file was lost, and it is not here either: a study "
-                "cannot be restored without its pictures. Its votes are in answers.csv within the zip."
+                f"The zip lacks the picture “{name[:80]}”, whose file was lost before the export, and so does this "
+                "workspace. A study cannot be restored without its pictures; its votes are in answers.csv in the zip."
             ) from error
         images[str(sha)] = str(sha)
     study_id = workspace.studies.restore(records, images, _check)

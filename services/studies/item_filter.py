@@ -132,7 +132,7 @@ def draw(workspace: Workspace, pool: Pool, request: ItemDraw, seed: int) -> tupl
     everything = catalogue.ids(selection)
     if not everything:
         left_out = _left_out(pool.reconstructions)
-        raise UserError(f"No image is left that fits: choose otherwise, or generate more.{left_out}")
+        raise UserError(f"No image is left that fits: change the filter, or generate more images.{left_out}")
     if request.how in ("label", "edit type"):
         facet: Facet = "class" if request.how == "label" else "edit type"
         within = _labelled(selection) if request.how == "label" else selection

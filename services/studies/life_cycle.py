@@ -134,7 +134,7 @@ class NewCodes:
 
 @dataclass(frozen=True)
 class _Act:
-    """How to do a command, and the states of a study in which it is allowed; () for all."""
+    """Functions of a command, and the states of a study that allow the command; () for all states."""
 
     states: tuple[str, ...]
     do: Callable[[Study, Any], Any]

@@ -45,7 +45,7 @@ def hashes_in(picture: Image.Image) -> ImageHashes:
 
 
 def compared_of(workspace: Workspace, entries: Sequence[SetEntry]) -> tuple[str, ...]:
-    """Return the pictures whose similarity groups images: their sources, or images whose source is not here."""
+    """Return the pictures to compare for grouping: sources, or images whose source is not in the workspace."""
     here = images_here(workspace, (entry.source for entry in entries))
     known = frozenset(here)
     return tuple(dict.fromkeys([*here, *(entry.image for entry in entries if entry.source not in known)]))
