@@ -46,9 +46,7 @@ RunIds = Annotated[tuple[Annotated[str, Field(max_length=80)], ...], BeforeValid
 
 
 class Command(BaseModel):
-    """One act, such as `class RenameRun(RunCommand, name="rename")`. The docstring of a subclass describes it in one
-    sentence.
-    """
+    """A command, such as `class RenameRun(RunCommand, name="rename")`. A subclass's docstring describes the command."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST_TEXT)
 
@@ -193,7 +191,7 @@ class Commands:
 
 
 def _called(method: Callable[..., Any]) -> Callable[[Command], Any]:
-    """Return a function that calls `method` with those fields of a command that the method has as parameters."""
+    """Return a function of a command that calls `method` with the command's fields as arguments."""
     names = tuple(inspect.signature(method).parameters)
 
     def call(command: Command) -> Any:

@@ -222,7 +222,7 @@ class Gallery:
         return self._listed.put(key, self._looked_at(view, allowed))
 
     def _looked_at(self, view: View, allowed: Bits) -> _Listed | _Alike:
-        """Return those `allowed` images that are in a view by similarity, near-duplicates or both."""
+        """Search the `allowed` images by similarity, near-duplicates or both, as the view says."""
         waiting = 0
         if view.alike:
             groups = self._near_duplicates.groups(allowed)

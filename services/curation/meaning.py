@@ -279,7 +279,7 @@ class Meaning:
         ] = 0,
         limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases")] = 50,
     ) -> Plain:
-        """Find the test cases that match a text, or that look like one of them, the most similar first."""
+        """Find test cases that match a text, or that look like a given test case, the most similar first."""
         if bool(meaning.strip()) == bool(like):
             raise UserError("Say what the images should show, or which one they should look like.", field="meaning")
         target = meaning if meaning.strip() else like

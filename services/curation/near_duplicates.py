@@ -76,7 +76,7 @@ class AlikeGroups:
     compared: int
     """Number of images that were compared with each other."""
     waiting: int
-    """Number of images without a vector, plus similar ones without a hash. The background computes both."""
+    """Number of images without a vector, plus similar ones without a hash. Both are computed later."""
     complete: bool
     """True if all pairs with close vectors were checked, False if there are more than `MOST_PAIRS`."""
     unreadable: int = 0

@@ -39,7 +39,7 @@ class ShownColours:
     values: tuple[tuple[str, bool], ...] = ()
     """Values with their own colour, in legend order, each with True if it is shown."""
     others: bool = False
-    """True if images with only other values are shown."""
+    """True if images are shown whose values have no colour of their own."""
     none: bool = False
     """True if images without a value are shown."""
 

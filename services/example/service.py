@@ -540,7 +540,7 @@ class ExampleWorkspace:
         return view
 
     def _until(self, is_over: Callable[[], bool], look: Callable[[], None], stop: Callable[[], object]) -> None:
-        """Wait for the end of work, calling `look` repeatedly. If it raises Cancelled, stop the work and raise it."""
+        """Wait for the end of work, calling `look` repeatedly. Stop the work if `look` raises Cancelled."""
         while not is_over():
             try:
                 look()

@@ -83,7 +83,7 @@ class Editing:
         version: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The version, from the history of the stage")],
         tab: Tab = "",
     ) -> None:
-        """Make an earlier version of a value the latest again. Raises UserError if it is of another run or stage."""
+        """Make an earlier version of a value the latest. Raises UserError for a version of another run or stage."""
         versions = self._workspace.runs.history(run, stage)
         chosen = next((known for known in versions if known.id == version), None)
         if chosen is None:

@@ -186,7 +186,7 @@ class Execution:
         self.start(sent.run, (sent.stage, *self._filled_with(sent)), sent.stage)
 
     def _filled_with(self, command: RunStage) -> tuple[StageName, ...]:
-        """Return the later stages that the same request answers; none if a person wrote the value of one."""
+        """Return the later stages that the request of a stage also answers; () if a person edited one of them."""
         _require_text_stage(command.stage)
         run = self.workspace.runs.get(command.run)
         recipe, settings, prompts = recipe_of(run.recipe), self.runs.settings(run), self.runs.prompts(run)

@@ -95,7 +95,7 @@ class ModelComparison:
     outcomes: Mapping[int, ModelOutcome] = field(default_factory=dict)
     """Outcomes by test case id, compared with the prediction on the source."""
     mask_kept: Mapping[int, MaskChecks] = field(default_factory=dict)
-    """By test case: checks that the mask is kept, or words on why there are none; {} if not segmentation."""
+    """By test case: checks that the mask is kept, or words on why there are none; {} for classification."""
     classes: tuple[str, ...] = ()
     """All classes of the model; () if the model was not loaded yet."""
 

@@ -125,7 +125,7 @@ class RunSettings:
         sent: edit_conflicts.StateEdit,
         case: edit_conflicts.CaseId,
     ) -> None:
-        """Fix the seed of the next images to that of a test case. Raises UserError if it is of another run."""
+        """Fix the seed of the next images to a test case's. Raises UserError for a test case of another run."""
         lineage = case_of(self._workspace, sent.run, case).lineage
         self._change_generation(sent, {"seed_mode": "fixed", "seed": lineage.seed})
 

@@ -19,7 +19,7 @@ from study.methods import paragraph
 from study.results import analyse
 
 MANY_VOTES = 2_000
-"""Number of votes above which a study is analysed in another process, since it would block the server."""
+"""Number of votes above which a study is analysed in another process, to keep the server fast."""
 KEPT = 8
 """Number of studies whose analysis is in memory."""
 QUICK_SECONDS = 0.1

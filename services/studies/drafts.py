@@ -223,7 +223,7 @@ class StudyDrafts:
         ],
         template: Annotated[str, typed_text(40), Field(description="The name of a question template")] = "own",
     ) -> str:
-        """Begin a draft of a study with the questions and texts of a template. The answer is its id."""
+        """Begin a draft of a study with the questions and texts of a template. Return the study's id."""
         chosen = TEMPLATES.get(template or "own")
         if chosen is None:
             raise UserError(_NO_TEMPLATE, field="template")
@@ -241,7 +241,7 @@ class StudyDrafts:
             bool, Field(description="True to copy the images too, with control, quiz and training items")
         ] = False,
     ) -> str:
-        """Begin a draft with the rules of another study and, on request, its images. The answer is its id."""
+        """Begin a draft with the rules of another study and, on request, its images. Return the new study's id."""
         copied = self._studies.get(study)
         if not images:
             title = f"{copied.name[: draft_form.LONGEST_NAME - 7]}, again"
