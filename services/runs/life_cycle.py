@@ -319,7 +319,7 @@ def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:
     for case in workspace.runs.get(run_id).test_cases:
         if case.id == case_id:
             return case
-    raise UserError("This result does not belong to this run: choose one of the shown results.", field="case")
+    raise UserError("This result is not of this run: choose one of the shown results.", field="case")
 
 
 def task_problem(task: Task) -> str:

@@ -29,7 +29,7 @@ class Template:
         return _TEXTS["consent"]
 
     def rules(self) -> Rules:
-        """Return draft rules with this template. All other rules are the paper's, such as 4 equal of 5 votes."""
+        """Return draft rules with this template. Other rules are the paper's, such as 4 equal answers of 5 votes."""
         return Rules(template=self.name, **cells(self, "questions show_source show_captions instructions consent"))
 
 
