@@ -181,9 +181,7 @@ class ImportService:
         self,
         number: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The number of the import, from list_imports")],
         after: After = 0,
-        limit: Annotated[
-            int, Field(ge=1, le=MOST_LISTED, description="Maximum number of rows of the report in the page")
-        ] = 50,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of report rows")] = 50,
     ) -> dict[str, Any]:
         """Show the progress of an import, and the report on its files. Raises UserError for an unknown number."""
         imports, state = self._workspace.imports, self.state()

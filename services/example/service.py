@@ -320,7 +320,7 @@ class ExampleWorkspace:
         yield Step("making a study with simulated votes", 20, self._is_voted, partial(self._vote, record.seed))
 
     def _folder(self, kind: TaskKind, seed: int) -> Path:
-        """Return the folder of a task's scenes. When a batch is planned, the folder's name says which to draw."""
+        """Return the folder of a task's scenes. Its name holds their number and seed, from which they are drawn."""
         assert self._batches.scenes is not None
         return self._batches.scenes.folder / f"{kind}-{self.size.scenes}-{seed}"
 

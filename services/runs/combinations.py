@@ -111,9 +111,7 @@ class CombinationEdits:
                 "one; “model”: those that the language model chooses, up to a number"
             ),
         ],
-        captions: Annotated[
-            int | None, Field(ge=1, le=32, description="The number of captions; null keeps the present one")
-        ] = None,
+        captions: Annotated[int | None, Field(ge=1, le=32, description="Number; null keeps the present one")] = None,
     ) -> None:
         """Choose which combinations of keywords and alternatives become counterfactual captions when their stage is
         run. Raises UserError for "chosen" if no combination was chosen before.

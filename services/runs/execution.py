@@ -151,7 +151,7 @@ class Execution:
     def delete_job_part(
         self,
         job: _Job,
-        part: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The number of the image in the job, from 0")],
+        part: Annotated[int, Field(ge=0, le=LARGEST_ID, description="Image number, from 0")],
     ) -> Any:
         """Remove an image from a job. If the image is being drawn, drawing stops at once and the next image begins."""
         return self.jobs.delete_part(job, part)
@@ -160,12 +160,7 @@ class Execution:
     def queue_up(
         self,
         job: _Job,
-        part: Annotated[
-            int | None,
-            Field(
-                ge=0, le=LARGEST_ID, description="The number of the image in the job, from 0; null for the whole job"
-            ),
-        ] = None,
+        part: Annotated[int | None, Field(ge=0, le=LARGEST_ID, description="Image number; null: the whole job")] = None,
     ) -> Any:
         """Move a job, or an image of a job, one place up in the queue."""
         return self.jobs.move_up(job, part)

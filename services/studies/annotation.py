@@ -270,12 +270,8 @@ class AnnotationService:
         assignment: Annotated[Name, Field(description="The id of the item's assignment")],
         answers: Annotated[dict[str, Any], BeforeValidator(_answers), Field(description="The answer by question id")],
         comment: Annotated[str, BeforeValidator(_typed), Field(description="A comment by the worker")] = "",
-        seconds: Annotated[
-            float, BeforeValidator(_seconds), Field(description="Seconds that the worker looked at the item")
-        ] = 0.0,
-        key: Annotated[
-            Key, Field(description="A text of the page's choice: answers sent twice with it are saved once")
-        ],
+        seconds: Annotated[float, BeforeValidator(_seconds), Field(description="Seconds that the worker looked")] = 0.0,
+        key: Annotated[Key, Field(description="A text of your choice: sent twice, answers count once")],
     ) -> AnnotationStep:
         """Save the answers to an item and return the next step. Sending the same key again saves nothing. Raises
         NotYours for another worker's assignment, WorkerNotAllowed for a worker who may not vote, Over for a closed
@@ -308,9 +304,7 @@ class AnnotationService:
             dict[str, Any], BeforeValidator(_answers), Field(description="The answers so far by question id")
         ],
         comment: Annotated[str, BeforeValidator(_typed), Field(description="The comment so far")] = "",
-        seconds: Annotated[
-            float, BeforeValidator(_seconds), Field(description="Seconds that the worker has looked at the item")
-        ] = 0.0,
+        seconds: Annotated[float, BeforeValidator(_seconds), Field(description="Seconds of looking so far")] = 0.0,
         at: Annotated[
             float, Field(ge=0, le=1e14, description="Milliseconds since 1970, by the clock of the browser")
         ] = 0.0,

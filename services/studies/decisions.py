@@ -145,9 +145,7 @@ class StudyDecisions:
         study: str,
         item: Annotated[StrictInt, Field(description="The id of the item")],
         question: Annotated[str, typed_text(40), Field(description="The id of the question")],
-        answer: Annotated[
-            str, typed_text(100), Field(description="One of the question's answers; empty to withdraw the decision")
-        ],
+        answer: Annotated[str, typed_text(100), Field(description="One of its answers; empty to withdraw")],
         reason: Annotated[Reason, Field(description="The reason. It is included in the exports")] = "",
     ) -> Adjudicated:
         """Decide a question of an item without a consensus; an empty answer withdraws the decision."""

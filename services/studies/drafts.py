@@ -87,11 +87,11 @@ class DraftCommand(StudyCommand):
 
 
 class DrawsIntoDraft(DraftCommand, ItemDraw):
-    """A command on a draft, and a draw of test cases by a filter."""
+    """A command on a draft that draws test cases by a filter."""
 
 
 class DrawsItems(StudyCommand, ItemDraw):
-    """A command on a study, and a draw of test cases by a filter."""
+    """A command on a study that draws test cases by a filter."""
 
 
 @dataclass(frozen=True)
@@ -258,10 +258,7 @@ class StudyDrafts:
         of_rules: Callable[[Rules], Rules] = lambda rules: rules,
         of_items: Callable[[], None] = lambda: None,
     ) -> DraftState:
-        """Save the typed form, then apply a change of the rules or items. A repeated or late request changes nothing.
-        Return the state of the draft. Raises UserError if the study has started, or if another page has changed the
-        form.
-        """
+        """Save the form, then apply a change of rules or items. A repeated or late request changes nothing."""
         with self._lock:
             study = self._draft(sent)
             if self._saves.is_late(sent.study, sent.tab, sent.number):

@@ -146,7 +146,7 @@ class Obstacle:
     kind: Literal["empty", "not accepted", "no split", "leak", "unchanged"]
     sentence: str
     images: tuple[str, ...] = ()
-    """SHA-256s of the images concerned; () if the whole draft is."""
+    """SHA-256s of the images to correct; () if the reason is not about single images."""
 
 
 @dataclass(frozen=True)
