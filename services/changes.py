@@ -16,7 +16,7 @@ class Changes:
         self._last = 0
 
     def tell(self) -> None:
-        """Count a change."""
+        """Increase `count`, since something that pages show has changed."""
         self._last = next(self._numbers)
 
     @property
@@ -26,17 +26,18 @@ class Changes:
 
 
 class Revisions:
-    """Names the state of everything that pages show. Thread-safe.
+    """Returns a text that changes when anything shown on a page may have changed. Thread-safe.
 
-    `saved` returns another number after every commit, also of another process; `changes` counts the rest. What depends
-    on the time of day, or on an edited file, is read again every minute.
+    `saved` returns another number after every commit to the database, also by another process. `changes` counts changes
+    in memory. The text also changes every minute, since some pages depend on the time of day or on files that somebody
+    edits.
     """
 
     def __init__(self, saved: Callable[[], int], changes: Changes) -> None:
         self._saved, self._changes = saved, changes
         self.start = secrets.token_hex(4)
-        """Random name of this start of the server, which distinguishes it from others."""
+        """Random text, drawn at each start of the server, so that no text of an earlier start is repeated."""
 
     def now(self, seconds: float = 60) -> str:
-        """Return the name of the state, which differs after a change and after this many seconds."""
+        """Return a text that differs after each change, and at least every `seconds`."""
         return f"{self.start}.{self._saved()}.{self._changes.count}.{int(time.monotonic() / seconds)}"

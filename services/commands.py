@@ -21,7 +21,7 @@ from core.validation_messages import reason
 from services.changes import Changes
 
 LONGEST_TEXT = 4000
-"""Default maximum characters of a typed text; the longest caption is far shorter."""
+"""Default maximum number of characters of a text in a command. The longest caption is far shorter."""
 
 
 def _known(stage: str) -> str:
@@ -31,11 +31,11 @@ def _known(stage: str) -> str:
 
 
 KnownStage = Annotated[StageName, AfterValidator(_known), Field(description="The stage")]
-"""Name of a stage of any recipe, or of the image drawing."""
+"""Name of a text stage of any recipe, or `GENERATION` for the drawing of images."""
 
 
 def parts_of(named: Any) -> Any:
-    """Return the non-empty parts of a text with commas; anything else unchanged."""
+    """Split a text at its commas and return the non-empty parts. Return any other value unchanged."""
     return [part.strip() for part in named.split(",") if part.strip()] if isinstance(named, str) else named
 
 
@@ -46,18 +46,16 @@ RunIds = Annotated[tuple[Annotated[str, Field(max_length=80)], ...], BeforeValid
 
 
 class Command(BaseModel):
-    """One act, such as `class RenameRun(RunCommand, name="rename")`. The docstring of a subclass describes it in one
-    sentence.
-    """
+    """A command, such as `class RenameRun(RunCommand, name="rename")`. A subclass's docstring describes the command."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST_TEXT)
 
     name: ClassVar[str]
-    """Name for sending, such as "rename-run": letters and hyphens."""
+    """Unique name that a sender gives, such as "rename-run". It has only letters and hyphens."""
     looks: ClassVar[bool] = False
-    """True if it only reads and changes nothing."""
+    """True if the command only reads and changes nothing."""
     keeps: ClassVar[bool] = False
-    """True if the command loses nothing: what it replaces or removes can be restored."""
+    """True if everything that the command replaces or removes can be restored."""
 
     def __init_subclass__(cls, **class_values: str | bool) -> None:
         """Set class values given in the class statement: `name`, `looks`, `keeps`, `stage_of_command`."""
@@ -67,7 +65,7 @@ class Command(BaseModel):
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Self:
-        """Return a command of this type from plain data. Raises Malformed with the first wrong field."""
+        """Return a command of this type from its fields by name. Raises Malformed for the first invalid field."""
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
@@ -75,16 +73,16 @@ class Command(BaseModel):
 
 
 class RunCommand(Command, keeps=True):
-    """An act on a run."""
+    """A command on one run."""
 
     stage_of_command: ClassVar[str] = ""
-    """Stage of all commands of this type; "" if a field `stage` names it, or for the whole run."""
+    """Stage that all commands of this type affect; "" if a field `stage` names it, or for the whole run."""
 
     run: str = Field(max_length=80, description="The id of the run")
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """Return the stage of a command, "" for the whole run. Takes plain data, since refusals need a stage too."""
+        """Return the stage that a command's fields name, even if they are invalid; "" for the whole run."""
         return cls.stage_of_command or str(data.get("stage") or "")
 
 
@@ -93,22 +91,23 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Malformed(UserError):
-    """Wrong input to a command: a mistake of a page, a script or a person."""
+    """Raised for invalid input to a command, sent by a page, a script or a person."""
 
 
 class Missing(UserError):
-    """The object of a command does not exist, or no longer."""
+    """Raised if a command names something that does not exist, or does not exist any more."""
 
 
 class UnknownCommand(ValueError):
-    """No command has this name: a bug in the sending program."""
+    """Raised for a name that no command has: the sending program has a bug."""
 
 
 def command_of(function: Callable[..., Any], base: type[C], *passed: str, **class_values: str | bool) -> type[C]:
-    """Return a command whose fields are those of `base` and the parameters of a function, but for those `passed` from
-    elsewhere.
+    """Return a new command type. Its fields are those of `base` and the parameters of a function, without the
+    parameters named in `passed`.
 
-    The function's docstring, up to "Raises", describes the command. `class_values` are set on the class: its name.
+    The function's docstring, up to "Raises", describes the command. `class_values` become attributes of the class. They
+    must contain `name`.
     """
     hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {
@@ -122,7 +121,7 @@ def command_of(function: Callable[..., Any], base: type[C], *passed: str, **clas
 
 
 def _checked_last(hint: Any) -> Any:
-    """Return a type whose bounds are of the value that its validators make: so many runs, not so many letters."""
+    """Return the type with its BeforeValidators last: bounds then count the runs in a list, not letters of a text."""
     if get_origin(hint) is not Annotated:
         return hint
     kind, *metadata = get_args(hint)
@@ -130,14 +129,16 @@ def _checked_last(hint: Any) -> Any:
 
 
 def does(name: str, base: type[Command] = Command, **class_values: str | bool) -> Callable[[Method], Method]:
-    """Make a method a command: its parameters are the fields, its docstring up to "Raises" describes the command.
+    """Mark a method as the command `name`: its parameters become the fields, and its docstring up to "Raises" the
+    description.
 
-    Fields of `base` that the method needs are parameters too, of the same names. A parameter `sent` gets the whole
-    command, as `base`. `class_values` are those of a class statement: `looks`, `keeps`, `stage_of_command`.
+    A method that needs fields of `base` has parameters of the same names. A parameter `sent` gets the whole command, as
+    a `base`. `class_values` set attributes of the command's class: `looks`, `keeps`, `stage_of_command`.
     """
 
     def mark(method: Method) -> Method:
-        # Made when the first studio takes it on: its types may stand further down in their module.
+        # The command is made when a studio first takes it on: the method's types may be defined further down in the
+        # module.
         method.__dict__["command"] = cache(lambda: command_of(method, base, "self", "sent", name=name, **class_values))
         return method
 
@@ -145,20 +146,20 @@ def does(name: str, base: type[Command] = Command, **class_values: str | bool) -
 
 
 class Commands:
-    """All commands of one studio by name. Thread-safe once it is filled."""
+    """All commands of one studio by name. Thread-safe once all commands are added."""
 
     def __init__(self, changes: Changes | None = None) -> None:
         self._known: dict[str, tuple[type[Command], Callable[[Any], Any]]] = {}
         self._changes = changes or Changes()
 
     def add(self, command: type[C], function: Callable[[C], Any]) -> None:
-        """Have `function` do the commands of this type. Raises ValueError if the name is taken."""
+        """Let `function` carry out the commands of this type. Raises ValueError if another command has the name."""
         if command.name in self._known:
             raise ValueError(f"there is a command {command.name!r} already")
         self._known[command.name] = (command, function)
 
     def take_on(self, service: object) -> None:
-        """Add the methods of a service marked with `does`, and those of its `register`."""
+        """Add a service's methods that are marked with `does`, and the commands that its `register` adds, if any."""
         for name, method in vars(type(service)).items():
             if command := getattr(method, "command", None):
                 self.add(command(), _called(getattr(service, name)))
@@ -171,26 +172,26 @@ class Commands:
         return {name: command for name, (command, _) in self._known.items()}
 
     def parse(self, name: str, data: Mapping[str, Any]) -> Command:
-        """Return the command of this name from plain data. Raises UnknownCommand, or Malformed with the field."""
+        """Return a command from its name and fields. Raises UnknownCommand, or Malformed for an invalid field."""
         if name not in self._known:
             raise UnknownCommand(f"there is no command {name[:80]!r}")
         return self._known[name][0].of(data)
 
     def do(self, command: Command) -> Any:
-        """Do a command and return its function's result. Raises UserError for a person's mistake, without changes."""
+        """Carry out a command and return its result. Raises UserError, with nothing changed, for a user's mistake."""
         try:
             return self._known[command.name][1](command)
-        finally:  # a page may show a refusal as well
+        finally:  # pages may show errors too
             if not command.looks:
                 self._changes.tell()
 
     def send(self, name: str, data: Mapping[str, Any]) -> Any:
-        """Parse and do a command."""
+        """Parse and carry out a command. Raises as `parse` and `do`."""
         return self.do(self.parse(name, data))
 
 
 def _called(method: Callable[..., Any]) -> Callable[[Command], Any]:
-    """Return a function that calls a method with the fields of a command that are its parameters."""
+    """Return a function of a command that calls `method` with the command's fields as arguments."""
     names = tuple(inspect.signature(method).parameters)
 
     def call(command: Command) -> Any:
@@ -200,7 +201,7 @@ def _called(method: Callable[..., Any]) -> Callable[[Command], Any]:
 
 
 def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:
-    """Return the first error of pydantic as a sentence, with its field. Sentences of our own validators stay."""
+    """Return pydantic's first error as one sentence, with its field. Full sentences of our own validators are kept."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "value_error" and str(first["ctx"]["error"]).endswith("."):

@@ -1,6 +1,6 @@
-"""Detects edits of one run from two pages, and words the message for the second person.
+"""Detects when two pages edit one run at the same time, and writes the message for the person who saved second.
 
-A change always applies to the latest version, so nothing is lost: both edits are kept.
+An edit always applies to the latest version, and earlier versions are kept, so that no edit is lost.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from core.types import StageName, stage_title
 from services.commands import RunCommand, parts_of
 
 KEPT = 2000
-"""Maximum number of versions whose writing page is remembered."""
+"""Maximum number of versions for which it is remembered which page saved them."""
 LARGEST_ID = 10**18
-"""Largest id. Larger numbers do not fit a database column."""
+"""Largest number that commands accept as an id. Much larger ones do not fit into a database column."""
 Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Ids = Annotated[tuple[Id, ...], BeforeValidator(parts_of)]
 """Several numbers, as a list or with commas between."""
 CaseId = Annotated[Id, Field(description="The test case")]
 After = Annotated[Id, Field(description="The “next” of the page before")]
-"""Where a page of a list begins: behind this number."""
-Tab = Annotated[str, Field(max_length=40, description="Which page it is, by a name of its own")]
+"""Number after which a page of a list begins. 0 begins at the first page."""
+Tab = Annotated[str, Field(max_length=40, description="A name that the sending page chose for itself")]
 
 PlainSettings = Mapping[str, Any]
 """Settings as plain data: by section, a value for each setting."""
 
 
 class ValueEdit(RunCommand):
-    """An edit of the value of a text stage. It applies to the latest version, whichever one the person saw."""
+    """An edit of the value of a text stage. It applies to the latest version, even if the person saw an earlier one."""
 
     tab: Tab = ""
-    version: int = Field(0, ge=0, le=LARGEST_ID, description="The version that the person saw; 0 when not known")
+    version: int = Field(0, ge=0, le=LARGEST_ID, description="The version that the person saw; 0 if unknown")
 
 
 class StateEdit(RunCommand):
-    """An edit of the settings or prompts of a run. It applies to the latest state, whichever one the person saw."""
+    """An edit of a run's settings or prompts. It applies to the latest state, even if the person saw an earlier one."""
 
     tab: Tab = ""
-    state: int = Field(0, ge=0, le=LARGEST_ID, description="The state of the run that the person saw; 0: not known")
+    state: int = Field(0, ge=0, le=LARGEST_ID, description="The state of the run that the person saw; 0 if unknown")
 
 
 class PageWrites:
@@ -56,19 +56,19 @@ class PageWrites:
         self._lock = threading.Lock()
 
     def note(self, version: int, tab: str) -> None:
-        """Record that a page saved a version."""
+        """Record that the page `tab` saved a version."""
         with self._lock:
             self._tabs[version] = tab
             for old in list(self._tabs)[:-KEPT]:
                 del self._tabs[old]
 
     def by(self, tab: str) -> frozenset[int]:
-        """Return the versions that a page wrote."""
+        """Return the ids of the versions that the page `tab` saved."""
         with self._lock:
             return frozenset(version for version, page in self._tabs.items() if page and page == tab)
 
     def by_others(self, versions: Sequence[StoredValue], seen: int, tab: str) -> StoredValue | None:
-        """Return the latest version after `seen` (0: unknown) that this page did not write, or None."""
+        """Return the latest version after `seen` that another page saved, or None, also if `seen` is 0 (unknown)."""
         mine = self.by(tab)
         others = [version for version in versions if version.id > seen and version.id not in mine]
         return others[-1] if seen and others else None
@@ -85,7 +85,7 @@ class SettingChange:
 
 
 def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> tuple[SettingChange, ...]:
-    """Return the settings that others changed since the first of `states`. `mine` are the page's own."""
+    """Return the settings that others changed since the first of `states`. `mine` are the ids of this page's states."""
     changes: dict[tuple[str, str], SettingChange] = {}
     for before, after in _pairs(states, mine):
         for section, name in changed_settings(before.settings, after.settings):
@@ -94,7 +94,7 @@ def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> 
 
 
 def prompt_by_others(states: Sequence[StoredState], mine: Collection[int], name: str) -> datetime | None:
-    """Return when others last changed the prompt of a name, or None."""
+    """Return when another page last changed the prompt `name`, or None. See `settings_by_others`."""
     moments = [
         after.created for before, after in _pairs(states, mine) if before.prompts.get(name) != after.prompts.get(name)
     ]
@@ -102,7 +102,7 @@ def prompt_by_others(states: Sequence[StoredState], mine: Collection[int], name:
 
 
 def changed_settings(before: PlainSettings, after: PlainSettings) -> tuple[tuple[str, str], ...]:
-    """Return the settings (section and name) that differ."""
+    """Return the section and name of each setting whose values differ."""
     return tuple(
         (section, name)
         for section, values in after.items()
@@ -113,7 +113,7 @@ def changed_settings(before: PlainSettings, after: PlainSettings) -> tuple[tuple
 
 
 def value_conflict(stage: StageName, other: StoredValue) -> str:
-    """Return the message for the person whose edit of a value came second."""
+    """Return the message for a person whose edit of a value was saved after another page's."""
     when = f"changed elsewhere meanwhile ({clock(other.created)})"
     if stage not in ("keywords", "alternatives", "counterfactuals"):
         what = "The caption" if stage == "caption" else f"“{stage_title(stage)}”"
@@ -122,7 +122,7 @@ def value_conflict(stage: StageName, other: StoredValue) -> str:
 
 
 def settings_conflict(others: Sequence[SettingChange], mine: Collection[tuple[str, str]]) -> str:
-    """Return the message for the person whose settings came second: others' changes, and the outcome of their own."""
+    """Return the message for a person who saved settings after another page. `mine` are the person's settings."""
     listed = ", ".join(f"{change.name.replace('_', ' ')} to {_shown(change.value)}" for change in others)
     replaced = any((change.section, change.name) in mine for change in others)
     end = "Yours was saved on top; set that again to have theirs." if replaced else "Both changes are kept."
@@ -130,7 +130,7 @@ def settings_conflict(others: Sequence[SettingChange], mine: Collection[tuple[st
 
 
 def prompt_conflict(when: datetime) -> str:
-    """Return the message for the person whose edit of a prompt came second."""
+    """Return the message for a person whose edit of a prompt was saved after another page's."""
     return (
         f"The prompt was changed elsewhere meanwhile ({clock(when)}). Yours was saved on top; the other one is "
         "under “Prompt and reply”, among the earlier prompts."

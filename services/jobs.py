@@ -1,6 +1,7 @@
-"""The server's worker thread: does long work one piece at a time, independently of pages. Knows no stage and no page.
+"""The queue of jobs: one worker thread of the server does long work, one job after another. It knows no stage and no
+page.
 
-A reloaded or second page asks here for running work. Closing a page stops nothing.
+A page that is opened or reloaded can find the running job here. Closing a page stops no job.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from core.types import StageName
 from services.changes import Changes
 
 KEPT = 200
-"""Number of ended jobs that are kept for late pages."""
+"""Maximum number of ended jobs whose state pages can still ask for."""
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ PartState = Literal["waiting", "running", "done", "dropped"]
 
 @dataclass(frozen=True)
 class Part:
-    """One of the things that a job makes, one by one or a few together."""
+    """One of the things that a job makes, such as an image. A job makes its parts one by one, or a few at a time."""
 
     id: int
     """Zero-based position of the part at the start of the job."""
@@ -46,22 +47,22 @@ class JobView:
     id: int
     run_id: str
     stages: tuple[StageName, ...]
-    """Stages that it may change."""
+    """Stages whose values the job may change."""
     state: JobPhase
     stage: StageName | None = None
-    """Current stage, or the last one if it ended."""
+    """Current stage, or the last one of an ended job; None before the first."""
     progress: Progress | None = None
     since: float = 0.0
     """`time.monotonic()` at the start of the current stage."""
     stopping: bool = False
-    """True after a stop request, until it stops."""
+    """True from the request to stop until the job has stopped."""
     message: str = ""
     parts: tuple[Part, ...] = ()
-    """Parts in working order; empty for work in one piece."""
+    """Parts in the order in which they are made; empty if the job makes one thing."""
     seconds_each: float | None = None
     """Expected seconds per part."""
     preview: str = ""
-    """Name of a picture of the image in progress; "" for none."""
+    """Name of the preview picture of the unfinished image; "" if there is none."""
 
     @property
     def active(self) -> bool:
@@ -75,23 +76,23 @@ class JobView:
 
     @property
     def at_parts(self) -> tuple[Part, ...]:
-        """Return the parts that are being made together now."""
+        """Return the parts that the job is making now."""
         return tuple(part for part in self.parts if part.state == "running")
 
     @property
     def at_part(self) -> Part | None:
-        """Return the first part being made, or None."""
+        """Return the first part that the job is making now, or None."""
         return next(iter(self.at_parts), None)
 
     def seconds_left(self) -> float | None:
-        """Return the seconds until the job is done, once it runs; None if unknown."""
+        """Return the estimated seconds of work left, without the time in the queue; None if unknown."""
         if self.progress is not None:
             return self.progress.seconds_left
         return None if self.seconds_each is None else self.seconds_each * len(self.waiting)
 
 
 def _moved_up(parts: tuple[Part, ...], part_id: int) -> tuple[Part, ...]:
-    """Return the parts with one waiting part moved up by one place among the waiting ones."""
+    """Return the parts with one waiting part exchanged with the waiting part before it."""
     places = [place for place, part in enumerate(parts) if part.state == "waiting"]
     at = next((place for place in places if parts[place].id == part_id), None)
     if at is None or at == places[0]:
@@ -102,7 +103,7 @@ def _moved_up(parts: tuple[Part, ...], part_id: int) -> tuple[Part, ...]:
 
 
 class JobHandle:
-    """The work's access to its job: reports progress, and checks for cancellation."""
+    """Given to the work of a job, which reports its progress here and checks whether it was cancelled."""
 
     def __init__(self, jobs: JobQueue, job_id: int, cancelled: threading.Event) -> None:
         self._jobs, self._id = jobs, job_id
@@ -111,7 +112,7 @@ class JobHandle:
 
     @property
     def closing(self) -> bool:
-        """Return True if the job is stopped because the server stops, and not by a person."""
+        """Return True if the server is stopping: then no person cancelled the job."""
         return self._jobs.closing
 
     def at(self, stage: StageName) -> None:
@@ -119,15 +120,15 @@ class JobHandle:
         self._jobs._update(self._id, stage=stage, progress=None, since=time.monotonic())
 
     def progress(self, progress: Progress) -> None:
-        """Report the progress of the stage; usable as `core.progress.OnProgress`."""
+        """Report the progress of the current stage. This method can be used as a `core.progress.OnProgress`."""
         self._jobs._update(self._id, progress=progress)
 
     def preview(self, name: str) -> None:
-        """Report a picture of the image in progress."""
+        """Report the name of a preview picture of the unfinished image."""
         self._jobs._update(self._id, preview=name)
 
     def take_parts(self, most: int) -> tuple[Part, ...]:
-        """Return at most `most` next parts to make together, and mark earlier ones done. () if none is left."""
+        """Mark the parts made so far as done, and return the next parts to make, at most `most`; () if none is left."""
         return self._jobs._take_parts(self._id, most)
 
     def at_parts(self) -> tuple[Part, ...]:
@@ -153,7 +154,7 @@ class _Job:
 
 
 class JobQueue:
-    """A queue and its one thread. All methods may be called from any thread."""
+    """A queue of jobs, done by one thread. All methods may be called from any thread."""
 
     def __init__(self, changes: Changes | None = None) -> None:
         self._numbers = itertools.count(1)
@@ -175,10 +176,11 @@ class JobQueue:
         seconds_each: float | None = None,
         unbegun: Callable[[], object] = lambda: None,
     ) -> int:
-        """Queue `work`. `parts` names each thing that it makes, if there are several.
+        """Queue `work` as a job on a run and return the id of the job. `stages` are those that it may change. `parts`
+        names the things that it makes, if it makes several, and `seconds_each` is the expected time for each of them.
 
-        If the job is cancelled before it begins, `unbegun` is called instead. Raises UserError while another job uses
-        the run.
+        If the job is cancelled before it begins, `unbegun` is called and `work` is not. Raises UserError while another
+        job on the run waits or runs.
         """
         with self._changed:
             self.require_idle(run_id)
@@ -193,43 +195,44 @@ class JobQueue:
             return job.view.id
 
     def require_idle(self, run_id: str) -> None:
-        """Raise UserError while a job uses a run."""
+        """Raise UserError while a job on this run waits or runs."""
         with self._changed:
             if any(job.view.run_id == run_id and job.view.active for job in self._jobs.values()):
                 raise UserError("This run is being worked on already: wait for it, or cancel it.")
 
     def when_idle(self, name: str, work: Callable[[], object]) -> None:
-        """Queue background work that every job precedes. `name` describes it in words."""
+        """Queue background work, which begins only when no job waits. `name` describes the work in words."""
         with self._changed:
             self._idle_work.append((name, work))
             self._start()
 
     def waiting_for(self) -> str:
-        """Return what a waiting job waits for, in words."""
+        """Return in words what the thread is doing while a job waits: the name of background work, or "another run"."""
         with self._changed:
             return self._idle_name or "another run"
 
     def idle(self) -> bool:
-        """Return True if no person's job runs or waits. Background jobs are not counted."""
+        """Return True if no job runs or waits. Background work is not counted."""
         with self._changed:
             return not any(job.view.active for job in self._jobs.values())
 
     def cancel(self, run_id: str) -> bool:
-        """Ask the waiting or running work of a run to stop. Return False without any."""
+        """Ask the waiting or running job of a run to stop. Return False if there is none."""
         return self._cancel(lambda view: view.run_id == run_id)
 
     def cancel_job(self, job_id: int) -> bool:
-        """Ask one job to stop. Return False if it is over."""
+        """Ask one job to stop. Return False if it has ended or is unknown."""
         return self._cancel(lambda view: view.id == job_id)
 
     def cancel_all(self) -> bool:
-        """Ask everything to stop. Return False if there is nothing."""
+        """Ask all waiting and running jobs to stop. Return False if there are none."""
         return self._cancel(lambda _view: True)
 
     def delete_part(self, job_id: int, part_id: int) -> bool:
-        """Remove a part from a job at once, also while it is made. Return False if it is made or dropped already.
+        """Remove a part from a job, even if the part is being made. Return False if the part is done, was removed
+        before, or is unknown.
 
-        A waiting job without parts is cancelled.
+        A waiting job whose last part is removed is cancelled.
         """
         with self._changed:
             job = self._jobs.get(job_id)
@@ -241,7 +244,7 @@ class JobQueue:
         return found
 
     def move_up(self, job_id: int, part_id: int | None = None) -> bool:
-        """Move a waiting job, or a waiting part of a job, one place up. Return False if it is first already."""
+        """Move a waiting job, or a waiting part of a job, one place up. Return False if it did not move."""
         with self._changed:
             job = self._jobs.get(job_id)
             if job is None or not job.view.active:
@@ -274,10 +277,12 @@ class JobQueue:
             return self.view(job_id)
 
     def known(self, job_id: int) -> JobView:
-        """Like `view`, but raise UserError if there was no such job since the studio started."""
+        """Like `view`, but raises UserError for an unknown job, such as one of an earlier start of the studio."""
         view = self.view(job_id)
         if view is None:
-            raise UserError(f"There is no job {job_id} since the studio was started.", field="job")
+            raise UserError(
+                f"There is no job {job_id}: it ended long ago, or before the studio was restarted.", field="job"
+            )
         return view
 
     def of_run(self, run_id: str) -> JobView | None:
@@ -292,7 +297,7 @@ class JobQueue:
             return (*running, *(job.view for job in self._waiting))
 
     def close(self, seconds: float = 5.0) -> None:
-        """Stop the running job, start no other, and wait at most this many seconds for the thread."""
+        """Ask the running job to stop, begin no other job, and wait at most `seconds` for the thread to end."""
         with self._changed:
             self.closing = True
             self._idle_work.clear()

@@ -1,7 +1,7 @@
-"""Limits failed tries, by address and in all. Knows no HTTP.
+"""Limits failed sign-ins by address and in total. Knows no HTTP.
 
-Trying a password or code costs nothing, so counting is what stops guessing. Only failures count, and are forgotten
-after the window. Codes and passwords are never stored here, only who failed and when.
+Trying a password or a code costs an attacker nothing, so a limit must stop guessing. Only failures are counted, each
+for a limited time. This module stores the address and time of a failure, never the password or code.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from core.latest import Latest
 from core.words import count_of
 
 REMEMBERED = 1_000
-"""Number of addresses that signed in and are remembered: failures of others do not block them."""
+"""Maximum number of remembered addresses that signed in. They are not blocked by the failures of other addresses."""
 
 
 class TooMany(Exception):
-    """Raised if somebody must wait. The text names the wait in words; `seconds` is for Retry-After."""
+    """Raised if an address must wait. The message says how long; `seconds` is for the header Retry-After."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = max(1, int(seconds + 0.999))
@@ -28,11 +28,12 @@ class TooMany(Exception):
 
 
 class Limiter:
-    """Refuses an address after `attempts` failures in `seconds`, and all new addresses after `in_all` failures.
+    """Refuses an address after `attempts` failures within `seconds`, and all new addresses after `in_all` failures
+    within `seconds`.
 
-    `in_all` stops a person with many addresses (0: thirty times `attempts`). An address that `passed` before is exempt
-    from it: else a stranger could lock everybody out by failing on purpose. Memory is bounded: no more failures than
-    `in_all` are counted, as nobody else may then fail. Thread-safe.
+    `in_all` stops a person with many addresses. 0 stands for thirty times `attempts`. An address that signed in before
+    is exempt from `in_all`: otherwise a stranger could lock everybody out by failing on purpose. At most twice `in_all`
+    failures are stored. Thread-safe.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Limiter:
         self._lock = threading.Lock()
 
     def check(self, key: str) -> None:
-        """Check an address before a try. Raises TooMany if it must wait."""
+        """Call this before each try. Raises TooMany if the address `key` must wait."""
         with self._lock:
             now = self._forget()
             mine = self._times.get(key)
@@ -63,16 +64,16 @@ class Limiter:
             now = self._forget()
             self._times.setdefault(key, deque()).append(now)
             self._failures.append((now, key))
-            # Concurrent tries may all fail after one check: the oldest make room.
+            # Concurrent tries may all pass `check` before one of them fails: forget the oldest failures.
             while len(self._failures) > 2 * self.in_all:
                 self._drop()
 
     def passed(self, key: str) -> None:
-        """Record a successful try. Its earlier failures still count: a person with one code may guess another."""
+        """Record a successful try. Earlier failures still count: a person with one code may guess another."""
         self._known.put(key, True)
 
     def held(self) -> int:
-        """Return the number of remembered failures, for tests of the bound."""
+        """Return the number of stored failures. Tests check that it stays limited."""
         with self._lock:
             return len(self._failures)
 
@@ -91,7 +92,7 @@ class Limiter:
 
 
 def address_key(host: str | None) -> str:
-    """Return the key of an address: one for a whole /64 of IPv6, as one person has all of it. "?" without one."""
+    """Return the key of an address: one per /64 network of IPv6, which one person usually has; "?" if unknown."""
     try:
         address = ipaddress.ip_address((host or "").split("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Separate processes for work that would block the server. Each begins as a copy of one with everything loaded."""
+"""Separate processes for work that would block the server, forked from one that has loaded all modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NEEDED = ["services.curation.import_process", "services.studies.analyses", "sci
 
 
 def own_processes() -> ForkServerContext:
-    """Return the context that starts such processes. The copied process stays as long as the server."""
+    """Return the context that starts these processes. The process that is forked lives as long as the server."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_NEEDED)
     return context

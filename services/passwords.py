@@ -1,7 +1,7 @@
-"""The lead's password: how it is stored, and where the studio may run without one. Knows no HTTP.
+"""The study lead's password: how it is stored, and whether the studio may run without a password. Knows no HTTP.
 
-It is stored as a scrypt hash (RFC 7914) with its own salt, "scrypt$n$r$p$salt$hash", the last two in hexadecimal, so
-that each hash holds the cost of trying a password.
+The password is stored as a scrypt hash (RFC 7914) with a random salt: "scrypt$n$r$p$salt$hash", salt and hash in
+hexadecimal. n, r and p set the cost of trying a password, so a later version may change the cost of new hashes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from core.errors import UserError
 SECRET = "lead-password"
 """Name of the hash among the secrets of a workspace."""
 SHORTEST, LONGEST = 8, 1024
-"""Minimum and maximum characters of a password."""
+"""Minimum and maximum number of characters of a password."""
 _MEMORY = 256 * 1024 * 1024
 
 
@@ -38,7 +38,7 @@ COST = Cost(2**15, 8, 3)
 
 
 def hashed(password: str, cost: Cost = COST) -> str:
-    """Return the hash to store of a password. Raises UserError if it is too short or too long."""
+    """Return the hash of a password, to be stored. Raises UserError if the password is too short or too long."""
     if len(password) < SHORTEST:
         raise UserError(f"The password is too short: take at least {SHORTEST} characters.")
     if len(password) > LONGEST:
@@ -49,7 +49,7 @@ def hashed(password: str, cost: Cost = COST) -> str:
 
 
 def matches(password: str, stored: str) -> bool:
-    """Return whether a password matches the stored hash. Takes equal time for a wrong one."""
+    """Return True if a password matches the stored hash. Takes the same time for a right and a wrong one."""
     if len(password) > LONGEST:
         return False
     try:
@@ -58,14 +58,15 @@ def matches(password: str, stored: str) -> bool:
             return False
         cost = Cost(int(n), int(r), int(p))
         return hmac.compare_digest(_scrypt(password, bytes.fromhex(salt), cost), bytes.fromhex(digest))
-    except ValueError:  # the stored hash is damaged: nobody gets in with it
+    except ValueError:  # the stored hash is damaged: no password matches it
         return False
 
 
 def choose(ask: Callable[[str], str], twice: bool, cost: Cost = COST) -> str:
-    """Return the hash of a password from `ask(prompt)`, asked for `twice` if a person types it unseen.
+    """Ask for a new password with `ask(prompt)` and return its hash. With `twice` ask again, since a person cannot see
+    what they type.
 
-    Raises UserError if the two differ, or the password is too short or too long.
+    Raises UserError if the two answers differ, or the password is too short or too long.
     """
     stored_hash = hashed(ask("The study lead's new password: "), cost)
     if twice and not matches(ask("The same again: "), stored_hash):
@@ -74,7 +75,7 @@ def choose(ask: Callable[[str], str], twice: bool, cost: Cost = COST) -> str:
 
 
 def beyond_this_machine(host: str) -> bool:
-    """Return whether another machine can reach a server on this address. A name counts by all its addresses."""
+    """Return True if another machine may reach a server on this address. For a name, all its addresses count."""
     try:
         return not ipaddress.ip_address(host.strip("[]").split("%")[0]).is_loopback
     except ValueError:
@@ -89,6 +90,6 @@ def beyond_this_machine(host: str) -> bool:
 
 
 def _scrypt(password: str, salt: bytes, cost: Cost) -> bytes:
-    # The same letters can be typed in two ways on two keyboards: RFC 8265 uses their NFC form.
+    # Two keyboards may encode the same letters differently: RFC 8265 uses their NFC form.
     typed = unicodedata.normalize("NFC", password).encode("utf-8", "surrogatepass")
     return hashlib.scrypt(typed, salt=salt, n=cost.n, r=cost.r, p=cost.p, maxmem=_MEMORY, dklen=32)

@@ -1,4 +1,4 @@
-"""The pictures of a workspace by hash, for pages."""
+"""The pictures of a workspace, found by their SHA-256, for pages."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class StoredPictures:
     def __init__(self, workspace: Workspace) -> None:
         self._images = workspace.images
         self.png = workspace.images.read
-        """Returns an image as PNG."""
+        """Returns the PNG file of an image."""
         self.thumbnail = workspace.thumbnails.webp
-        """Returns a thumbnail as WebP, made if missing."""
+        """Returns the WebP file of a thumbnail, after making it if it is missing."""
         self.ready_thumbnail = workspace.thumbnails.ready
-        """Returns a thumbnail if it exists."""
+        """Returns the WebP file of a thumbnail, or b"" if it does not exist."""
         self.mask_colours = lru_cache(maxsize=32)(self._mask_colours)
-        """Returns a mask as PNG, its classes in colours."""
+        """Returns a mask as a PNG file in which each class has a colour."""
 
     def _mask_colours(self, sha: str) -> bytes:
         mask = self._images.load(sha)

@@ -1,7 +1,7 @@
-"""Queries of scripts: read-only commands that return plain JSON-ready data.
+"""Queries for scripts: read-only commands that return plain data, ready for JSON.
 
-A list comes in pages: `next` of the answer is `after` of the next query, "" after the last page. Texts of people and
-models are returned unchanged; ids are those that commands take.
+A list comes in pages. Send `next` of an answer as `after` of the next query; it is empty ("" or 0) on the last page.
+Texts by people and models are returned unchanged. Other commands accept the returned ids.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from storage.curation.catalogue import Catalogue
 from study.tables import result_rows
 
 MOST_LISTED = 200
-"""Maximum lines in a page of a list."""
+"""Maximum number of entries in a page of a list."""
 
 Plain = dict[str, Any]
 
@@ -69,7 +69,7 @@ class ImageQuery(Query):
 
 
 class Queries:
-    """Answers the queries. All methods may be called from any thread."""
+    """The queries of a studio. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, states: RunStates, predictions: PredictionService) -> None:
         self._workspace, self._runs, self._jobs = runs.workspace, runs, runs.jobs
@@ -77,7 +77,7 @@ class Queries:
 
     @does("show-job", ShowJob)
     def show_job(self, job: int) -> Plain:
-        """Show the progress of a job."""
+        """Show the progress of a job. Raises UserError for an unknown job."""
         return job_facts(self._jobs.known(job))
 
     @does("edited-values", Query)
@@ -87,7 +87,7 @@ class Queries:
 
     @does("list-jobs", Query)
     def list_jobs(self) -> dict[str, Any]:
-        """List running and waiting jobs, in order."""
+        """List the running job, then the waiting jobs in the order of the queue."""
         return {"jobs": [job_facts(job) for job in self._jobs.active()]}
 
     @does("list-samples", Query)
@@ -119,17 +119,17 @@ class Queries:
     @does("list-runs", Query)
     def list_runs(
         self,
-        find: Annotated[str, Field(max_length=200, description="Part of a name or label, in any letters' case")] = "",
+        find: Annotated[str, Field(max_length=200, description="Text in the name or label; case does not matter")] = "",
         after: Annotated[str, Field(max_length=80, description="The “next” of the page before")] = "",
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Runs in a page")] = 50,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of runs in the page")] = 50,
     ) -> Plain:
-        """List the runs, last worked on first."""
+        """List the runs, the most recently changed first."""
         runs = self._workspace.runs.search(limit, find=find.strip(), after=after)
         return {"runs": [_summary_facts(run) for run in runs], "next": _next(runs, limit)}
 
     @does("show-run", RunQuery)
     def show_run(self, run: str) -> Plain:
-        """Show a run without its images: task, values of the stages, stale stages, and its gate."""
+        """Show a run without its images: task, values of the stages, stale stages, and images to approve (gate)."""
         return run_facts(self._states.of(run))
 
     @does("list-images", RunQuery)
@@ -137,7 +137,7 @@ class Queries:
         self,
         run: str,
         after: After = 0,
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Test cases in a page")] = 50,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases in the page")] = 50,
     ) -> Plain:
         """List the test cases of a run, oldest first, with their captions, checks and reviews."""
         state = self._states.of(run)
@@ -148,7 +148,7 @@ class Queries:
 
     @does("show-image", RunQuery)
     def show_image(self, run: str, case: CaseId) -> Plain:
-        """Show a test case and its history."""
+        """Show a test case, and its lineage: how it was made."""
         shown = case_of(self._workspace, run, case)
         return {**self._image_facts(shown, self._states.of(run)), "lineage": shown.lineage.plain()}
 
@@ -160,16 +160,16 @@ class Queries:
             str,
             Field(
                 max_length=220,
-                description="newest, oldest, reviewed, source (all of one source together), information (what a look "
-                "at it tells most, those without a verdict first), score (of validity), or check:NAME (by the figure "
-                "of a check)",
+                description="newest, oldest, reviewed, source (all of one source together), information (where a "
+                "review tells most, images without a verdict first), score (of validity), or check:NAME (by the "
+                "figure of a check)",
             ),
         ] = "newest",
-        falling: Annotated[bool, Field(description="The largest figure, or the latest review, first")] = False,
+        falling: Annotated[bool, Field(description="True for the largest figure or the latest review first")] = False,
         after: Annotated[str, Field(max_length=80, description="The “next” of the page before")] = "",
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Test cases in a page")] = 50,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases in the page")] = 50,
     ) -> Plain:
-        """List the test cases of all runs, by filter and order, with captions, checks, reviews and predictions."""
+        """List the test cases that match a filter, in an order, with captions, checks, reviews and predictions."""
         try:
             begin = PageKey.read(after) if after else None
         except ValueError as error:
@@ -180,7 +180,7 @@ class Queries:
 
     @does("count-test-cases", Query)
     def count_test_cases(self, filter: Annotated[Filter, Field(description=_ALL_PARTS)] = NO_FILTER) -> Plain:
-        """Count the test cases of all runs by a filter, in total and by each value of each filter."""
+        """Count the test cases of all runs that match a filter: in total, and for each value that a filter can name."""
         catalogue = self._workspace.catalogue
         count = catalogue.count(filter)
         facets = catalogue.facets(filter)
@@ -197,7 +197,7 @@ class Queries:
     def coverage(
         self,
         grid: Annotated[
-            CoverageGrid, Field(description="Which table; of the hundred most common lines and places")
+            CoverageGrid, Field(description="The table. It has the hundred most common rows and columns")
         ] = GRIDS[0],
     ) -> Plain:
         """Count the test cases of each class and edit type, or of each weather and time of day."""
@@ -244,7 +244,7 @@ class Queries:
 
 
 def _score_facts(catalogue: Catalogue, image_filter: ImageFilter, runs: Sequence[ScoreRun]) -> Plain | None:
-    """Return the number of images above and below the score threshold; None if none was ever scored."""
+    """Return the numbers of images above and below the score threshold; None if no image was ever scored."""
     if not runs:
         return None
     threshold = runs[0].agreement.threshold
@@ -270,7 +270,7 @@ def entry_facts(entry: CatalogueEntry) -> Plain:
 
 
 def run_facts(state: RunState) -> Plain:
-    """Return everything of a run but its images."""
+    """Return a run as plain data, without its images."""
     run, gate = state.run, state.gate
     planned = gate.plan.images if gate.plan is not None else ()
     return {
@@ -297,7 +297,7 @@ def run_facts(state: RunState) -> Plain:
 
 
 def job_facts(job: JobView) -> Plain:
-    """Return the progress of a job."""
+    """Return the progress of a job as plain data."""
     progress = job.progress
     return {
         **facts(job, "state stopping message", job=job.id, run=job.run_id, stage=job.stage or ""),

@@ -1,4 +1,4 @@
-"""Logs refusals with address and time, so that a lead sees an attack; bounded, or it would fill the disk."""
+"""Logs refused requests with address and time, so that a lead sees an attack. Limited, to spare the disk."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ log = logging.getLogger(__name__)
 
 
 class Refusals:
-    """Logs at most `each` entries per address and `in_all` in total in `seconds`; the rest is counted and reported.
+    """Logs at most `each` entries per address and `in_all` entries in total within `seconds`. Further ones are counted,
+    and their number is logged later.
 
-    Thread-safe. A log that cannot be written never lets anything through, and never stops a refusal.
+    Thread-safe. If the log cannot be written, requests are refused all the same.
     """
 
     def __init__(
@@ -35,8 +36,8 @@ class Refusals:
         self._lock = threading.Lock()
 
     def note(self, event: str, detail: str, address: str | None, study_id: str = "", worker: str = "") -> None:
-        """Log an event, unless this address or all addresses have used up their entries. With a worker no address is
-        logged, as annotators were promised.
+        """Log an event, unless this address or all addresses together have reached their limit. An event of a worker is
+        logged without the address, since annotators were promised that none is stored.
         """
         key = address_key(address)
         with self._lock:
@@ -57,12 +58,12 @@ class Refusals:
     def _write(self, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
         try:
             self._note(event, detail, study_id, worker)
-        except UserError as error:  # such as a full disk, at each of many tries
+        except UserError as error:  # such as a full disk: one line, since it may happen at each of many tries
             log.warning("a refusal could not be written down: %s", error)
         except Exception:
             log.exception("a refusal could not be written down")
 
 
 def _plain(text: str) -> str:
-    """Return one line of at most 200 characters: a stranger's text must not look like an entry of its own."""
+    """Return the first 200 characters on one line: a stranger's text must not look like a separate log entry."""
     return "".join(letter if letter.isprintable() else "�" for letter in text[:200])

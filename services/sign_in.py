@@ -16,20 +16,20 @@ OPENED_WITH = "sessions-password"
 
 
 class LeadSignIn:
-    """Admits people with the password: that of the environment, else the stored one, if any."""
+    """Signs in a person who knows the lead's password: the one from the environment, or else the stored one, if any."""
 
     def __init__(self, workspace: Workspace, password: str = "", cost: Cost = COST) -> None:
-        """`password` is that of the environment, or "". Ends sessions opened with another password. Raises UserError if
-        it is too short or too long.
+        """Take the password from the environment, "" for none. Sessions that were opened with another password end.
+        Raises UserError if the password is too short or too long.
         """
         self.refusals = Refusals(workspace.studies.note)
         self.session = workspace.studies.sessions.get
-        """Returns the session of a token, or None."""
+        """Returns the session that a token belongs to, or None."""
         self.script = workspace.tokens.get
-        """Returns the script's token of a text, or None."""
+        """Returns the access token with this text, which a script sent, or None."""
         self._sessions = workspace.studies.sessions
         self.sign_out = self._sessions.close
-        """Ends the session of a token, if there is one."""
+        """Ends the session that a token belongs to, if there is one."""
         opened_with, self._password = self._sessions.secret(OPENED_WITH) or "", ""
         if password:
             self._password = opened_with if matches(password, opened_with) else hashed(password, cost)
@@ -39,16 +39,16 @@ class LeadSignIn:
         self._one_at_a_time = threading.Lock()
 
     def kept(self) -> str:
-        """Return the hash of the valid password, or "" without one. It is read each time, so that a new one counts at
-        once.
+        """Return the hash of the valid password, or "" if there is none. The hash is read at each call, so that a new
+        password is valid at once.
         """
         return self._password or self._sessions.secret(SECRET) or ""
 
     def sign_in(self, password: str, address: str | None) -> str:
-        """Return the token of a new session; "" if the password is wrong. Raises TooMany."""
+        """Open a session and return its token; "" if the password is wrong. Raises TooMany after too many failures."""
         key = address_key(address)
-        # One at a time, from checking the limit to counting: else many at once would all pass. It also bounds memory
-        # and processor time to those of one hash.
+        # One sign-in at a time, from checking the limit to counting the failure: otherwise many at once would all pass
+        # the check. It also limits memory and processor time to those of one hash.
         with self._one_at_a_time:
             self._limiter.check(key)
             valid_hash = self.kept()

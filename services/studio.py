@@ -1,4 +1,4 @@
-"""Assembles the services of one workspace. `app.py` gives each page the few that it calls."""
+"""Assembles the services of one workspace. `app.py` gives each page the services that it calls."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ DRAWN_SCENES = "drawn-scenes"
 
 
 class Studio:
-    """All services of a workspace, one of each. Only the assembler of an application holds it."""
+    """All services of a workspace, one of each. Only the code that assembles an application uses this class."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class Studio:
         data_roots: Sequence[Path] = (),
         scenes: SceneWriter | None = None,
     ) -> None:
-        """Assemble a workspace's services. Scripts plan batches below `data_roots`; the demo offers what `scenes`
-        draws. Raises UserError.
+        """Create the services of a workspace. A script may plan batches only on data below `data_roots`. `scenes`
+        writes drawn data sets for batches of the profile “demo”; None for none. Raises UserError.
         """
         self.profile, self.workspace = profile, workspace
         self.driver, self.notes = Driver(profile, models, inversions=workspace.inversions), StageNotes()
@@ -108,7 +108,7 @@ class Studio:
         self.focus = Focus(workspace, self.evaluations, changes)
         self.retrainings = Retrainings(workspace, self.evaluations, changes)
         self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
-        """Makes an example of everything at one press."""
+        """Fills the workspace with example data."""
         for service in (
             runs,
             editing,
@@ -136,14 +136,14 @@ class Studio:
             commands.take_on(service)
         commands.add(ScoreImages, lambda _: scoring_facts(score_workspace(workspace)))
         self.thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
-        """Makes missing thumbnails, once started."""
+        """Makes missing thumbnails after `start` is called."""
         give_way = self.thumbnails.give_way
         self.gallery = Gallery(workspace, self.meaning, self.near_duplicates, self.image_map, give_way)
         self.exchange = Exchange(runs, self.predictions)
         self.studies = StudyServices(workspace, commands, model_asker(workspace, runs.settings, self.predictions))
         self.test_sets = TestSetServices(workspace, commands, changes)
         self.revisions = Revisions(workspace.saved, changes)
-        """Tells whether there is anything new to show."""
+        """Tells pages whether anything that they show has changed."""
 
     def close(self) -> None:
         """Stop running work; the workspace stays open."""

@@ -1,4 +1,4 @@
-"""Tokens for scripts: a lead makes one, sees it once, and may withdraw it. No endpoint makes tokens."""
+"""Access tokens for scripts: a lead makes a token, sees its text once, and can withdraw it. No endpoint makes any."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NewToken:
 
 
 class ScriptTokens:
-    """The tokens of a workspace, and the log of their use. All methods may be called from any thread."""
+    """Makes and withdraws the tokens of a workspace, and logs their use. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, data_roots: DataRoots) -> None:
         self._workspace, self._data_roots = workspace, data_roots
@@ -33,11 +33,11 @@ class ScriptTokens:
         self.all = workspace.tokens.all
         """Returns every token ever made, the latest first."""
         self.holds = workspace.tokens.holds
-        """Returns True while the token of a number is valid."""
+        """Returns True while the token with this number is valid."""
 
     def require_place(self, sent: Command) -> None:
-        """Check a path that a script names on this machine. A token may get lost, and its finder must learn nothing of
-        files elsewhere, not even whether they exist. Uploaded or trained models may be named. Raises UserError.
+        """Raise UserError if a script names a path outside the data folders of this studio. Whoever finds a lost token
+        must learn nothing about other files, not even whether they exist. Uploaded and trained models may be named.
         """
         file = sent.file.strip() if isinstance(sent, NamesModel) else ""
         if file and not Path(self._workspace.model_file(file)).is_relative_to(self._workspace.model_files):
@@ -46,7 +46,7 @@ class ScriptTokens:
             self._data_roots.require_file(str(folder), "value", "the folder on the page Explore")
 
     def log(self, name: str, sent: Command) -> None:
-        """Log what a script did with the token of a name."""
+        """Log the command that a script sent with the token `name`."""
         about = " ".join(
             f"{field} {getattr(sent, field)}"
             for field in ("run", "job", "case", "test_set", "batch")
@@ -58,10 +58,10 @@ class ScriptTokens:
     def make(
         self,
         title: Annotated[
-            str, Field(max_length=10 * LONGEST_NAME, description="What the lead calls it, such as “notebook”")
+            str, Field(max_length=10 * LONGEST_NAME, description="A name for the token, such as “notebook”")
         ],
-        reads_only: Annotated[bool, Field(description="Whether it may only look")] = True,
-        days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="How long it lasts")] = 30,
+        reads_only: Annotated[bool, Field(description="True if the token may read and change nothing")] = True,
+        days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="Days that the token is valid")] = 30,
     ) -> NewToken:
         """Make a token for a script."""
         token, text = self._tokens.make(title, reads_only, days)
@@ -70,7 +70,9 @@ class ScriptTokens:
         return NewToken(token, text)
 
     @does("withdraw-token")
-    def withdraw(self, token: Annotated[int, Field(ge=1, le=LARGEST_ID, description="Its number in the list")]) -> None:
+    def withdraw(
+        self, token: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The number of the token")]
+    ) -> None:
         """End a token at once and for good."""
         self._tokens.withdraw(token)
         name = next(known.name for known in self._tokens.all() if known.id == token)

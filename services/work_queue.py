@@ -1,7 +1,8 @@
-"""A queue for work that may take minutes: one thread, one piece at a time, with progress and cancel.
+"""A queue for work that may take minutes, such as splitting a test set. One thread does one piece of work after
+another, with progress and cancellation.
 
-It is not the queue of runs (`services.jobs`), as a split must not wait behind a night of drawing. Closing a page stops
-nothing, and a late page gets the result, which is kept for an hour.
+This is not the queue of runs (`services.jobs`): a split must not wait until a night's drawing is done. Closing a page
+stops no work. Results are kept for an hour, so that a page opened later still gets them.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from services.commands import Missing
 
 KEPT_SECONDS = 3600.0
 LOOK_SECONDS = 60.0
-"""Seconds between two checks for results that are kept too long."""
+"""Seconds between two checks for results to drop."""
 MOST_WAITING = 20
-"""Maximum pieces of work that wait or run. More are refused."""
+"""Maximum number of pieces of work that wait or run at the same time. Further ones are refused."""
 log = logging.getLogger(__name__)
 WorkState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
@@ -35,15 +36,15 @@ class WorkView:
 
     id: int
     about: str
-    """The id of the thing that is worked on, such as a version."""
+    """Id of the object that is worked on, such as a version of a test set."""
     kind: str
-    """Name of the work, such as "split"."""
+    """Name of the kind of work, such as "split"."""
     state: WorkState = "waiting"
     done: int = 0
     total: int = 0
     """Total amount of work; 0 until it is known."""
     doing: str = ""
-    """The step in words, if work has several."""
+    """The current step in words; "" if the work has one step."""
     seconds_left: float | None = None
     error: str = ""
     """One sentence about the failure, or ""."""
@@ -63,13 +64,13 @@ class WorkView:
 
 
 class OnWork(Protocol):
-    """Called with the amount done, the total, and the step in words if there are several."""
+    """Progress callback: called with the amount done, the total amount, and the current step in words."""
 
     def __call__(self, done: int, total: int, step: str = "", /) -> None: ...
 
 
 Act = Callable[[OnWork], Any]
-"""The work. It reports progress by calling its argument, which raises Cancelled to stop it."""
+"""Function that does the work. Its argument is a progress callback, which raises Cancelled if the work should stop."""
 
 
 @dataclass
@@ -80,7 +81,7 @@ class _Work:
 
 
 class WorkQueue:
-    """A queue for any thread. `drop` gets each result that is no longer kept; `name` is used in the log."""
+    """A queue of work done by one thread. Any thread may call it. `drop` gets each result no longer kept."""
 
     def __init__(
         self,
@@ -97,11 +98,11 @@ class WorkQueue:
         self._closing = False
 
     def start(self, kind: str, about: str, act: Act) -> int:
-        """Queue work and return its number. Raises UserError if too much waits."""
+        """Queue work on the object `about` and return its number. Raises UserError if too much work waits."""
         self.forget()
         with self._changed:
             if sum(work.view.active for work in self._known.values()) >= MOST_WAITING:
-                raise UserError("Too much is waiting already: wait until some of it is done.")
+                raise UserError("Too much work is waiting already: wait until some of it is done.")
             work = _Work(WorkView(next(self._numbers), about, kind), act)
             self._known[work.view.id] = work
             self._waiting.append(work)
@@ -112,19 +113,21 @@ class WorkQueue:
             return work.view.id
 
     def going_on(self, kind: str, about: str) -> WorkView | None:
-        """Return the waiting or running work of this kind on one thing, or None. Stopping work does not count."""
+        """Return the waiting or running work of a kind on an object, or None. Work being stopped does not count."""
         return next((one for one in self.of(about) if one.kind == kind and one.active and not one.stopping), None)
 
     def begin(self, kind: str, about: str, act: Act) -> WorkView:
-        """Return the work of this kind on one thing that is in progress, or queue it. Raises as `start`."""
+        """Return the waiting or running work of this kind on an object, or queue `act`. Raises as `start`."""
         with self._changed:
             return self.going_on(kind, about) or self.view(self.start(kind, about, act))
 
     def view(self, number: int) -> WorkView:
-        """Return work by its number. Raises Missing if it is unknown or forgotten."""
+        """Return the work with this number. Raises Missing if it is unknown or was dropped."""
         with self._changed:
             if number not in self._known:
-                raise Missing("This is no longer known: the studio was restarted, or it ended more than an hour ago.")
+                raise Missing(
+                    "This work is no longer known: it ended more than an hour ago, or the studio was restarted."
+                )
             return self._known[number].view
 
     def wait(self, number: int, seconds: float) -> WorkView:
@@ -134,12 +137,12 @@ class WorkQueue:
         return self.view(number)
 
     def of(self, about: str) -> tuple[WorkView, ...]:
-        """Return all known work about one thing, the latest first."""
+        """Return all work on the object `about` that is still known, the latest first."""
         with self._changed:
             return tuple(work.view for work in reversed(self._known.values()) if work.view.about == about)
 
     def cancel(self, number: int) -> None:
-        """Ask work to stop, or drop its result if it is done. Raises Missing."""
+        """Ask work to stop, or drop its result if the work is done. Raises Missing if the work is unknown."""
         with self._changed:
             self.view(number)
             work = self._known[number]

@@ -1,1 +1,1 @@
-"""Curation of the workspace's images: looking through, deciding, and importing."""
+"""Curation of the workspace's images: browsing, reviewing and importing."""

@@ -1,6 +1,7 @@
 """Coverage tables: the number of images of each class and edit type, or of each weather and time of day.
 
-The catalogue counts each cell as it writes. This module chooses the lines and places, and finds the gaps.
+The catalogue counts the images of each cell. This module chooses the rows (called lines) and columns (called places) to
+show, and finds the gaps.
 """
 
 from __future__ import annotations
@@ -17,51 +18,51 @@ from storage.curation.catalogue import MOST_LINES, Catalogue
 from study.intervals import wilson
 
 MOST_PLACES = 30
-"""Maximum places in a line on a page: an edit can name any time of day."""
+"""Maximum number of columns on a page. A table may have more, since an edit can name any time of day."""
 MOST_GAPS = 10
 _ALL = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Head:
-    """The heading of a line or a column of a coverage table."""
+    """The heading of a row or a column of a coverage table."""
 
     value: str
-    """"" for images without a value."""
+    """Value of the images in this row or column, "" for images without a value."""
     images: int
     """Number of images with the value. An image with several classes or edit types is in several cells."""
 
 
 @dataclass(frozen=True)
 class CoverageTable:
-    """A coverage table, or the part of it that is shown."""
+    """A coverage table. A long table is cut to the most common rows and columns."""
 
     grid: CoverageGrid
     lines: tuple[Head, ...]
-    """The most common first, images without a value last."""
+    """Headings of the rows: the most common value first, images without a value last."""
     places: tuple[Head, ...]
-    """Sorted like `lines`. All edit types are included, even without images."""
+    """Headings of the columns, sorted like `lines`. All edit types are included, even those without images."""
     cells: Mapping[tuple[str, str], Cell]
-    """Cells by line and place, without empty ones."""
+    """Cells by the values of row and column. Cells without images are missing."""
     models: tuple[str, ...]
-    """Models under test that have read any image, sorted by name."""
+    """Models under test that have predicted any image, sorted by name."""
     all_lines: int
-    """Number of all lines with a value, or of those whose name contains the search text."""
+    """Number of all rows with a value; after a search, of those whose value contains the search text."""
     all_places: int
     images: int
     """Number of images in the workspace."""
     neither: int
-    """Number of images in no cell: without an edit of weather and time of day; 0 for the other table."""
+    """Number of images without an edit of weather or time of day, so in no cell; 0 for a table of classes."""
 
     @property
     def facets(self) -> tuple[Facet, Facet]:
-        """Return the facets of the lines and of the places."""
+        """Return the facets of the rows and of the columns."""
         return facets_of(self.grid)
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A cell that lacks images."""
+    """A cell without images, or without accepted images."""
 
     line: Head
     place: Head
@@ -71,19 +72,19 @@ class Gap:
 
 
 def facets_of(grid: CoverageGrid) -> tuple[Facet, Facet]:
-    """Return the facets of the lines and of the places of a coverage table."""
+    """Return the facets of the rows and of the columns of a coverage table."""
     line, place = grid.split(" x ")
     return line, place  # type: ignore[return-value]
 
 
 def cell_filter(grid: CoverageGrid, line: str, place: str) -> ImageFilter:
-    """Return the filter of a cell's images."""
+    """Return the filter that selects the images of a cell."""
     line_facet, place_facet = facets_of(grid)
     return ImageFilter(facets={line_facet: (line,), place_facet: (place,)})
 
 
 def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: str = "") -> CoverageTable:
-    """Return the table of the most common lines and places; with `find`, of the lines whose name contains it."""
+    """Return the table of the most common rows and columns. `find` selects the rows whose value contains this text."""
     line_facet, place_facet = facets_of(grid)
     facet_counts = catalogue.facets(names=(line_facet, place_facet), most=_ALL)
     search_text = " ".join(find.split()).casefold()
@@ -118,10 +119,11 @@ def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: st
 
 
 def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
-    """Return at most `most` gaps: cells without an image though their line and place have some; or without an accepted
-    image, if the table has any.
+    """Return at most `most` gaps. A gap is a cell without images whose row and column have images. If any image of the
+    table is accepted, a cell without an accepted image is a gap too.
 
-    First come those where even spreading over lines and places would give the most images.
+    The gaps are sorted by the product of the numbers of images in their row and column, the largest first: that is how
+    many images the cell would have in proportion.
     """
     any_accepted = any(cell.reviews.get("accepted") for cell in table.cells.values())
     missing: list[Gap] = []
@@ -138,7 +140,7 @@ def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
 
 
 def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], falling: bool = True) -> tuple[Head, ...]:
-    """Return the lines sorted by a figure. Equal ones are sorted by frequency, and those without a figure come last."""
+    """Return the rows sorted by a figure: equal ones by frequency, those without a figure last."""
     with_figure = [head for head in table.lines if figures.get(head.value) is not None]
     rest: Sequence[Head] = [head for head in table.lines if figures.get(head.value) is None]
     return (*sorted(with_figure, key=lambda head: figures[head.value] or 0.0, reverse=falling), *rest)
@@ -146,20 +148,20 @@ def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], fall
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of a cell."""
+    """The figures of one cell that a page shows."""
 
     images: int
     open: int
     accepted: Proportion
-    """Share of the decided images."""
+    """Share of the reviewed images that are accepted."""
     read: int
-    """Number read by the model under test."""
+    """Number of images that the model under test has predicted."""
     wrong: Proportion
-    """Share newly wrong, of those that the model gets right or newly wrong."""
+    """Share of newly wrong images among those on which the model is right or newly wrong."""
 
 
 def figures_of(cell: Cell | None, model: str) -> Figures:
-    """Return the figures of a cell, None for one without images. A share of nothing has no value."""
+    """Return the figures of a cell. `cell` is None for a cell without images. A share of no images has no value."""
     reviews = cell.reviews if cell is not None else {}
     stands = cell.models.get(model, {}) if cell is not None else {}
     accepted, newly = reviews.get("accepted", 0), stands.get("newly wrong", 0)

@@ -1,8 +1,8 @@
-"""People's decisions on images of the catalogue: commands to accept, reject, tag or relabel one or many, to undo that,
-and to list who decided what.
+"""People's decisions on images of the catalogue: commands to accept, reject, tag or relabel one or many images, to undo
+a decision, and to list who decided what.
 
-A session is one person's sitting. On request it repeats some images without saying so, and reports at the end how often
-the person agreed with themselves.
+A session is a series of decisions by one person. On request the session shows some images a second time without saying
+so, and reports how often the person decided the same again.
 """
 
 from __future__ import annotations
@@ -36,18 +36,16 @@ from storage.workspace import Workspace
 from study.intervals import wilson
 
 WAITS = 10
-"""Minimum other decisions before an image is repeated, so that nobody remembers it."""
+"""Minimum number of other decisions before an image is shown again, so that nobody remembers it."""
 MOST_REPEATS = 0.2
 
 
-Author = Annotated[
-    str, Field(max_length=LONGEST_AUTHOR, description="Who decides, in their own words; empty for nobody")
-]
+Author = Annotated[str, Field(max_length=LONGEST_AUTHOR, description="Name of the person who decides; empty for none")]
 Key = Annotated[
     str,
     Field(
         max_length=LONGEST_KEY,
-        description="Any text that you use once: what is sent again with it, because the reply was lost, is done once",
+        description="A text of your choice: a command sent twice with it, such as after a lost reply, is done once",
     ),
 ]
 
@@ -63,7 +61,7 @@ class ImagesCommand(Command):
         None,
         ge=0,
         le=LARGEST_ID,
-        description="How many images the filter had when it was looked at; with another number nothing is done",
+        description="Number of images that you saw the filter match; with another number now, nothing is done",
     )
     author: Author = ""
     key: Key = ""
@@ -80,7 +78,7 @@ class ImagesCommand(Command):
 
 @dataclass(frozen=True)
 class Decided(Change):
-    """Result of a decision, also in words."""
+    """Result of a decision, with a sentence for a person."""
 
     said: str
     """The result in one or two sentences."""
@@ -91,7 +89,7 @@ class Decided(Change):
 
 
 class CurationDecisions:
-    """Makes and lists decisions. All methods may be called from any thread."""
+    """The commands to make and list decisions. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._decisions = workspace.decisions
@@ -102,7 +100,9 @@ class CurationDecisions:
         author: Author = "",
         repeats: Annotated[
             float,
-            Field(ge=0, le=MOST_REPEATS, description="After this share of the decisions an image is shown once more"),
+            Field(
+                ge=0, le=MOST_REPEATS, description="Share of the decisions after which an earlier image is shown again"
+            ),
         ] = 0.0,
     ) -> dict[str, Any]:
         """Begin a session of decisions; on request it repeats some images, to measure how consistent the person is."""
@@ -112,17 +112,19 @@ class CurationDecisions:
     def decide(
         self,
         sent: ImagesCommand,
-        verdict: Annotated[Verdict, Field(description="What is decided; “open” takes back what was")],
-        reason: Annotated[str, Field(max_length=10 * LONGEST_REASON, description="Why they are rejected")] = "",
+        verdict: Annotated[Verdict, Field(description="The verdict; “open” withdraws an earlier one")],
+        reason: Annotated[str, Field(max_length=10 * LONGEST_REASON, description="Reason of a rejection")] = "",
         session: Annotated[
             int | None,
             Field(
-                ge=1, le=LARGEST_ID, description="The session that this is of; the answer may name an image to repeat"
+                ge=1,
+                le=LARGEST_ID,
+                description="The session of this decision; the answer may name an image to show again",
             ),
         ] = None,
     ) -> Decided:
-        """Accept or reject images of the catalogue, or withdraw verdicts; all of the images, or none. Raises UserError
-        if the filter finds another number of images than expected, or none.
+        """Accept or reject images of the catalogue, or withdraw their verdicts. If one image cannot be decided, none
+        is. Raises UserError if the filter matches no image, or another number of images than expected.
         """
         change = self._decisions.review(sent.target, verdict, reason, sent.author, session, sent.key)
         done = {"accepted": "Accepted {}.", "rejected": "Rejected {}.", "open": "Withdrew the verdict on {}."}
@@ -136,7 +138,7 @@ class CurationDecisions:
         tag: Annotated[
             str, Field(max_length=10 * LONGEST_TAG, description=f"The tag, at most {LONGEST_TAG} characters")
         ],
-        put: Annotated[bool, Field(description="Put it on; else take it off")] = True,
+        put: Annotated[bool, Field(description="True to add the tag, false to remove it")] = True,
     ) -> Decided:
         """Add a tag to images of the catalogue, or remove it. Raises UserError as `decide`, and for an empty or too
         long tag.
@@ -155,8 +157,8 @@ class CurationDecisions:
             str, Field(max_length=10 * LONGEST_LABEL, description=f"The label, at most {LONGEST_LABEL} characters")
         ],
     ) -> Decided:
-        """Change the label of images of classifications from that of their task; models are judged by the new one.
-        Raises UserError as `decide`, for an empty label, and for images of segmentations.
+        """Replace the label that images have from their classification task; models under test are judged by the new
+        label. Raises UserError as `decide`, for an empty label, and for images of segmentation tasks.
         """
         label = " ".join(label.split())
         change = self._decisions.relabel(sent.target, label, sent.author, sent.key)
@@ -166,13 +168,13 @@ class CurationDecisions:
     def undo(
         self,
         decision: Annotated[
-            Id, Field(description="Which; one that took another back does that again; 0: your last that counts")
+            Id, Field(description="The decision to undo; undoing an undo redoes; 0 for your latest decision in force")
         ] = 0,
         author: Author = "",
         key: Key = "",
     ) -> Decided:
-        """Undo a verdict, a tag or a label on each image without later decisions; or redo it. Raises UserError if there
-        is nothing to undo, or it was undone already.
+        """Undo a decision on verdicts, a tag or a label, or redo one that was undone. An image with a later decision
+        stays as it is. Raises UserError if there is nothing to undo, or the decision was undone already.
         """
         back = self._decisions.take_back(decision, author, key)
         what = {"review": "the verdict", "tag": "the tag", "label": "the label"}[back.kind]
@@ -186,9 +188,9 @@ class CurationDecisions:
     @does("list-decisions", Query)
     def listed(
         self,
-        by: Annotated[str | None, Field(max_length=LONGEST_AUTHOR, description="Only what this person decided")] = None,
+        by: Annotated[str | None, Field(max_length=LONGEST_AUTHOR, description="Only decisions by this person")] = None,
         after: After = 0,
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Decisions in a page")] = 50,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of decisions in the page")] = 50,
     ) -> Plain:
         """List the decisions on images of the catalogue, the latest first."""
         decisions = self._decisions.all(limit, after, by)
@@ -207,18 +209,18 @@ class CurationDecisions:
         self,
         session: Annotated[Id, Field(description="The session")],
         entry: Annotated[Id, Field(description="The image")],
-        verdict: Annotated[Verdict, Field(description="What is thought of it now")],
-        reason: Annotated[str, Field(max_length=10 * LONGEST_REASON, description="Why it is rejected")] = "",
+        verdict: Annotated[Verdict, Field(description="The verdict on the image now")],
+        reason: Annotated[str, Field(max_length=10 * LONGEST_REASON, description="Reason of a rejection")] = "",
     ) -> dict[str, bool]:
-        """Judge an image that a session repeats; its verdict stays unchanged. Raises UserError for an image that the
-        session does not repeat.
+        """Judge an image that a session shows again; its verdict stays unchanged. Raises UserError for an image that
+        the session did not ask about again.
         """
         return {"agrees": self._decisions.answer_repeat(session, entry, verdict, reason)}
 
     @does("review-figures", Query)
     def figures(self, session: Annotated[Id, Field(description="The session")]) -> Plain:
-        """Show a session's number of decisions, decisions per hour, and how often the person agreed with themselves.
-        Raises UserError if it is unknown.
+        """Show a session's number of decisions, the decisions per hour, and how often the person decided the same about
+        a repeated image. Raises UserError if the session is unknown.
         """
         known = self._decisions.session(session)
         seconds = (known.last - known.first).total_seconds() if known.first and known.last else 0.0
@@ -228,7 +230,7 @@ class CurationDecisions:
             **facts(share, "low high words"),
             "session": known.id,
             "seconds": seconds,
-            # From the first to the last, there is one interval less than decisions.
+            # Between the first and the last of n decisions there are n - 1 intervals.
             "an_hour": 3600 * (known.decisions - 1) / seconds if seconds > 0 else None,
             "repeats": known.repeated,
             "same": known.agreed,
@@ -236,9 +238,9 @@ class CurationDecisions:
         }
 
     def _repeat(self, session: int) -> int:
-        """Return the image to repeat now, 0 for none; drawn by the session and its number of decisions."""
+        """Return the image to show again now; 0 for none. It depends only on the session and its decisions."""
         state = self._decisions.session(session)
-        # Drawn from the session's numbers: the choice of repeats needs no storage and survives a restart.
+        # The seed is made of the session's numbers, so the choice survives a restart without being stored.
         fate = random.Random(f"{state.id} {state.decisions}")
         if fate.random() >= state.repeats:
             return 0
@@ -247,7 +249,7 @@ class CurationDecisions:
 
 
 def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
-    """Return a change in words; `already` describes the unchanged images."""
+    """Return a change with sentences: `done` on the changed images, `already` on the unchanged ones."""
     sentences = [done.format(count_of(change.changed, "image"))] if change.changed else ["Nothing was changed."]
     if change.same:
         sentences.append(f"{count_of(change.same, 'image', 'was')} {already}.")

@@ -33,31 +33,31 @@ PAGE = 60
 """Default number of images in a page."""
 MOST_IN_PAGE = 200
 MOST_HELD = 64
-"""Maximum held views; for a million images one takes 0.1 MB, sorted by information 0.9 MB."""
+"""Maximum number of views fixed by `hold`. For a million images one takes 0.1 MB, sorted by information 0.9 MB."""
 MOST_LISTED = 16
-"""Number of views cached for their next page, of those that no filter describes."""
+"""Maximum number of cached views that no filter describes. The cache serves the next page of a view."""
 LARGEST_PICTURE = 1024
-"""Pixels of the longer side of a user's stored picture. An embedder uses fewer."""
+"""Maximum pixels of the longer side of a picture that a user gave. An embedder uses fewer pixels."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Numbers of images in a view, in all and by each value of each filter."""
+    """Numbers of images in a view: in total, and for each value that a filter can name."""
 
     count: Count
     facets: Mapping[Facet, Mapping[str, int]]
     checks: Mapping[str, Mapping[str, int]]
-    """Counts by check and outcome."""
+    """Number of images by check and outcome."""
     models: Mapping[str, Mapping[str, int]]
-    """Counts by model under test and standing."""
+    """Number of images by model under test and standing (such as "newly wrong")."""
     histograms: Mapping[str, tuple[Bar, ...]]
-    """Histograms of the requested checks; the view's own limits on a check do not count for it."""
+    """Histograms of the requested checks. A histogram ignores the view's own limits on that check."""
     scores: ScoreCounts | None = None
-    """Counts by validity score; None if no image was ever scored. The view's own limits on scores do not count."""
+    """Numbers of images by validity score; None if none was ever scored. Ignores the view's limits on scores."""
     score_runs: tuple[ScoreRun, ...] = ()
-    """Score runs by task."""
+    """Runs of scoring that gave the scores, sorted by task."""
     waiting: int = 0
-    """Number of images not yet analysed that may belong to the view."""
+    """Number of images that may belong to the view but are not embedded or hashed yet."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class Detail:
     """Outcomes of votes and models under test; None for an imported image."""
     source_size: tuple[int, int] | None
     mask_sha: str
-    """Mask of the image's run, if it fits the source; "" for none."""
+    """SHA-256 of the mask of the image's run; "" for none."""
     sets: tuple[SetVersion, ...]
-    """Versions of test sets that contain it."""
+    """Versions of test sets that contain the image."""
     history: tuple[Said, ...]
-    """Decisions on it, the latest first."""
+    """Decisions on the image, the latest first."""
     siblings: int
     """Number of images of the same source, including itself."""
 
@@ -87,7 +87,7 @@ class Detail:
 
 @dataclass(frozen=True)
 class _Listed:
-    """The images of a view with its own order."""
+    """The images of a view whose order the catalogue cannot make: by similarity, or by group of near-duplicates."""
 
     entries: tuple[int, ...]
     waiting: int = 0
@@ -95,13 +95,13 @@ class _Listed:
 
 @dataclass(frozen=True, eq=False)
 class _Alike(Held):
-    """Near-duplicates in an order of the catalogue."""
+    """The images of a view of near-duplicates in one of the catalogue's orders."""
 
     waiting: int = 0
 
 
 class Gallery:
-    """Answers the gallery. All methods may be called from any thread."""
+    """The queries of the gallery. All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Gallery:
         image_map: ImageMap,
         on_request: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_request` is called at each request, so that background work pauses."""
+        """Create the queries. `on_request` is called at each request for a page, so that background work can pause."""
         self._workspace, self._meaning, self._asked = workspace, meaning, on_request
         self._near_duplicates, self._map = near_duplicates, image_map
         self.entry = workspace.catalogue.get
@@ -120,12 +120,13 @@ class Gallery:
         self._listed = Latest[_Listed | _Alike](MOST_LISTED)
 
     def coverage(self, grid: CoverageGrid, find: str = "") -> CoverageTable:
-        """Count the images of each cell of a grid, of the lines that have `find` in their name."""
+        """Return the coverage table of a grid. `find` selects the rows whose value contains this text."""
         return coverage_table(self._workspace.catalogue, grid, find)
 
     def page(self, view: View, at: int = 0, limit: int = PAGE, held_name: str = "") -> CataloguePage:
-        """Return images of a view from position `at` (0: the first), at most `limit`. `held_name` comes from `hold`;
-        a forgotten name means the view as it is now. Raises UserError as `Meaning.ranked` and `NearDuplicates.groups`.
+        """Return at most `limit` images of a view, beginning at the zero-based position `at`. `held_name` is a name
+        from `hold`: the page then shows the images fixed by it. If the name is "" or forgotten, the page shows the
+        view's present images. Raises UserError as `Meaning.ranked` and `NearDuplicates.groups`.
         """
         self._asked()
         known = self._held.get(held_name) or self._known(view)
@@ -135,24 +136,24 @@ class Gallery:
         return CataloguePage(self._workspace.catalogue.listed(some), at + limit < len(known.entries))
 
     def holds(self, held_name: str) -> bool:
-        """Return True if a set from `hold` is still known. The least recently used ones are forgotten."""
+        """Return True if a name from `hold` is still known. The least recently used names are forgotten."""
         return self._held.get(held_name) is not None
 
     def hold(self, view: View) -> str:
-        """Fix the images that a view has now, so that decisions move none. Return a name for `page`."""
+        """Fix the images and order of a view, so that decisions move no image. Return a name for `page`."""
         images = self._known(view) or self._workspace.catalogue.hold(view.filter, view.order)
         name = secrets.token_hex(8)
         self._held.put(name, images)
         return name
 
     def keep_picture(self, picture: bytes) -> str:
-        """Store a user's picture for views. Return its SHA-256. Raises UserError if it is no picture."""
+        """Store a user's picture to search with. Return its SHA-256. Raises UserError if the file is no picture."""
         image = read_image(picture).image
         image.thumbnail((LARGEST_PICTURE, LARGEST_PICTURE))
         return self._workspace.images.add(image)
 
     def place(self, view: View, entry_id: int, held_name: str = "") -> int | None:
-        """Return the position of an image in a view, or in the set that `hold` fixed for it; None if absent."""
+        """Return the zero-based position of an image in a view, or in images fixed by `hold`; None if absent."""
         known = self._held.get(held_name) or self._known(view)
         if isinstance(known, _Listed):
             return known.entries.index(entry_id) if entry_id in known.entries else None
@@ -163,19 +164,19 @@ class Gallery:
         return [self._workspace.thumbnails.ready(entry.image_sha) for entry in entries]
 
     def count(self, view: View, held_name: str = "") -> Count:
-        """Count the images of a view, or of the set that `hold` fixed for it."""
+        """Count the images of a view, or those fixed under `held_name`."""
         known = self._held.get(held_name) or self._known(view)
         if isinstance(known, _Listed):
             return Count(len(known.entries))
         return Count(entry_sets.size(known.bits)) if known else self._workspace.catalogue.count(view.filter)
 
     def grows(self, view: View) -> bool:
-        """Return True if a batch in the view's filter is running, in any process."""
+        """Return True if the view's filter names a batch that is running now, in any process."""
         batches = set(view.filter.facets.get("batch", ()))
         return any(batch.running for batch in self._workspace.batches.all() if batch.facet in batches)
 
     def totals(self, view: View, histograms: Sequence[str] = (), held_name: str = "") -> Totals:
-        """Return counts for the filters beside a view; with `held_name`, for its images that match the filter now."""
+        """Return counts for the filters beside a view; with `held_name`, of the fixed images that still match."""
         catalogue, known = self._workspace.catalogue, self._held.get(held_name) or self._known(view)
         within = None if known is None else self.ids(view, held_name)
         counted = view.filter if within is None else view.filter.among(within)
@@ -197,7 +198,7 @@ class Gallery:
         )
 
     def ids(self, view: View, held_name: str = "") -> tuple[int, ...]:
-        """Return the ids of all images of a view. Of a view fixed by `hold`, only those that still match its filter."""
+        """Return the ids of all images of a view; with `held_name`, of the fixed images that still match the filter."""
         catalogue, held_images = self._workspace.catalogue, self._held.get(held_name)
         known = held_images or self._known(view)
         if known is None:
@@ -209,7 +210,7 @@ class Gallery:
         return tuple(entry for entry, fit in zip(entries, fits, strict=True) if fit)
 
     def _known(self, view: View) -> Held | _Listed | None:
-        """Return the images of a view that is more than a filter, else None."""
+        """Return the images of a view with similarity, near-duplicates or a map region; None if it is only a filter."""
         if view.is_filter:
             return None
         allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.filter), view.colours)
@@ -221,7 +222,7 @@ class Gallery:
         return self._listed.put(key, self._looked_at(view, allowed))
 
     def _looked_at(self, view: View, allowed: Bits) -> _Listed | _Alike:
-        """Return the images of a view by similarity, near-duplicates or both, out of the `allowed` ones."""
+        """Search the `allowed` images by similarity, near-duplicates or both, as the view says."""
         waiting = 0
         if view.alike:
             groups = self._near_duplicates.groups(allowed)
@@ -256,14 +257,14 @@ class Gallery:
         )
 
     def origin(self, entry_id: int) -> Mapping[StageName, StoredValue]:
-        """Return the value of each text stage when an image was drawn. Raises UserError for an unknown one."""
+        """Return the value that each text stage had when an image was drawn. Raises UserError for an unknown image."""
         detail = self.detail(entry_id)
         if detail.case is None:
             return {}
         case, runs = detail.case, self._workspace.runs
         values: dict[StageName, StoredValue] = {}
         for stage in recipe_of(case.lineage.recipe).names:
-            # Values are only ever added: the last one before the image was saved is the one it was drawn from.
+            # Values are never removed, so the image was drawn from the last value before it was saved.
             before = [value for value in runs.history(case.run_id, stage) if value.created <= case.created]
             if before:
                 values[stage] = max(before, key=lambda value: value.id)

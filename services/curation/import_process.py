@@ -1,4 +1,4 @@
-"""Runs an import in its own process: a file that fills the memory ends the import, not the server."""
+"""Runs an import in a separate process: if a file fills the memory, the import ends but the server goes on."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from storage.workspace import Workspace
 
 log = logging.getLogger(__name__)
 _ENDED = (
-    "The import ended in the middle: there may have been too little memory. What is in by now stays in; make room, or "
-    "leave out what is very large, and import the same again."
+    "The import ended early, perhaps since memory ran out. Images imported so far stay. Free some memory or leave out "
+    "very large files, then start the same import again."
 )
 
 
 @dataclass(frozen=True)
 class ImportOrder:
-    """An import to run; the fields are those of `bring_in`."""
+    """The arguments of `bring_in`, to send to the process. `workspace` is the folder of the workspace."""
 
     workspace: Path
     source: Path
@@ -41,8 +41,9 @@ class ImportOrder:
 def bring_in_apart(
     order: ImportOrder, on_progress: Callable[[Progress, int], object], begun: Callable[[int], object]
 ) -> Done:
-    """Do `bring_in` in another process. `on_progress` also gets the number of rows of the report; what it or `begun`
-    raises ends the import. Raises UserError, also if the process ends.
+    """Run `bring_in` in another process. `on_progress` is called with the progress and the number of rows in the
+    report. An exception of `on_progress` or `begun` stops the import and is raised again. Raises UserError if the
+    import fails or the process dies.
     """
     context = own_processes()
     ours, theirs = context.Pipe()
@@ -57,7 +58,7 @@ def bring_in_apart(
             if kind in tell:
                 try:
                     tell[kind](*values)
-                except Exception as error:  # noqa: BLE001 - raised below, once the process has put things in order
+                except Exception as error:  # noqa: BLE001 - raised below, once the process has cleaned up
                     stopped = error
                 ours.send(stopped is None)
             elif kind == "done":
@@ -77,7 +78,7 @@ def bring_in_apart(
 def _bring_in(connection: Connection, order: ImportOrder) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
-    with suppress(OSError):  # Linux: if memory runs out, this process is killed first
+    with suppress(OSError):  # on Linux: if memory runs out, the kernel kills this process first
         Path("/proc/self/oom_score_adj").write_text("1000")
     report = Report()
 

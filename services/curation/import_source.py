@@ -1,7 +1,8 @@
 """Imports a folder, a zip or a tar of any known format into a workspace.
 
-Images come in batches, their files on the disk before their rows, so running a stopped or killed import again completes
-it. A completed source is not read again: the SHA-256 of its content identifies it.
+Images are saved in groups: first their files on the disk, then their rows in the database. So a stopped or killed
+import can be run again and completes. A source whose import was completed is recognised by the SHA-256 of its content
+and not imported again.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from storage.engine.rows import whole
 from storage.workspace import Workspace
 
 AT_ONCE = 200
-"""Number of images whose rows are saved together: a kill loses no more."""
+"""Number of images whose rows are saved together. A killed import loses at most this many."""
 MOST_SAID = 1_000_000
-"""Maximum bytes of metadata of one image."""
+"""Maximum number of characters of the metadata of one image, as JSON."""
 _FOLDER = "importing"
-"""Folder of the workspace for pictures not imported yet. Each import makes a folder in it and removes it."""
+"""Name of the workspace's folder for pictures not imported yet. Each import has its own folder inside."""
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
@@ -71,14 +72,15 @@ def bring_in(
     begun: Callable[[int], None] = lambda _: None,
     at_once: int | None = None,
 ) -> Done:
-    """Import the images of a folder, a zip or a tar of this machine; never of a path from a client.
+    """Import the images of a folder, a zip or a tar on this machine. Never pass a path that a client sent.
 
-    `name` is the import's name, "" for that of the source; `layout` a format, or "" to detect it; `classes` names the
-    numbers of masks (“0 sky, 1 road”) if the files do not; `labels` are the known ones, () for any. `begun` gets the
-    number of the import once it has one, perhaps repeatedly. The rows of `at_once` images are saved together
-    (`AT_ONCE`).
+    `name` is the name of the import, "" to use that of the source. `layout` is the format, "" to detect it. `classes`
+    names the class numbers in masks (“0 sky, 1 road”) if the files do not. `labels` are the known labels, () to accept
+    any. `begun` is called with the number of the import, perhaps repeatedly. The rows of `at_once` images are saved
+    together (None: `AT_ONCE`).
 
-    Raises UserError. What `progress` raises, such as Cancelled, stops the import; images already in stay.
+    Raises UserError if the import fails. An exception of `progress`, such as Cancelled, stops the import; images
+    imported so far stay.
     """
     require_layout(layout)
     named = parse_classes(classes) if classes.strip() else {}
@@ -139,7 +141,7 @@ class _Batches:
         self._waiting: list[Example] = []
 
     def take(self, example: Example) -> bool:
-        """Take one example. Return False and report why if it cannot be kept, also if imported earlier."""
+        """Take one example and return True, or report why its metadata cannot be stored and return False."""
         reason = _why_refused(example)
         if reason:
             self._report.refuse(example.name, reason)
@@ -154,7 +156,7 @@ class _Batches:
         return True
 
     def save(self) -> int:
-        """Save the waiting examples. Return the number of the import."""
+        """Save the examples taken since the last call. Return the number of the import."""
         images, number = self._workspace.images, self._begin()
         new = []
         for example in self._waiting:
@@ -168,9 +170,9 @@ class _Batches:
 
 
 def content_of(source: Path, scratch: Path) -> str:
-    """Return the SHA-256 of an archive, or of the names and contents of all files read in a folder.
+    """Return the SHA-256 of an archive, or of the names and contents of all files in a folder that can be read.
 
-    Raises UserError if there is nothing to read.
+    Raises UserError if the source cannot be read.
     """
     whole_hash = hashlib.sha256()
     try:
@@ -189,23 +191,23 @@ def content_of(source: Path, scratch: Path) -> str:
 def _digest(path: Path) -> str:
     try:
         return file_hash(path)
-    except OSError:  # the reader will report it
+    except OSError:  # the reader will report the file
         return "unreadable"
 
 
 def _why_refused(example: Example) -> str:
-    """Return why an image's metadata cannot be kept; "" if it can."""
+    """Return in one sentence why an image's metadata cannot be stored; "" if it can."""
     if len(example.label) > LONGEST_NAME:
-        return f"Its label has {len(example.label):,} characters; at most {LONGEST_NAME} are taken."
+        return f"Its label has {len(example.label):,} characters, and a label may have at most {LONGEST_NAME}."
     if any(len(name) > LONGEST_NAME for name in (*example.mask_classes.values(), *example.edit_types)):
         return f"A class of its mask or an edit type has a name of more than {LONGEST_NAME} characters."
     try:
         edits = [to_plain(edit) for edit in example.edits]
         metadata = json.dumps([example.caption, example.new_caption, edits, example.facts], allow_nan=False)
     except (ValueError, TypeError, RecursionError):
-        return "Its metadata contains infinity or no number (NaN), which JSON cannot hold: correct it."
+        return "Its metadata contains infinity or NaN, which JSON cannot store: replace these values."
     if len(metadata) > MOST_SAID:
-        return f"More is said of it than {MOST_SAID // 1000:,} kB: make that shorter."
+        return f"Its metadata is larger than {MOST_SAID // 1000:,} kB: shorten it."
     return ""
 
 
@@ -220,7 +222,7 @@ def _new_image(example: Example, image: StoredImage, mask: StoredImage | None) -
 
 
 def _checks(value: Any) -> tuple[Check, ...]:
-    """Return the checks of an image exported by a studio; () for anything else under that name."""
+    """Return the checks of an image that a studio exported. Return () if `value` holds anything else."""
     try:
         checks: tuple[Check, ...] = from_plain(tuple[Check, ...], value)  # type: ignore[arg-type]
     except ValidationError:
@@ -244,7 +246,7 @@ def room_in(workspace: Workspace) -> Iterator[Path]:
 
 
 def new_room(workspace: Workspace) -> Path:
-    """Make a folder on the workspace's disk for images not in yet. Folders of ended processes are removed."""
+    """Make a folder on the workspace's disk for images not imported yet, and remove those of ended processes."""
     try:
         return workspace.scratch(_FOLDER)
     except OSError as error:
@@ -254,7 +256,7 @@ def new_room(workspace: Workspace) -> Path:
 def remove_room(room: Path) -> None:
     """Remove a folder of `new_room` with its content."""
     shutil.rmtree(room, ignore_errors=True)
-    with suppress(OSError):  # another import has its folder there
+    with suppress(OSError):  # another import still has a folder inside
         room.parent.rmdir()
 
 

@@ -1,4 +1,4 @@
-"""Imports for pages, scripts and the command line: uploads in the background, lists, and into a test set."""
+"""Imports for pages, scripts and the command line: of uploads in the background, and into a test set."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class InSet:
 
 @dataclass(frozen=True)
 class ImportState:
-    """Progress of the import of an upload at one moment."""
+    """A snapshot of the import of an upload."""
 
     name: str
     state: Literal["running", "done", "failed", "stopped"] = "running"
@@ -67,11 +67,11 @@ class ImportState:
     """Number of images found; 0 until it is known."""
     seconds_left: float | None = None
     rows: int = 0
-    """Number of rows of its report so far."""
+    """Number of rows in the report on its files so far."""
     number: int = 0
-    """Number of the import, once its first images are read; 0 before."""
+    """Number of the import; 0 before its first images are read."""
     message: str = ""
-    """Result, or reason of a failure, for a person."""
+    """Sentence for a person about the result or the failure; "" while the import runs."""
     upload: int = 1
     """Number of the upload since the studio started."""
 
@@ -90,13 +90,11 @@ class ImportService:
 
     @does("stop-import")
     def stop_import(self) -> dict[str, Any]:
-        """Stop the running import; imported images stay, and the same import again resumes it."""
+        """Stop the running import. Imported images stay. Start the same import again to resume it."""
         return {"stopping": self.stop()}
 
     def require_ready(self, layout: str = "", classes: str = "") -> None:
-        """Raise UserError if an upload cannot be imported now: another import runs, or a field is invalid. The fields
-        are those of `import_upload`.
-        """
+        """Raise UserError if another import is running, or if a field for `import_upload` is invalid."""
         require_layout(layout)
         try:
             parse_classes(classes)
@@ -115,9 +113,10 @@ class ImportService:
         labels: Sequence[str] = (),
         test_set: str | None = None,
     ) -> ImportState:
-        """Begin to import an uploaded zip or tar, originally called `file_name`; `state` shows progress. The file is
-        moved, and removed when the import ends. `test_set`: also put the images into the draft of that set, "" for the
-        exported one. Other fields are those of `bring_in`. Raises UserError as `require_ready`.
+        """Begin to import an uploaded zip or tar in the background; `state` returns the progress. `file_name` is the
+        name that the user's file had. The file is moved, and deleted when the import ends. With `test_set`, the images
+        also go into the draft of this test set; "" uses the set's name in the upload. Other parameters are those of
+        `bring_in`. Raises UserError as `require_ready`, or if the file cannot be moved.
         """
         shown = whole(" ".join(name.split()) or Path(file_name).stem)[:LONGEST_NAME] or "upload"
         with self._lock:
@@ -128,7 +127,7 @@ class ImportService:
                 shutil.move(file, moved_file)
             except OSError as error:
                 remove_room(room)
-                raise UserError(f"The upload cannot be kept. {disk_reason(error)}.") from error
+                raise UserError(f"The upload cannot be stored. {disk_reason(error)}.") from error
             cancelled = self._cancelled = threading.Event()
             self._state = ImportState(shown, upload=1 if self._state is None else self._state.upload + 1)
 
@@ -180,9 +179,9 @@ class ImportService:
     @does("show-import", Query)
     def show(
         self,
-        number: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The import, as list_imports gives it")],
+        number: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The number of the import, from list_imports")],
         after: After = 0,
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Rows of the report in a page")] = 50,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of report rows")] = 50,
     ) -> dict[str, Any]:
         """Show the progress of an import, and the report on its files. Raises UserError for an unknown number."""
         imports, state = self._workspace.imports, self.state()
@@ -200,12 +199,12 @@ class ImportService:
     @does("import-into-test-set")
     def put_into_set(
         self,
-        number: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The import, as list_imports gives it")],
+        number: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The number of the import, from list_imports")],
         test_set: Annotated[
             str,
             Field(
                 max_length=LONGEST_REFERENCE,
-                description="Its id or name; empty: the name that the set was exported with",
+                description="The id or name of the test set; empty for the name that the set had when it was exported",
             ),
         ] = "",
     ) -> dict[str, Any]:
@@ -235,8 +234,9 @@ class ImportService:
 
 
 def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
-    """Put the images of a finished import into the draft of a test set, which is created if needed. Images already in
-    the set stay as they are; if all are, nothing changes. Raises UserError.
+    """Put the images of a finished import into the draft of a test set. The set and its draft are created if needed.
+    Images that the set already has stay as they are. If it has all of them, no draft is created. Raises UserError if
+    the import is unknown, unfinished or without images.
     """
     imported = workspace.imports.get(number)
     if imported.state != "done":
@@ -247,7 +247,7 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
     if not images:
         raise UserError(f"The import “{imported.name}” has no images.")
     entries = (entry_of(image, imported.name) for image in workspace.imports.images(number))
-    # In one transaction, so that no draft is left with some of the images but looks complete.
+    # All images go in by one transaction: a draft with only some of them would look complete.
     try:
         test_set_found = set_of(workspace, set_name)
     except Missing:
@@ -264,7 +264,7 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
 
 
 def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
-    """Return an imported image as an entry of a test set. An image made here is entered as that test case."""
+    """Return an imported image as an entry of a test set. If it was made here, the entry names its test case."""
     return SetEntry(
         **cells(image, "image label split mask mask_classes role"),
         source=image.source or image.image,

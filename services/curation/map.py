@@ -1,9 +1,10 @@
-"""The map of images: each has a place in a plane, and similar images lie near each other.
+"""The map of images: a plane in which each image is a point, and similar images lie near each other.
 
-There are two maps. PCA, the plane in which the vectors differ most, is instant and follows the embedded images. UMAP,
-which keeps neighbours together, takes minutes in its own process (compiling alone takes seconds and a few hundred MB);
-its places are stored until somebody makes it again. Both lie in one plane, UMAP two units to the right of PCA, so that
-a region needs only corners. The same vectors give the same places.
+There are two maps. PCA shows the plane in which the vectors differ most. It is computed at once and always shows all
+embedded images. UMAP keeps neighbours together. It takes minutes in a separate process, since compiling its code alone
+takes seconds and a few hundred MB. Its points are stored until somebody makes it again. Both maps lie in one coordinate
+system, UMAP two units to the right of PCA, so the corners of a region also say on which map it lies. The same vectors
+give the same points.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ MapName = Literal["pca", "umap"]
 MAPS: tuple[MapName, ...] = get_args(MapName)
 SEED = 1
 FEWEST = 20
-"""Minimum images for UMAP, which uses fifteen neighbours of each."""
+"""Minimum number of images for UMAP, which uses fifteen neighbours of each image."""
 MOST = 200_000
-"""Maximum images for UMAP: more would take hours and gigabytes."""
+"""Maximum number of images for UMAP. More would take hours and gigabytes."""
 SAMPLE = 16_384
-"""Number of images that determine the directions of PCA."""
+"""Maximum number of images from which the directions of PCA are computed."""
 UMAP_RIGHT = 2.0
-"""Offset of UMAP to the right in the plane; each map is one unit wide and high."""
+"""Horizontal offset of the UMAP map from the PCA map. Each map is one unit wide and high."""
 COLOURED = 11
-"""Number of values of a facet that have their own colour."""
+"""Maximum number of values of a facet that have their own colour."""
 Region = Sequence[tuple[float, float]]
 
 log = logging.getLogger(__name__)
@@ -55,16 +56,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Layout:
-    """Places of images on one of the maps."""
+    """Positions of the images on one of the maps."""
 
     entries: Numbers
     places: Floats
-    """(entries, 2): x to the right, y down; from 0 to 1, for UMAP with x from 2 to 3."""
+    """Shape (entries, 2): x to the right and y down, each from 0 to 1; x from 2 to 3 for UMAP."""
 
 
 @dataclass(frozen=True)
 class Making:
-    """Progress of UMAP."""
+    """Progress of making the UMAP map."""
 
     working: bool = False
     note: str = ""
@@ -74,26 +75,26 @@ class Making:
 
 @dataclass(frozen=True)
 class Category:
-    """A colour of the map."""
+    """An entry of the map's legend: one colour."""
 
     name: str
     value: str
-    """Value of the images; "" for the rest and for images without a value."""
+    """Value of the images with this colour; "" for all other values, and for images without a value."""
     count: int
 
 
 @dataclass(frozen=True)
 class MapPoints:
-    """The points of a map that match a filter, for a page."""
+    """The points of the images that match a filter, for a page to draw."""
 
     entries: NDArray[np.uint32]
     places: NDArray[np.uint16]
-    """(points, 2), from 0 to 65,535 across the width and height of the map."""
+    """Shape (points, 2): x and y, from 0 to 65,535 across the width and height of the map."""
     categories: NDArray[np.uint8]
     """Index into the legend for each point."""
     legend: tuple[Category, ...]
     missing: int
-    """Matching images that are not on the map: not embedded yet, or newer than the map."""
+    """Number of matching images that are not on the map: they are not embedded yet, or newer than the map."""
 
 
 class ImageMap:
@@ -111,7 +112,7 @@ class ImageMap:
     # Where images lie
 
     def layout(self, name: MapName) -> Layout | None:
-        """Return the places of images on a map; None for UMAP before it is made."""
+        """Return the positions of the images on a map; None for UMAP before it is made."""
         table = self._meaning.table()
         return self._pca_of(table) if name == "pca" else self._umap_of(table)
 
@@ -122,7 +123,8 @@ class ImageMap:
             number = len(table.entries)
             if not number:
                 return Layout(table.entries, np.zeros((0, 2), np.float32))
-            # Recalculated whenever the number doubles, so that a region stays valid while images are added.
+            # The directions change only when the number of images has doubled, so that a region stays valid while
+            # images are added.
             basis = table.version[0], 1 << (number.bit_length() - 1)
             if self._axes is None or self._axes[0] != basis:
                 self._axes = basis, _axes_of(table.rows[: basis[1]])
@@ -147,7 +149,7 @@ class ImageMap:
             return self._umap[1]
 
     def inside(self, region: Region, allowed: Bits, colours: ShownColours | None = None) -> Bits:
-        """Return the `allowed` entries that lie in a region of the map and have one of its `colours`."""
+        """Return the `allowed` entries in a region of the map (all if it is ()) that have a shown colour."""
         if not region:
             return allowed
         middle = sorted(x for x, _ in region)[len(region) // 2]
@@ -162,7 +164,8 @@ class ImageMap:
         return allowed & entry_sets.of_entries(entries, len(allowed) // entry_sets.BYTES)
 
     def points(self, name: MapName, image_filter: ImageFilter, colour: str) -> MapPoints:
-        """Return the points of a map that match a filter. `colour`: a facet, or "model:" and a model's name.
+        """Return the points of the images that match a filter. `colour` says what the colours show: a facet, or
+        "model:" and the name of a model under test.
 
         Raises UserError for UMAP before it is made.
         """
@@ -191,7 +194,8 @@ class ImageMap:
                 has = entry_sets.has(catalogue.bits(_having(colour, value)), entries)
                 if has.any():
                     same.setdefault(np.packbits(has).tobytes(), []).append(value)
-            # Values with the same images, such as the classes that all streets protect, share one colour.
+            # Values that the same images have share one colour, such as the classes that are protected in all street
+            # scenes.
             names_by_value = {
                 values[0]: ", ".join(values[:3]) + (", …" if len(values) > 3 else "")
                 for values in list(same.values())[:COLOURED]
@@ -202,7 +206,7 @@ class ImageMap:
         return colour_of, tuple(Category(*one, count=count) for one, count in zip(names, counts, strict=True))
 
     def _categories(self, entries: Numbers, colour: str, values: Sequence[str]) -> NDArray[np.uint8]:
-        """Return each entry's colour: the index of its first value, then one for the rest, then one for none."""
+        """Return each entry's colour: the index of its first value, `len(values)` for others, 1 more without any."""
         catalogue = self._workspace.catalogue
         colour_numbers = np.full(len(entries), len(values) + 1, np.uint8)
         colour_numbers[entry_sets.has(catalogue.bits(_having(colour)), entries)] = len(values)
@@ -218,20 +222,20 @@ class ImageMap:
         return find_spec("umap") is not None
 
     def making(self) -> Making:
-        """Return the progress of UMAP."""
+        """Return the progress of making the UMAP map."""
         with self._lock:
             return self._making
 
     @does("make-map")
     def make(self) -> None:
-        """Make the UMAP map of all embedded images, in the background. Raises UserError if it cannot be made, or is
-        being made.
+        """Make the UMAP map of all embedded images, in the background. Raises UserError if there are too few or too
+        many images, if UMAP is not installed, or if the map is being made already.
         """
         table = self._meaning.table()
         number = len(table.entries)
         if not FEWEST <= number <= MOST:
             raise UserError(
-                f"{number:,} images are embedded, and UMAP takes from {FEWEST} to {MOST:,}: PCA takes any number."
+                f"{number:,} images are embedded, but UMAP needs {FEWEST} to {MOST:,}: use PCA, which has no limit."
             )
         if not self.available:
             raise UserError("UMAP is not installed: pip install umap-learn, and start the studio again.")
@@ -272,13 +276,13 @@ class ImageMap:
                         self._making = Making(True, _note(output))
         code = process.wait()
         with self._lock:
-            if self._process is not process:  # it was stopped
+            if self._process is not process:  # `stop` was called
                 return
             self._process = None
             self._making = Making()
             if code:
                 log.error("UMAP failed (%s): %s", code, output)
-                self._making = Making(problem="UMAP failed; the terminal says more. PCA is there all the same.")
+                self._making = Making(problem="UMAP failed; the terminal says more. You can still use PCA.")
 
     def _kept(self, table: VectorTable) -> Path:
         return self._workspace.vectors.folder / f"{table.version[0]}.umap.npy"
@@ -288,7 +292,7 @@ _MODEL = "model:"
 
 
 def _having(colour: str, value: str = "") -> ImageFilter:
-    """Return the filter for images with this value of what `colour` shows (facet or model), or with any value if ""."""
+    """Return the filter for images with a `value` of the facet or model that `colour` names; for "", with any value."""
     if colour.startswith(_MODEL):
         return ImageFilter(models={colour.removeprefix(_MODEL): (value,)}) if value else ImageFilter()
     facet: Facet = colour  # type: ignore[assignment]
@@ -311,7 +315,7 @@ def _note(output: str) -> str:
 
 @dataclass(frozen=True)
 class _Axes:
-    """The two directions in which vectors differ most, and the scaling of their plane to the unit square."""
+    """The two directions in which the vectors differ most, and the range of the images along them."""
 
     directions: Floats
     low: Floats
@@ -326,7 +330,7 @@ def _axes_of(rows: NDArray[np.float16]) -> _Axes:
     centred = sample - sample.mean(axis=0)
     _, vectors = np.linalg.eigh(centred.T @ centred)
     directions = np.ascontiguousarray(vectors[:, -2:][:, ::-1].T if rows.shape[1] > 1 else np.ones((2, 1)), np.float32)
-    # A direction and its opposite are equally good: choose the one whose largest part is positive.
+    # A direction and its opposite are equally good: choose the one whose largest component is positive.
     largest = directions[np.arange(2), np.abs(directions).argmax(axis=1)]
     directions *= np.where(largest < 0, -1, 1)[:, None]
     drawn = sample @ directions.T
@@ -334,14 +338,14 @@ def _axes_of(rows: NDArray[np.float16]) -> _Axes:
 
 
 def _in_unit(drawn: Floats, low: Floats, high: Floats) -> Floats:
-    """Scale places to the unit square with equal scales and a margin; outliers are clipped to its edge."""
+    """Scale positions to the unit square, equally in x and y, with a margin. Positions outside move to its edge."""
     scale = max(float((high - low).max()), 1e-6)
     fitted = 0.5 + (drawn - (low + high) / 2) * (0.96 / scale)
     return np.clip(fitted, 0, 1).astype(np.float32)
 
 
 def _within(corners: Floats, places: Floats) -> Numbers:
-    """Return which places are inside a polygon: a ray to the right then crosses an odd number of edges."""
+    """Return the indices of positions inside a polygon: a ray to the right crosses an odd number of edges."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     near = np.flatnonzero(np.all((places >= low) & (places <= high), axis=1))
     x, y = places[near, 0], places[near, 1]

@@ -1,7 +1,8 @@
-"""Search by image content: images are embedded in the background, and found by a text, another image or a picture.
+"""Search by image content: images are embedded in the background, and found by a text, by another image, or by a user's
+picture.
 
-The vectors come from the profile's embedder. The worker thread computes them while it is idle, in batches, the newest
-images first. Nothing is loaded before there is an image to embed or a search.
+The profile's embedder computes the vectors. The worker thread of the jobs runs it while no job waits, in batches, the
+newest images first. The embedder is loaded at the first image or search.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ BATCH_SECONDS = 0.5
 """Target duration of a batch in seconds. A person's job may have to wait for one batch."""
 LARGEST_BATCH = 256
 MOST_FOUND = 2000
-"""Maximum results of a search; later ones have little to do with it."""
+"""Maximum number of results of a search. Further results would have little to do with the target."""
 REMEMBERED = 256
-"""Number of texts and pictures whose vectors are cached."""
+"""Maximum number of texts and pictures whose vectors are cached."""
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Picture:
 
 
 Wanted = str | int | Picture
-"""Target of a search: a text, an entry of the catalogue, or a picture."""
+"""Target of a search: a text, the id of an entry of the catalogue, or a user's picture."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,11 @@ class Filling:
     done: int
     total: int
     working: bool = False
-    """True if more are embedded whenever the worker thread is idle."""
+    """True while images are embedded whenever the worker thread is idle."""
     unreadable: int = 0
-    """Number of images with missing or damaged files: skipped until the studio restarts."""
+    """Number of images whose files are missing or damaged. They are skipped until the studio restarts."""
     problem: str = ""
-    """Why embedding stopped, in one sentence."""
+    """One sentence about why embedding stopped; "" if it did not."""
 
     @property
     def words(self) -> str:
@@ -85,11 +86,11 @@ class Found:
 
     entries: tuple[int, ...]
     similarities: tuple[float, ...]
-    """Cosines, from -1 to 1, falling. Those of texts are always lower than those of images."""
+    """Cosines, from -1 to 1, falling. For a text they are usually lower than for an image."""
     searched: int
     """Number of images compared."""
     waiting: int
-    """Number of images that match the filter but are not embedded yet."""
+    """Number of allowed images that are not embedded yet."""
 
 
 class Meaning:
@@ -108,7 +109,7 @@ class Meaning:
 
     @property
     def embedder(self) -> str:
-        """Return the key of the stored vectors."""
+        """Return the key under which this embedder's vectors are stored."""
         return embedder_key(self._section)
 
     @property
@@ -117,22 +118,23 @@ class Meaning:
         return self._section.title
 
     def table(self) -> VectorTable:
-        """Return the stored vectors."""
+        """Return the stored vectors of the catalogue's entries."""
         return self._workspace.vectors.of(self.embedder)
 
     def vectors_of(self, entries: Numbers) -> NDArray[np.float64]:
-        """Return the vectors of entries, NaN for missing ones."""
+        """Return the vectors of entries, shape (entries, dimensions); NaN for each missing vector."""
         return _rows(self.table(), entries)
 
     def placed(self, targets: Sequence[str | Picture]) -> NDArray[np.float64]:
-        """Return the vectors of texts and of pictures that are no entries, such as sources; NaN for missing ones. They
-        are stored apart from the vectors of entries.
+        """Return the stored vectors of texts, and of pictures that are not entries of the catalogue, such as sources.
+        Shape (targets, dimensions); NaN for each missing vector. These vectors are stored apart from those of entries.
         """
         keys = np.array([_key(one) for one in targets], np.int64)
         return _rows(self._workspace.vectors.of(f"{self.embedder} (beside)"), keys)
 
     def place(self, targets: Sequence[str | Picture]) -> None:
-        """Compute and store the vectors of texts and pictures, skipping unreadable pictures.
+        """Compute and store the vectors of texts and pictures, which `placed` then returns. Unreadable pictures are
+        skipped.
 
         Raises UserError if the embedder cannot be loaded.
         """
@@ -150,8 +152,8 @@ class Meaning:
     # Embedding
 
     def begin(self) -> None:
-        """Begin to embed all images without a vector, while idle. Another call only retries to load the embedder if
-        that failed.
+        """Begin to embed all images without a vector while the worker thread is idle. A call while this is in progress
+        changes nothing. A call after a failure tries again.
         """
         with self._lock:
             self._problem = ""
@@ -161,7 +163,7 @@ class Meaning:
         self._jobs.when_idle(DOING, self._fill)
 
     def hash_later(self, images: Iterable[str]) -> int:
-        """Hash these images while idle, before more images are embedded. Return the number of unreadable ones."""
+        """Compute perceptual hashes of images while idle, before embedding more. Return how many are unreadable."""
         to_hash = set(images)
         with self._lock:
             unreadable = to_hash & self._unreadable
@@ -171,7 +173,7 @@ class Meaning:
         return len(unreadable)
 
     def filling(self) -> Filling:
-        """Return the progress for a page. Takes milliseconds."""
+        """Return the progress of embedding. Takes milliseconds."""
         all_entries = self._workspace.catalogue.bits()
         missing = entry_sets.size(self._missing(all_entries))
         total = entry_sets.size(all_entries)
@@ -189,7 +191,7 @@ class Meaning:
         except UserError as error:
             with self._lock:
                 self._problem = str(error)
-        except Exception as error:  # a model may fail in any way; the page reports it and keeps working
+        except Exception as error:  # a model may fail in any way: the page reports it and goes on working
             log.exception("images cannot be embedded")
             with self._lock:
                 self._problem = f"The embedder failed ({type(error).__name__}); the terminal says more."
@@ -219,13 +221,13 @@ class Meaning:
         return bool(waiting)
 
     def _embed_next(self) -> bool:
-        """Embed the next images. Return True if more may remain. Raises UserError if no image can be embedded."""
+        """Embed the next images. Return True if more may remain. Raises UserError if the embedder cannot be loaded."""
         missing = entry_sets.entries_of(self._missing(self._workspace.catalogue.bits()))
         if self._left_out:
             missing = missing[~np.isin(missing, list(self._left_out))]
         if not len(missing):
             return False
-        _ = self._models.embedder  # loads it now, as loading must not count as time of the batch
+        _ = self._models.embedder  # loads the embedder now, since loading must not count as time of the batch
         began = time.monotonic()
         batch = missing[: -self._batch - 1 : -1]
         self.embed(batch.tolist())
@@ -234,7 +236,7 @@ class Meaning:
         return len(missing) > len(batch)
 
     def embed(self, entries: Sequence[int]) -> None:
-        """Embed and save these entries; those without a readable image are skipped from now on."""
+        """Embed these entries and store their vectors. Entries without a readable image are skipped from now on."""
         shas = self._workspace.vectors.images_of(entries)
         images: dict[str, Image.Image] = {}
         hashed, hashes = self._workspace.test_sets.hashes(shas.values()), dict[str, ImageHashes]()
@@ -245,7 +247,7 @@ class Meaning:
                 if sha not in images:
                     picture = self._workspace.images.load(sha)
                     images[sha] = picture.convert("RGB")
-                    if sha not in hashed:  # while it is decoded, for a later search for near-duplicates
+                    if sha not in hashed:  # hash the decoded image now, for a later search for near-duplicates
                         hashes[sha] = hashes_in(picture)
             except (UserError, OSError, ValueError):
                 log.exception("the image of entry %s cannot be embedded", entry)
@@ -270,14 +272,14 @@ class Meaning:
         self,
         filter: ImageFilter,
         meaning: Annotated[
-            str, Field(max_length=400, description="What they should show, such as “a red bird in the snow”")
+            str, Field(max_length=400, description="Description of the images, such as “a red bird in the snow”")
         ] = "",
         like: Annotated[
-            int, Field(ge=0, le=LARGEST_ID, description="The entry of the catalogue that they should look like")
+            int, Field(ge=0, le=LARGEST_ID, description="The entry of the catalogue that the images should resemble")
         ] = 0,
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Test cases at most")] = 50,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases")] = 50,
     ) -> Plain:
-        """Find the test cases that match a text, or that look like one of them, the most similar first."""
+        """Find test cases that match a text, or that look like a given test case, the most similar first."""
         if bool(meaning.strip()) == bool(like):
             raise UserError("Say what the images should show, or which one they should look like.", field="meaning")
         target = meaning if meaning.strip() else like
@@ -290,11 +292,11 @@ class Meaning:
         return {"test_cases": rows, "searched": ranked.searched, "waiting": ranked.waiting}
 
     def ranked(self, target: Wanted, allowed: Bits, most: int = MOST_FOUND) -> Found:
-        """Return the `allowed` entries nearest to the target, at most `most`; an entry does not match itself. Images
-        not embedded yet are left out, and will be embedded.
+        """Return the `allowed` entries most similar to the target, at most `most`. A target entry is not its own
+        result. Images that are not embedded yet are left out, and begin to be embedded.
 
-        Raises UserError for a text without a word, for a missing entry or picture, and if the embedder cannot be
-        loaded.
+        Raises UserError for a text without a letter or digit, for a missing entry or picture, and if the embedder
+        cannot be loaded.
         """
         vector = self.vector_of(target)
         table = self.table()
@@ -312,7 +314,7 @@ class Meaning:
         return Found(tuple(entries.tolist()), tuple(figures.tolist()), searched, max(waiting, 0))
 
     def vector_of(self, target: Wanted) -> Floats:
-        """Return the unit vector of a target. Vectors of texts and pictures are cached."""
+        """Return the vector of a target, scaled to length 1. Vectors of texts and pictures are cached."""
         if isinstance(target, str):
             return self._text_vector(" ".join(target.split()))
         if isinstance(target, Picture):
@@ -322,7 +324,9 @@ class Meaning:
         if row is None:
             sha = self._workspace.vectors.images_of([target]).get(target)
             if sha is None:
-                raise UserError(f"The catalogue has no image {target}; pick one from a list of it.", field="like")
+                raise UserError(
+                    f"The catalogue has no image {target}: choose an image that the gallery lists.", field="like"
+                )
             return _unit(self._vectors([self._workspace.images.load(sha).convert("RGB")])[0])
         return _unit(table.rows[row])
 
@@ -344,7 +348,7 @@ def _key(target: str | Picture) -> int:
 
 
 def _rows(table: VectorTable, keys: Numbers) -> NDArray[np.float64]:
-    """Return the rows of a table by their numbers, NaN for missing ones."""
+    """Return the vectors stored under these numbers, shape (keys, dimensions); NaN for each missing vector."""
     rows = np.full((len(keys), table.rows.shape[1]), np.nan)
     if len(table.entries):
         order = np.argsort(table.entries)

@@ -1,17 +1,19 @@
-"""Near-duplicates of one image, and groups of near-duplicates among the images of a filter.
+"""Finds the near-duplicates of one image, and groups of near-duplicates among the images of a filter.
 
-Two images are near-duplicates if both their vectors and their perceptual hashes are close. Neither is enough alone:
-hashes confuse images of one source, whose geometry is the same, and vectors confuse two streets at dusk. Images of one
-source are compared more strictly: a small change may be all that makes a test case.
+Two images are near-duplicates if both their vectors and their perceptual hashes are close. One of the two is not
+enough: images of one source have the same geometry and so close hashes, and two streets at dusk may have close vectors.
+The limits are stricter for images of one source, since two test cases may differ only by a small change.
 
-Measured with the embedded CLIP on 2,000 different scenes of the drawn world (`BETWEEN`): of 999,000 pairs, none is
-taken for a near-duplicate, while vectors alone take 12 pairs. Of 600 copies (JPEG of quality 60 or 85, 10 % brighter,
-scaled to three quarters and back, cut off by 4 of 256 pixels, with noise of 4 levels), all are found. Of other copies
-of 200 scenes, these shares are found: mirrored 98 %; as JPEG of quality 30: 94 %; shifted by 3 %: 82 %; with a word
-across: 68 %; cropped by 5 % at each edge: 62 %; cropped by 10 %: 5 %. Of pairs of scenes with the same things in the
-same light, 3 % are taken. Between images of one source (`WITHIN`), these shares are taken: other weather 0.1 %, other
-time of day none, one thing in another colour 2.4 %, other ground 6.5 % (little of it shows). Of the copies, all saved
-as JPEG or scaled are found, 99 % of those with noise, 95 % of the brighter ones, 54 % of those cut off.
+Measured with the embedded CLIP on 2,000 different scenes of the drawn world (limits `BETWEEN`): of 999,000 pairs of
+scenes, none is judged a near-duplicate; by vectors alone, 12 pairs would be. Of 600 copies, all are found. They were
+saved as JPEG of quality 60 or 85, made 10 % brighter, scaled to three quarters and back, cropped by 4 of 256 pixels, or
+given noise of 4 levels. Of stronger changes to 200 scenes, these shares are found: mirrored 98 %; JPEG of quality 30:
+94 %; shifted by 3 %: 82 %; with a word written across: 68 %; cropped by 5 % at each edge: 62 %; cropped by 10 %: 5 %.
+Of pairs of different scenes with the same objects in the same light, 3 % are judged near-duplicates.
+
+Between images of one source (limits `WITHIN`), these shares are judged near-duplicates: other weather 0.1 %, other time
+of day none, an object in another colour 2.4 %, other ground 6.5 % (little ground is visible). All copies saved as JPEG
+or scaled are found, 99 % of those with noise, 95 % of the brighter ones, and 54 % of the cropped ones.
 """
 
 from __future__ import annotations
@@ -44,40 +46,41 @@ log = logging.getLogger(__name__)
 
 
 WITHIN, BETWEEN = (0.98, 3), (0.97, 10)
-"""Limits for two images of one source, and for two others, to be near-duplicates: the cosine of their vectors is above
-the first number, and their perceptual hashes differ in at most the second number of bits."""
+"""Limits for near-duplicates: `WITHIN` for two images of one source, `BETWEEN` for any other two. The cosine of their
+vectors must be above the first number, and their perceptual hashes may differ in at most the second number of bits.
+"""
 MOST_OF_ONE = 200
-"""Maximum near-duplicates of one image to check."""
+"""Maximum number of images compared with one image by their hashes: those with the most similar vectors."""
 MOST_COMPARED = 20_000
-"""Maximum images to search for groups: each is compared with each."""
+"""Maximum number of images among which groups are searched, since each image is compared with each other."""
 MOST_PAIRS = 100_000
 
 
 @dataclass(frozen=True)
 class Alike:
-    """An image that looks like another one."""
+    """A near-duplicate of an image."""
 
     entry: int
     similarity: float
-    """Cosine of their vectors."""
+    """Cosine of the vectors of the two images."""
     distance: int
-    """Number of differing bits of their perceptual hashes; for different sources, also against the mirror image."""
+    """Number of differing bits of the perceptual hashes; for different sources, the mirror image counts too."""
     same_source: bool
 
 
 @dataclass(frozen=True)
 class AlikeGroups:
-    """Groups of entries that look alike, directly or through others: the largest first, each sorted."""
+    """Groups of near-duplicates, linked directly or through others: the largest first, each sorted."""
 
     groups: tuple[tuple[int, ...], ...]
     compared: int
-    """Number of images compared."""
+    """Number of images that were compared with each other."""
     waiting: int
-    """Number of images without a vector, plus candidates without a hash. Both are computed in the background."""
+    """Number of images without a vector, plus similar ones without a hash. Both are computed later."""
     complete: bool
-    """True if all pairs were checked; False if there are too many."""
+    """True if all pairs with close vectors were checked, False if there are more than `MOST_PAIRS`."""
     unreadable: int = 0
-    """Number of candidates whose files are missing or damaged: left out."""
+    """Number of similar images that were left out, since their files are missing or damaged."""
 
 
 class NearDuplicates:
@@ -101,7 +104,7 @@ class NearDuplicates:
 
     @does("near-duplicate-groups", ImageQuery)
     def list_groups(self, filter: ImageFilter) -> Plain:
-        """Find groups of near-duplicates among the test cases of a filter: at most 20,000, in seconds."""
+        """Find groups of near-duplicates among the test cases of a filter, at most 20,000. Takes seconds."""
         return facts(self.groups(self._workspace.catalogue.bits(filter)), "groups compared waiting complete unreadable")
 
     def of(self, entry: int) -> tuple[Alike, ...]:
@@ -116,7 +119,8 @@ class NearDuplicates:
         return tuple(alike for _, alike in self._judged(pairs, images, hashes))
 
     def groups(self, allowed: Bits) -> AlikeGroups:
-        """Return the groups among the `allowed` entries. Opens no file: missing hashes are computed in the background.
+        """Return the groups of near-duplicates among the `allowed` entries. Missing perceptual hashes are computed
+        later in the background, so that no image file is opened now.
 
         Raises UserError for more than `MOST_COMPARED` images.
         """
@@ -124,7 +128,7 @@ class NearDuplicates:
         rows = np.flatnonzero(entry_sets.has(allowed, table.entries))
         if len(rows) > MOST_COMPARED:
             raise UserError(
-                f"These are {len(rows):,} images, and at most {MOST_COMPARED:,} can be compared with each other: "
+                f"The filter matches {len(rows):,} images, but at most {MOST_COMPARED:,} can be compared: "
                 "narrow the filter."
             )
 
@@ -169,7 +173,7 @@ class NearDuplicates:
     def _judged(
         self, pairs: list[tuple[int, int, float]], images: Mapping[int, str], hashes: Mapping[str, ImageHashes]
     ) -> list[tuple[int, Alike]]:
-        """Return the pairs that look alike, out of those whose vectors are close. Equal images need no hashes."""
+        """Return the near-duplicates among pairs with close vectors. Equal images need no hashes."""
         sources = self._workspace.vectors.sources_of(images)
         judged = []
         for one, other, cosine in pairs:

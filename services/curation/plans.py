@@ -1,8 +1,9 @@
-"""A plan that fills a cell of a coverage table: new runs from the sources with the fewest of its images.
+"""Plans that fill a cell of a coverage table: new runs from the source images that have the fewest images in the cell.
 
-A plan draws nothing. Its runs wait in Explore, where a person runs their text stages, sees what would be made, and
-approves. The edits are set in two ways. Edit types are a setting of the keywords' stage, so a model still names the
-keywords. Weather and time of day are words: there, keywords and alternatives are a person's edit.
+A plan draws nothing. Its runs wait in Explore, where a person runs their text stages, sees which images would be made,
+and approves them. In a table of edit types, the plan sets the edit types of the keywords stage, and a model chooses the
+keywords. In a table of weather and time of day, the plan itself sets the keywords and alternatives, stored as a
+person's edits.
 """
 
 from __future__ import annotations
@@ -43,50 +44,57 @@ from storage.runs.branches import Branch, LatestRun
 
 MOST_SOURCES = 20
 BY_WORDS: tuple[EditType, ...] = ("weather", "time of day")
-"""Edit types of the table whose cells are alternatives."""
+"""Edit types of the rows and columns of the table of weather and time of day."""
 _LOOKED_AT = 200
-"""Maximum runs checked for usable ones."""
+"""Maximum number of runs that a plan for weather or time of day checks until enough are usable."""
 Values = Mapping[StageName, StageValue[Any]]
 
 
 class CellCommand(Command):
     """A command on one cell of a coverage table."""
 
-    grid: CoverageGrid = Field(GRIDS[0], description="Which table")
-    line: str = Field(max_length=1200, description="The class, or the weather; empty for no edit of the weather")
-    place: str = Field(max_length=1200, description="The edit type, or the time of day; empty for no edit of it")
-    sources: int = Field(5, ge=1, le=MOST_SOURCES, description="From how many source images, at most")
+    grid: CoverageGrid = Field(GRIDS[0], description="The coverage table")
+    line: str = Field(
+        max_length=1200,
+        description="Row of the cell: the class, or the weather; empty for images without an edit of the weather",
+    )
+    place: str = Field(
+        max_length=1200,
+        description="Column of the cell: the edit type, or the time of day; empty for images without an edit of it",
+    )
+    sources: int = Field(5, ge=1, le=MOST_SOURCES, description="Maximum number of source images")
 
 
 @dataclass(frozen=True)
 class PlannedSource:
-    """A source image that needs more images."""
+    """A source image from which a plan begins a run."""
 
     run: str
-    """Id of its latest run, from which the new one begins."""
+    """Id of the latest run of the source. The new run begins with a copy of its values."""
     name: str
-    """Name of the run."""
+    """Name of that latest run."""
     source_sha: str
     images: int
     """Number of the source's images in the cell."""
     waiting: int
-    """Number of runs of an earlier plan for the same edit type without an image."""
+    """Number of runs that an earlier plan began for the same edit type and that have no image yet."""
 
 
 @dataclass(frozen=True)
 class CellPlan:
-    """Runs that a plan begins, one for each source."""
+    """The runs that a plan would begin, one for each source image."""
 
     sources: tuple[PlannedSource, ...]
     available: int
-    """Number of usable sources, including `sources`. For weather or time of day the true number may be higher, since
-    words are checked run by run."""
+    """Number of usable source images, including `sources`. For weather or time of day some of them may turn out to be
+    unusable, since not all are checked.
+    """
     captions: int | None
-    """Maximum captions of all new runs together; None if their settings set no number."""
+    """Maximum number of captions of all new runs together; None if the settings of a run do not limit them."""
     images: int | None
-    """Maximum number of images; None if unknown, as for `captions`."""
+    """Maximum number of images of all new runs together; None if `captions` is None."""
     seconds: float | None
-    """Maximum seconds of drawing; None if unknown."""
+    """Estimated seconds to draw `images`; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -106,22 +114,22 @@ class _Begin:
 
 
 class CellPlans:
-    """Plans of one workspace. All methods may be called from any thread."""
+    """The commands to describe and begin a plan. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, estimates: Estimates) -> None:
         self._workspace, self._runs, self._estimates = runs.workspace, runs, estimates
 
     @does("describe-cell-plan", CellCommand, looks=True)
     def describe(self, sent: CellCommand) -> CellPlan:
-        """Describe what a plan that fills a cell of a coverage table would begin, without beginning it. Raises
-        UserError, with the reason, if none can fill it.
+        """Describe the runs that a plan for a cell of a coverage table would begin, without beginning them. Raises
+        UserError with the reason if no run can fill the cell.
         """
         return self._plan(sent)[0]
 
     @does("plan-cell", CellCommand)
     def begin(self, sent: CellCommand) -> BegunPlan:
-        """Begin runs that fill a cell of a coverage table; nothing is drawn before their gates are approved. Raises
-        UserError as `describe`; then nothing is begun.
+        """Begin runs that fill a cell of a coverage table. No image is drawn before somebody approves a run's images.
+        Raises UserError as `describe`; then no run is begun.
         """
         with self._runs.changing:
             plan, begins = self._plan(sent)
@@ -158,7 +166,7 @@ class CellPlans:
     def _begin(
         self, latest: LatestRun, edits: Mapping[EditType, str], command: CellCommand, images: int
     ) -> _Begin | None:
-        """Return a run to begin that makes the edits, or None if it cannot make them."""
+        """Return the new run for the source of the run `latest`, or None if it cannot make the `edits`."""
         run = self._workspace.runs.get(latest.run)
         if task_problem(run.task):
             return None
@@ -175,8 +183,8 @@ class CellPlans:
         return _Begin(source, Branch(run.id, ending, plain, values), run, settings)
 
     def _edited(self, run: Run, settings: Settings, edits: Mapping[EditType, str], values: Values) -> Values | None:
-        """Return the values with only the keywords to change ticked, and the requested words as their alternatives.
-        None if the caption lacks a keyword for one of the edits.
+        """Return the values of a run, changed so that only the keywords of these edits are ticked and have the
+        requested words as alternatives. Return None if the caption has no suitable keyword for one of the edits.
         """
         if "caption" not in values or "keywords" not in run.values:
             return None
@@ -208,8 +216,8 @@ class CellPlans:
         return self._by_person(run, settings, values, {"keywords": keywords, "alternatives": alternatives})
 
     def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
-        """Return the values with a person's edits. Stale earlier values count as kept by that person: they have the
-        words to change.
+        """Return the values of a run with a person's edits. Stale earlier values are stored as that person's too, since
+        they contain the words to change and must not be written anew.
         """
         recipe, pixels, stale = (
             recipe_of(run.recipe),
@@ -244,7 +252,7 @@ def _edit_type(command: CellCommand) -> dict[EditType, str]:
         )
     if not command.place:
         raise UserError(
-            "These images have no edit: begin a run of their picture in Explore and take the recipe “Reconstruction”.",
+            "These images have no edit: begin a run of their picture in Explore with the recipe “Reconstruction”.",
             field="place",
         )
     for edit_type in EDIT_TYPES:
@@ -266,18 +274,18 @@ def _edits_words(recipe: Recipe) -> bool:
 
 
 def _before_keywords(run: Run) -> tuple[StageName, ...]:
-    """Return the stages with a value that no edit type affects: a person's corrections there are kept."""
+    """Return the stages before the keywords that have a value: edit types do not affect them, so they are kept."""
     names = recipe_of(run.recipe).names
     return tuple(name for name in names[: names.index("keywords")] if name in run.values)
 
 
 def _limited(settings: Settings, edits: Mapping[EditType, str]) -> Settings:
-    """Return the settings of a run that makes only these edits; given words are all applied at once.
+    """Return the settings of a run that makes only these edits. Edits with given words are all made in one caption.
 
-    Its seeds are random: the next seeds would draw an earlier run's images of this source again.
+    The run's seeds are random: consecutive seeds would draw the images of an earlier run of this source again.
     """
     captions: dict[str, Any] = {}
-    if settings.counterfactuals.combinations == "chosen":  # these were chosen among edits that are not made here
+    if settings.counterfactuals.combinations == "chosen":  # the chosen ones hold edits that are not made here
         captions = {"combinations": "spread", "chosen": ()}
     if any(edits.values()):
         captions = {"combinations": "spread", "chosen": (), "edits_at_once": len(edits)}
@@ -291,8 +299,8 @@ def _limited(settings: Settings, edits: Mapping[EditType, str]) -> Settings:
 
 
 def _captions(settings: Settings, values: Values) -> int | None:
-    """Return the maximum captions of a run; None if it depends on its alternatives."""
-    if "alternatives" in values:  # one word for each keyword, all in one caption
+    """Return the maximum number of captions of a run; None if alternatives still to be written decide it."""
+    if "alternatives" in values:  # each keyword has one alternative, and all are in one caption
         return 1
     chosen = settings.counterfactuals
     return None if chosen.combinations in ("all", "one of each") else chosen.captions

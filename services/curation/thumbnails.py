@@ -1,8 +1,9 @@
-"""Makes missing thumbnails, those of the newest images first, while nothing else runs.
+"""Makes missing thumbnails while no job runs, those of the newest images first.
 
-New images have theirs already, and the gallery makes the ones it shows. So only images of older workspaces, imports and
-restored backups are left for this. Checked ranges are stored (`storage.thumbnails.Seen`): each entry of the catalogue
-is checked once, and a start without new entries costs one query and one small file.
+New images get their thumbnails when they are saved, and the gallery makes missing thumbnails that it shows. So this
+module makes only those of older workspaces, imports and restored backups. Checked ranges of entries are stored
+(`storage.thumbnails.Seen`): each entry of the catalogue is checked once, and a start without new entries costs one
+query and one small file.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from storage.thumbnails import Seen, Thumbnails
 LOOK_SECONDS = 5.0
 """Seconds between two checks for new entries, or for the end of other work."""
 REST_SECONDS = 1.0
-"""Seconds to rest after somebody used the gallery. The gallery makes the thumbnails that it shows."""
+"""Seconds to pause after somebody used the gallery, which needs the processor for the thumbnails that it shows."""
 _AT_ONCE = 500
-"""Number of entries per query; if all have their thumbnails, checking takes some milliseconds."""
+"""Maximum number of entries per query. If all have thumbnails, checking them takes some milliseconds."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class FillProgress:
-    """Progress of the thumbnails."""
+    """Progress of making missing thumbnails."""
 
     left: int
-    """Maximum number of unchecked images of the catalogue; some of them have thumbnails."""
+    """Number of entries of the catalogue that may have no thumbnail: they are not checked yet."""
     made: int
     """Number of thumbnails made since the start."""
 
@@ -39,11 +40,11 @@ class FillProgress:
 class ThumbnailFill:
     """One thread that makes missing thumbnails. All methods may be called from any thread.
 
-    It is not idle work of the job queue: after each such piece the pages check for news, and a million pieces would
-    keep them busy. It rests while `idle` returns False, and while somebody uses the gallery (`give_way`); `saved`
-    returns another number after every commit. Its priority is normal: a thread that rarely gets a core may hold
-    Python's lock all that time, and then every request waits for it. Decoding and encoding, nearly all of its work,
-    hold no lock.
+    This is no background work of the job queue: pages look for changes after each piece of it, and a million pieces
+    would keep them busy. The thread pauses while `idle` returns False, and while somebody uses the gallery
+    (`give_way`). `saved` returns another number after every commit. The thread has normal priority: a low-priority
+    thread that waits for a core may hold Python's global lock meanwhile, and then every request waits. Decoding and
+    encoding images, nearly all of its work, hold no lock.
     """
 
     def __init__(self, thumbnails: Thumbnails, saved: Callable[[], int], idle: Callable[[], bool]) -> None:
@@ -61,7 +62,7 @@ class ThumbnailFill:
             self._thread.start()
 
     def close(self, seconds: float = 5.0) -> None:
-        """Stop, and wait at most this many seconds for the current thumbnail."""
+        """Stop the thread, and wait at most `seconds` until the current thumbnail is made."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join(seconds)
@@ -71,12 +72,12 @@ class ThumbnailFill:
         self._rests_until = time.monotonic() + REST_SECONDS
 
     def progress(self) -> FillProgress:
-        """Return the progress."""
+        """Return the progress of making missing thumbnails."""
         gaps = unseen(self._seen or self._thumbnails.seen(), self._thumbnails.latest_entry()).gaps
         return FillProgress(sum(last - first + 1 for first, last in gaps), self._made)
 
     def fill(self) -> bool:
-        """Make missing thumbnails while the machine is idle; return True if none is left. Raises OSError."""
+        """Make missing thumbnails until none is missing (returns True) or the thread must stop. Raises OSError."""
         seen = self._seen or self._thumbnails.seen()
         while (before := unseen(seen, self._thumbnails.latest_entry())).gaps:
             *others, (first, last) = before.gaps
@@ -90,7 +91,7 @@ class ThumbnailFill:
         return True
 
     def _look_through(self, first: int, last: int) -> tuple[int, bool]:
-        """Check some entries from `last` down. Return the highest number left to check, and whether to go on."""
+        """Check some entries from `last` down. Return the highest left to check, and True if the thread may go on."""
         pictures = self._thumbnails.pictures(first, last, _AT_ONCE)
         for number, *shas in pictures:
             while (rest := self._rests_until - time.monotonic()) > 0 and not self._closing.wait(rest):
@@ -100,7 +101,7 @@ class ThumbnailFill:
             for sha in filter(None, shas):
                 try:
                     self._made += self._thumbnails.fill(sha)
-                except UserError as error:  # reported when somebody looks at the image
+                except UserError as error:  # the error is shown when somebody opens the image
                     log.info("there is no thumbnail of %s: %s", sha, error)
         return (pictures[-1][0] - 1 if len(pictures) == _AT_ONCE else first - 1), True
 
@@ -117,7 +118,7 @@ class ThumbnailFill:
 
 
 def unseen(seen: Seen, latest: int) -> Seen:
-    """Return `seen` with a gap for new entries, up to the latest one."""
+    """Return `seen` extended to the entry `latest`: the new entries become a gap, a range to check."""
     if latest <= seen.latest:
         return seen
     gaps = seen.gaps

@@ -1,6 +1,6 @@
 """The process that makes the UMAP map: `python -m services.curation.umap_process ROWS COUNT DIMENSIONS SEED TARGET`.
 
-It prints its progress. The target gets its name once it is complete.
+The process prints its progress. The file TARGET appears only when it is complete.
 """
 
 from __future__ import annotations

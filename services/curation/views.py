@@ -1,6 +1,6 @@
-"""A view of the catalogue, as in the address of the gallery: a filter, and an order.
+"""A view of the catalogue: a filter and an order, as written in the address of the gallery.
 
-A view is a query: its images change with the workspace. A test set is a list, and never changes by itself.
+A view is a query, so its images change with the workspace. A test set is a fixed list of images.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from core.image_filter import FACETS, FIELD, LONGEST_VALUE, ImageFilter, packed,
 from services.edit_conflicts import LARGEST_ID
 
 MOST_CORNERS = 200
-"""Maximum corners of a region of the map."""
+"""Maximum number of corners of a region of the map."""
 REST = ("others", "none")
-"""Group names on the map for images without a coloured value, and for images without any value."""
+"""Names on the map for images whose values have no colour of their own, and for images without a value."""
 MOST_COLOURS = 30
-"""Maximum colours of the map in a view."""
+"""Maximum number of colours of the map in a view's address."""
 LONGEST_LIST = 14_000
 _ONCE = ("like", "near", "picture", "alike", "region", "sort", "falling")
 _SHA = re.compile(r"[0-9a-f]{64}")
@@ -35,23 +35,23 @@ class ShownColours:
     """Colours shown on the map when a region was picked. An image has the colour of its first value."""
 
     by: str
-    """Colouring of the points: a facet, or "model:" and the name of a model under test."""
+    """What the colours stand for: a facet, or "model:" and the name of a model under test."""
     values: tuple[tuple[str, bool], ...] = ()
     """Values with their own colour, in legend order, each with True if it is shown."""
     others: bool = False
-    """True if images with only other values are shown."""
+    """True if images are shown whose values have no colour of their own."""
     none: bool = False
     """True if images without a value are shown."""
 
     @property
     def parts(self) -> list[str]:
-        """Return the colours as parts of an address."""
+        """Return the colours as texts for the address of a view. Inverse of `of`."""
         shown = [f"{'+' if shown else '-'}{value}" for value, shown in self.values]
         return [self.by, *shown, *(name for name in REST if getattr(self, name))]
 
     @staticmethod
     def of(parts: list[str]) -> ShownColours | None:
-        """Return the colours in such parts; None without parts. Raises UserError for invalid parts."""
+        """Return the colours from the texts of `parts`; None if there are none. Raises UserError for invalid texts."""
         if not parts:
             return None
         by, *shown = parts
@@ -68,43 +68,43 @@ class ShownColours:
 
 @dataclass(frozen=True)
 class View:
-    """Images to look at, and their order."""
+    """A selection of images and their order."""
 
     filter: ImageFilter = field(default_factory=ImageFilter)
     order: Order = field(default_factory=Order)
     like: str = ""
-    """Text that describes the images; the best matches come first. "" for none."""
+    """Text to search for; images that match best come first. "" for no search."""
     near: int = 0
-    """Entry that the images resemble, the most similar first; 0 for none."""
+    """Id of an entry to search for; the most similar images come first. 0 for no search."""
     picture: str = ""
-    """SHA-256 of a user's stored picture that the images resemble, the most similar first; "" for none."""
+    """SHA-256 of a user's stored picture to search for; the most similar images come first. "" for no search."""
     alike: bool = False
-    """True to show only near-duplicates: images that look like another one of the view."""
+    """True to select only near-duplicates: images that look nearly like another image of the view."""
     grouped: bool = False
     """True to sort near-duplicates by group, ignoring `order`."""
     region: tuple[tuple[float, float], ...] = ()
-    """Corners of a region of the map that contains the images; () for none."""
+    """Corners of a region of the map. Only images inside are selected; () for no region."""
     colours: ShownColours | None = None
-    """Colours that restrict the region; None for all."""
+    """Colours that select images in the region; None to select all of them."""
 
     @property
     def ranked(self) -> bool:
-        """Return True if images are sorted by similarity, ignoring `order`."""
+        """Return True if the images are sorted by similarity to a search target, so that `order` is ignored."""
         return bool(self.like or self.near or self.picture)
 
     @property
     def is_filter(self) -> bool:
-        """Return True if `filter` is the whole view: map regions and similarity are no filters."""
+        """Return True if the view selects by `filter` alone, without a search, near-duplicates or a map region."""
         return not (self.ranked or self.alike or self.region)
 
     @staticmethod
     def read(text: str) -> View:
-        """Return the view of an address, the inverse of `address`. Raises UserError."""
+        """Parse the query part of an address. Inverse of `address`. Raises UserError if a part is invalid."""
         return View.of(pairs_of(text))
 
     @staticmethod
     def of(pairs: Iterable[tuple[str, str]]) -> View:
-        """Return the view of these names and values; the last one counts for a single-valued name. Raises UserError."""
+        """Return the view of names and values. The last value of a single-valued name counts. Raises UserError."""
         of_filter: list[tuple[str, str]] = []
         colours: list[str] = []
         once: dict[str, str] = {}
@@ -130,17 +130,17 @@ class View:
         )
 
     def toggled(self, name: str, value: str) -> View:
-        """Return the view with a part added, or removed if present."""
+        """Return the view with this name and value added, or removed if the view has them."""
         pair = name, value
         return View.of([one for one in self.pairs if one != pair] if pair in self.pairs else [*self.pairs, pair])
 
     def without(self, name: str, begin: str = "") -> View:
-        """Return the view without the parts of this name whose value begins with `begin`."""
+        """Return the view without its pairs of this `name` whose value begins with `begin`."""
         return View.of([(one, value) for one, value in self.pairs if one != name or not value.startswith(begin)])
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Return the inverse of `of`: equal views give equal pairs."""
+        """Return the view as names and values, the inverse of `of`. Equal views return equal pairs."""
         pairs = self.filter.pairs
         pairs += [("like", self.like)] if self.like else []
         pairs += [("near", str(self.near))] if self.near else []
@@ -153,8 +153,8 @@ class View:
 
     @property
     def sort_pairs(self) -> list[tuple[str, str]]:
-        """Return the order as pairs for an address; empty by default: near-duplicates by group, all others the newest
-        first.
+        """Return the order as names and values for an address. Empty for the default order: near-duplicates by group,
+        any other view by newest first.
         """
         sort = self.order.address or ("newest" if self.alike else "")
         if self.grouped or not sort:
@@ -163,14 +163,16 @@ class View:
 
     @property
     def address(self) -> str:
-        """Return the query of an address; "" for all images, the newest first."""
+        """Return the view as the query part of an address; "" for all images, the newest first."""
         return urlencode(self.pairs)
 
 
 def filter_of(query: Any) -> Any:
-    """Return the filter in an address, or in names with a value or a list of values each; ignores an order.
+    """Return the filter given as the query part of an address, or as a mapping of names to a value or a list of values.
+    An order in it is ignored, so that an address of the gallery can be used unchanged. Return any other value
+    unchanged.
 
-    Raises UserError if it is no filter. An address of the gallery can be used unchanged.
+    Raises UserError if a part is invalid, or selects by similarity or a map region, which filters cannot do.
     """
     if isinstance(query, Mapping):
         listed = {str(name): value if isinstance(value, list | tuple) else [value] for name, value in query.items()}
@@ -181,7 +183,7 @@ def filter_of(query: Any) -> Any:
         return query
     if not view.is_filter:
         raise UserError(
-            "What looks alike, or lies in a region of the map, is no filter: leave it out, or put these images into a "
+            "A search by similarity, or a region of the map, is no filter: leave it out, or put these images into a "
             "test set.",
             field=FIELD,
         )
@@ -194,10 +196,11 @@ Filter = Annotated[
     PlainSerializer(lambda image_filter: image_filter.address),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
 ]
-"""A command field for a filter: the part of a gallery address after “?”, such as “class=bird&review=open”, or an object
-of its names and values."""
+"""Type of a command's field for a filter: the part of a gallery address after “?”, such as “class=bird&review=open”, or
+an object with the same names and values.
+"""
 WHICH = "Which images: a filter as count_test_cases describes it, such as “class=bird&review=open”; empty for all"
-"""Description of such a field."""
+"""Description of a field for a filter."""
 
 
 def gallery_address(shown: View | ImageFilter | None = None) -> str:
@@ -206,11 +209,11 @@ def gallery_address(shown: View | ImageFilter | None = None) -> str:
 
 
 def list_address(entries: Sequence[int]) -> str:
-    """Return the address of a list of entries that no filter describes. Raises UserError if it is too long."""
+    """Return the gallery address that shows exactly these entries. Raises UserError if they are too many."""
     if len(packed(entries)) > LONGEST_LIST:
         raise UserError(
-            f"These are {len(entries):,} images without a filter in common, which no address can hold: open a number "
-            "with fewer images, or begin from a filter."
+            f"These {len(entries):,} images are too many to list in an address: open a number with fewer images, or "
+            "begin from a filter."
         )
     return gallery_address(ImageFilter(entries=tuple(entries)))
 

@@ -1,1 +1,1 @@
-"""The example workspace: one press fills the studio with drawn scenes and everything made from them."""
+"""The example workspace: one press of a button fills the studio with drawn scenes and everything made from them."""

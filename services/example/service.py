@@ -1,7 +1,8 @@
-"""The example workspace: one press makes a bit of everything, so that each page has something to show.
+"""The example workspace: one press of a button makes example data, so that each page has something to show.
 
-It uses people's commands: batches of drawn scenes, reviews, test sets, control sets, predictions of the models under
-test, and a study. Each step finds existing results, so a stopped example resumes.
+The example is made by the commands that people use. It has batches of drawn scenes, reviews, test sets, control sets,
+predictions of models under test, and a study. Each step skips what exists already, so that a stopped example can be
+resumed.
 """
 
 from __future__ import annotations
@@ -51,17 +52,17 @@ SURE = 0.1
 """Share of the work after which the remaining time can be estimated."""
 SEEDS = 10**6
 NAMES: Mapping[TaskKind, str] = {"classification": "Example: drawn things", "segmentation": "Example: drawn streets"}
-"""Names of batches and test sets."""
+"""Names of the example's batches and test sets, by kind of task."""
 STUDY_NAME = "Example: drawn things (simulated votes)"
 SIMULATED = "This study is an example. Its votes are simulated: no person gave them."
 NOTE = "Made by the example workspace from drawn scenes. Its reviews are no person's."
 ACCEPTED, REJECTED = 0.65, 0.15
-"""Shares of accepted and rejected test cases. The others are left for trying the review."""
+"""Shares of the test cases that the example accepts and rejects. The others are left for the user to try the review."""
 _PLAN = Path(__file__).with_name("plan.txt")
 TYPES: Mapping[TaskKind, str] = {"classification": 'types = { weather = 2, "time of day" = 1 }', "segmentation": ""}
-"""Types of edits drawn. The classifier saw only fair days, so these edits test a likely weakness."""
+"""TOML lines with numbers of edits. The classifier learned only fair days, so these edits test a likely weakness."""
 Tell = Callable[[float], None]
-"""Called with the share of a step that is done, 0 to 1. What it raises ends the step."""
+"""Progress callback: called with the done share of a step, from 0 to 1. An exception from it ends the step."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,9 @@ class ExampleSet:
 
     title: str
     version: int
-    """Number of its version."""
+    """Number of the version."""
     model: str
-    """Key of the model under test that read it."""
+    """Key of the model under test that predicted its images."""
 
 
 State = Literal["none", "making", "removing", "unfinished", "made"]
@@ -94,7 +95,7 @@ State = Literal["none", "making", "removing", "unfinished", "made"]
 
 @dataclass(frozen=True)
 class ExampleView:
-    """A snapshot of the example."""
+    """A snapshot of the example's state and progress."""
 
     state: State
     doing: str = ""
@@ -107,12 +108,12 @@ class ExampleView:
     seconds_left: float | None = None
     stopping: bool = False
     problem: str = ""
-    """Why it stopped, or was not removed, in one sentence."""
+    """One sentence on why making or removing the example failed; "" if it did not."""
     kept: str = ""
-    """Parts that the last removal kept, and why; "" for none."""
+    """Sentences on the parts that the last removal kept, and why; "" for none."""
     sets: tuple[ExampleSet, ...] = ()
     study: str = ""
-    """Id of its study; "" before it exists."""
+    """Id of the example's study; "" before the study exists."""
 
     @property
     def active(self) -> bool:
@@ -129,7 +130,7 @@ class Step:
     """Approximate duration in tenths of a second."""
     is_done: Callable[[], bool]
     act: Callable[[Tell], None]
-    """Does the step and reports the share that is done. An error of the report ends the step."""
+    """Function that does the step. It reports progress by calling its argument."""
 
 
 class ExampleWorkspace:
@@ -145,14 +146,14 @@ class ExampleWorkspace:
         evaluations: EvaluationService,
         changes: Changes | None = None,
     ) -> None:
-        """An example can be made if `batches` can draw scenes."""
+        """Create the service. An example can be made only if `batches` can draw scenes."""
         self._workspace, self._profile, self._commands = workspace, profile, commands
         self._jobs, self._batches, self._evaluations = jobs, batches, evaluations
         self.size = ExampleSize()
         self.new_seed: Callable[[], int] = lambda: secrets.randbelow(SEEDS)
         """Returns the seed of the next example."""
         self.work = WorkQueue(changes, name="the example workspace")
-        """Queue of making and removing; at most one piece is active."""
+        """Queue for making and removing the example. At most one piece of work is active."""
         self._at: tuple[str, int, int] = ("", 0, 0)
         """Current step in words, its number, and the number of steps."""
         self._kept = ""
@@ -161,35 +162,36 @@ class ExampleWorkspace:
 
     @does("make-example", keeps=True)
     def make_example(self) -> dict[str, Any]:
-        """Fill the workspace with an example of everything, or resume a stopped one: batches of drawn scenes, reviews,
-        test sets, control sets, predictions, and a study with simulated votes.
+        """Fill the workspace with example data: batches of drawn scenes, reviews, test sets, control sets, predictions,
+        and a study with simulated votes. An example that was stopped is resumed. Raises UserError if this studio cannot
+        make an example, or if the example is being removed.
         """
         return self._facts(self.make())
 
     @does("stop-example", keeps=True)
     def stop_example(self) -> dict[str, Any]:
-        """Stop making the example; finished parts stay, and it can be resumed or removed."""
+        """Stop making the example. Finished parts stay. The example can be resumed or removed later."""
         return self._facts(self.stop())
 
     @does("remove-example")
     def remove_example(self) -> dict[str, Any]:
-        """Remove what the example made. Parts that a person's own work uses stay, and are reported."""
+        """Remove the data of the example. Parts that people's own work uses stay, and are reported."""
         return self._facts(self.remove())
 
     @does("show-example", Query)
     def show_example(self) -> dict[str, Any]:
-        """Show whether the workspace has an example, and its progress."""
+        """Show whether the workspace has an example, and the progress of making or removing it."""
         return self._facts(self.view())
 
     @property
     def offered(self) -> bool:
-        """Return True if this studio can make an example, which requires the demo's models and a drawer of scenes."""
+        """Return True if this studio can make an example: its profile is the demo's, and it can draw scenes."""
         return self._batches.scenes is not None
 
     # Commands
 
     def make(self) -> ExampleView:
-        """Begin to make the example, or resume it. Raises UserError if none is offered, or it is being removed."""
+        """Begin to make the example, or resume it. Raises UserError if it cannot be made, or is being removed."""
         if not self.offered:
             raise UserError("The example is drawn by the demo's own models: start the studio with the profile “demo”.")
         if self.work.going_on(REMOVING, ABOUT) is not None:
@@ -206,21 +208,21 @@ class ExampleWorkspace:
         return self.view()
 
     def remove(self) -> ExampleView:
-        """Begin to remove everything that the example made; making it is stopped first."""
+        """Begin to remove the data of the example. If the example is being made, that is stopped first."""
         self.stop()
         if self._workspace.example.record() is not None or self._at_work() is not None:
             self.work.begin(REMOVING, ABOUT, self._remove)
         return self.view()
 
     def wait(self, seconds: float) -> ExampleView:
-        """Return the view once no work is active, or after this many seconds."""
+        """Wait until the example is no longer being made or removed, at most `seconds`, and return its state."""
         at_work = self._at_work()
         if at_work is not None:
             self.work.wait(at_work.id, seconds)
         return self.view()
 
     def close(self) -> None:
-        """Stop the current work. It can be resumed later."""
+        """Stop making or removing the example. It can be resumed later."""
         self._closing = True
         self.work.close()
 
@@ -272,7 +274,7 @@ class ExampleWorkspace:
         self._at = ("looking at what is there", 0, 0)
         on_count(0, 0)
         record = self._workspace.example.begin(self.new_seed())
-        if record.finished:  # parts that a person removed are not made again
+        if record.finished:  # if a person removed parts of a finished example, they are not made again
             return
         steps = [step for step in self._steps(record) if not step.is_done()]
         total, before = sum(step.weight for step in steps), 0
@@ -318,7 +320,7 @@ class ExampleWorkspace:
         yield Step("making a study with simulated votes", 20, self._is_voted, partial(self._vote, record.seed))
 
     def _folder(self, kind: TaskKind, seed: int) -> Path:
-        """Return the folder of the scenes, whose name determines them when the batch is planned."""
+        """Return the folder of a task's scenes. Its name holds their number and seed, from which they are drawn."""
         assert self._batches.scenes is not None
         return self._batches.scenes.folder / f"{kind}-{self.size.scenes}-{seed}"
 
@@ -339,7 +341,7 @@ class ExampleWorkspace:
         )
 
     def _batch(self, kind: TaskKind) -> int | None:
-        """Return the number of a batch, also if it was made but not yet recorded."""
+        """Return the number of the batch of a kind of task, even if it is not recorded yet; None without one."""
         record = self._workspace.example.record()
         if record is None or not self.offered:
             return None
@@ -380,7 +382,7 @@ class ExampleWorkspace:
     # Reviews and test sets
 
     def _versions(self, record: ExampleRecord | None = None) -> dict[TaskKind, SetVersion]:
-        """Return the released versions of the example's test sets, by kind of task."""
+        """Return the latest released version of each of the example's test sets, by kind of task."""
         record = record or self._workspace.example.record()
         sets = self._sets(record) if record is not None else {}
         return {kind: test_set.versions[0] for kind, test_set in sets.items() if test_set.latest is not None}
@@ -401,8 +403,8 @@ class ExampleWorkspace:
         self._commands.send("release-test-set", {"test_set": set_id, "note": NOTE})
 
     def _review(self, kind: TaskKind) -> list[int]:
-        """Accept the test cases that fail the fewest checks and reject some that fail most, except those already
-        decided. Return the accepted ones.
+        """Accept the test cases that fail the fewest checks, and reject some that fail the most. Test cases that have a
+        verdict keep it. Return the ids of the accepted test cases.
         """
         number = self._batch(kind)
         assert number is not None
@@ -473,14 +475,14 @@ class ExampleWorkspace:
     def _vote(self, seed: int, _tell: Tell) -> None:
         studies, study = self._workspace.studies, self._study()
         if study is None or study.state == "draft":
-            if study is not None:  # it may lack some of its items
+            if study is not None:  # the draft may lack some items
                 studies.delete_draft(study.id)
             new_id = self._evaluations.draft_study(self._asked("classification"), self.size.judged, self._create_study)
             self._commands.send("start-study", {"study": new_id})
             study = studies.get(new_id)
         if not study.votes:
             items = studies.items(study.id)
-            # An undecided check is doubt enough for the simulated crew to find an image invalid.
+            # The simulated annotators find an image invalid if one of its checks failed or could not tell.
             cases = [item.test_case for item in items if item.test_case is not None]
             valid = {one: all(check.passed for check in checks) for one, checks in self._checks(cases).items()}
             studies.import_votes(study.id, simulated_votes(study.rules, items, valid, seed))
@@ -528,17 +530,17 @@ class ExampleWorkspace:
     # Waiting for other work
 
     def _until_over(self, queue: WorkQueue, number: int, look: Callable[[WorkView], None]) -> WorkView:
-        """Wait until work is over, calling `look` repeatedly. Raises UserError if it failed or was cancelled."""
+        """Wait until work ends, calling `look` repeatedly. Raises UserError if the work failed or was cancelled."""
         self._until(
             lambda: not queue.view(number).active, lambda: look(queue.view(number)), lambda: queue.cancel(number)
         )
         view = queue.view(number)
         if view.state != "done":
-            raise UserError(view.error or "It was stopped: continue the example.")
+            raise UserError(view.error or "The work was stopped: continue the example.")
         return view
 
     def _until(self, is_over: Callable[[], bool], look: Callable[[], None], stop: Callable[[], object]) -> None:
-        """Wait for the end of work. An error of `look` stops the work, and is raised after its end."""
+        """Wait for the end of work, calling `look` repeatedly. Stop the work if `look` raises Cancelled."""
         while not is_over():
             try:
                 look()
@@ -552,7 +554,7 @@ class ExampleWorkspace:
 
 
 def kept_in_words(stays: Kept) -> str:
-    """Return what a removal kept, and why, in a sentence or two; "" for nothing."""
+    """Return sentences on the parts that a removal kept, and why; "" for none."""
     return _TEXTS.paragraph("kept.txt", stays=stays, names=few_names([f"“{name}”" for name in stays.test_sets]))
 
 

@@ -1,4 +1,4 @@
-"""Simulated votes for the study of the example, stored as imported votes under names that call them simulated."""
+"""Simulated votes for the example's study, stored as votes of imported workers whose names say “simulated”."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ CREW = (
     *(Behaviour(accuracy=0.88),) * 2,
     *(Behaviour(accuracy=0.9, bias=0.4),) * 2,
 )
-"""Careful annotators, hasty ones, and ones who tend to say yes."""
+"""The simulated annotators: four careful ones, two hasty ones, and two who tend to say yes."""
 
 
 def simulated_votes(
     rules: Rules, items: Sequence[Item], is_valid: dict[int, bool], seed: int, end: datetime | None = None
 ) -> Iterator[ImportedVote]:
-    """Yield the votes of a simulated crew on the items and control items of a study, the last one given at `end`.
+    """Yield simulated votes on the items and control items of a study. The last vote is given at `end`, by default now.
 
-    Each item gets as many votes as the rules require. `is_valid` says by test case whether an image is valid.
+    Each item gets as many votes as the rules require. `is_valid` has True for each test case that is valid, by id.
     """
     chance = random.Random(f"example votes {seed}")
     voted: list[tuple[int, Item]] = []

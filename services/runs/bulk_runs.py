@@ -1,6 +1,7 @@
-"""Acts on several runs at once: one task and settings for all, their text stages, and approval of all gates.
+"""Commands on several runs at once: set a task or settings for all, run their text stages, and approve all gates.
 
-Each run stays independent; a refusal is reported for its run, and the others go on.
+The runs stay independent of each other. If a command fails for one run, the error is reported for this run, and the
+command is still done for the other runs.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ SHARED = ("counterfactuals.captions", "generation.images_per_caption", "generati
 
 
 class TogetherCommand(Command):
-    """An act on several runs."""
+    """A command on several runs."""
 
     runs: RunIds = Field(min_length=1, max_length=MOST_TOGETHER, description="The ids of the runs")
 
 
 @dataclass(frozen=True)
 class DoneTogether:
-    """Result for each run."""
+    """Result of a command on several runs."""
 
     done: tuple[str, ...]
-    """Ids of the runs for which the command was done, or begun."""
+    """Ids of the runs for which the command was done. Work on a run may still be queued."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Why it was not done, in one sentence, by run id."""
+    """The other runs: by run id, one sentence on why the command was not done."""
 
 
 @dataclass(frozen=True)
@@ -55,32 +56,32 @@ class TogetherState:
     """State of several runs, for a page."""
 
     runs: tuple[RunState, ...]
-    """In the requested order, without unknown or deleted runs."""
+    """The runs in the requested order, without unknown or deleted ones."""
     images: int
-    """Number of images that approval of all gates would make."""
+    """Number of images that would be made if all gates were approved."""
     seconds: float | None
-    """Seconds that it takes; None if unknown."""
+    """Estimated seconds to make these images; None if unknown."""
     shown: str
-    """A hash of all images that approval would make; "" for none."""
+    """A hash of the planned images of all gates, to detect later changes; "" if there are none."""
 
     @property
     def ids(self) -> tuple[str, ...]:
         return tuple(state.run.id for state in self.runs)
 
     def ready(self) -> tuple[RunState, ...]:
-        """Return the runs that no job uses and that have text stages to run."""
+        """Return the runs that have empty or stale text stages and no waiting or running job."""
         return tuple(state for state in self.runs if _todo(state) and not state.active)
 
 
 class BulkRuns:
-    """Several runs of one workspace. All methods may be called from any thread."""
+    """The commands on several runs of one workspace. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, settings: RunSettings, states: RunStates, execution: Execution) -> None:
         self._workspace, self._runs, self._settings = runs.workspace, runs, settings
         self._states, self._execution = states, execution
 
     def of(self, run_ids: Sequence[str]) -> TogetherState:
-        """Return the state of these runs for a page, without unknown or deleted ones."""
+        """Return the state of these runs, at most `MOST_TOGETHER`, without unknown or deleted ones."""
         known = [run_id for run_id in dict.fromkeys(run_ids[:MOST_TOGETHER]) if self._workspace.runs.exists(run_id)]
         states = tuple(state for state in map(self._states.of, known) if not state.run.removed)
         plans = [state.gate.plan for state in states if state.gate.plan is not None and _may_draw(state)]
@@ -101,7 +102,7 @@ class BulkRuns:
 
     @does("together-preset", TogetherCommand)
     def take_preset(self, runs: RunIds, preset: PresetName) -> DoneTogether:
-        """Apply a preset of the profile to several runs; settings outside it stay."""
+        """Apply a preset of the profile to several runs. Settings that the preset does not name stay as they are."""
         return self._each(runs, lambda run_id: self._settings.take_preset(StateEdit(run=run_id), preset))
 
     @does("together-defaults", TogetherCommand)
@@ -120,21 +121,21 @@ class BulkRuns:
     def set_task(
         self,
         runs: RunIds,
-        kind: Annotated[TaskKind, Field(description="What the model under test does")],
+        kind: Annotated[TaskKind, Field(description="Kind of task of the model under test")],
         label: Annotated[
-            str | None, Field(description="What the pictures show; for classification; none: each keeps its own")
+            str | None,
+            Field(description="Label for classification: what the pictures show; null keeps each run's label"),
         ] = None,
         protected: Annotated[
             tuple[str, ...] | None,
             BeforeValidator(parts_of),
             Field(
                 max_length=200,
-                description="The classes that must stay, as a list or with commas between; for segmentation; none: as "
-                "they are",
+                description="Protected classes for segmentation, as a list or with commas; null keeps each run's",
             ),
         ] = None,
     ) -> DoneTogether:
-        """Set the task of the model under test for several runs."""
+        """Set the task of several runs, for which the model under test is tested."""
 
         def set_one(run_id: str) -> None:
             task = self._workspace.runs.get(run_id).task
@@ -157,11 +158,11 @@ class BulkRuns:
         self,
         runs: RunIds,
         shown: Annotated[
-            str, Field(max_length=40, description="What was shown, by its name; empty: whatever they show now")
+            str, Field(max_length=40, description="Hash of the planned images that you saw; empty to accept any")
         ] = "",
     ) -> DoneTogether:
-        """Approve the gates of several runs: their images are made, one run after another. Raises UserError if the
-        gates are closed, or show something else now.
+        """Approve the gates of several runs, so that their planned images are made, one run after another. Raises
+        UserError if all gates are closed, or if other images are planned now than were shown.
         """
         with self._runs.changing:
             state = self.of(runs)
@@ -173,7 +174,7 @@ class BulkRuns:
             return self._each(ids, self._execution.generate)
 
     def _each(self, run_ids: Sequence[str], do: Callable[[str], object]) -> DoneTogether:
-        """Call `do` for each run, and collect the errors. Raises the first UserError if it succeeds with no run."""
+        """Call `do` for each run, and collect the errors. Raises the first UserError if `do` fails for all runs."""
         done, refused, first = [], {}, None
         for run_id in dict.fromkeys(run_ids):
             try:

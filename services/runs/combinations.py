@@ -1,5 +1,5 @@
-"""Combinations of keywords and alternatives: those that the next run of the captions' stage would write, and a person's
-choice of them.
+"""Combinations of keywords and alternatives: which of them the stage of counterfactual captions would use, and a
+person's choice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from services.runs.settings import RunSettings
 
 STAGE = "counterfactuals"
 SHOWN = 100
-"""Maximum combinations that a page lists."""
+"""Number of combinations that a page lists, besides the planned ones."""
 
 
 def _from_json(edits: Any) -> Any:
@@ -38,10 +38,10 @@ def _from_json(edits: Any) -> Any:
 
 @dataclass(frozen=True)
 class Grid:
-    """The possible edits of a run."""
+    """The possible edits of a run, and the combinations planned for its captions."""
 
     pools: tuple[tuple[Edit, ...], ...]
-    """Alternatives of each keyword."""
+    """For each keyword, one edit per ticked alternative."""
     at_once: int
     """Number of keywords that a caption changes."""
     total: int
@@ -49,19 +49,20 @@ class Grid:
     listed: tuple[tuple[Edit, ...], ...]
     """Combinations that a page lists: the first ones, and all planned ones."""
     planned: tuple[tuple[Edit, ...], ...]
-    """Combinations that are captions, or become some when their stage is run."""
+    """Combinations that the present captions use, or that the next run of the stage would use."""
     groups: int
-    """Number of combinations with the choice “one of each”."""
+    """Number of combinations that the choice “one of each” would use."""
     problem: str = ""
     at_most: int = 0
-    """Maximum number that the language model will choose; 0 if `planned` is exact."""
+    """Maximum number of combinations that the language model will choose; 0 if `planned` is complete."""
 
 
 def grid_of(
     run: Run, settings: Settings, history: tuple[StoredValue, ...], fresh: bool, prompts: PromptSet
 ) -> Grid | None:
-    """Return the grid of a run's edits: with the combinations written if `fresh`, else with those to be written. None
-    without a caption or alternatives.
+    """Return the possible edits of a run; None if the run has no caption or no ticked alternatives. If `fresh`, the
+    planned combinations are those of the present captions, otherwise those of the next run of the stage. `history`
+    holds the versions of the stage's value.
     """
     caption, alternatives = run.values.get("caption"), run.values.get("alternatives")
     if caption is None or alternatives is None or not recipe_of(run.recipe).has("alternatives"):
@@ -88,12 +89,12 @@ def grid_of(
 
 
 def pairs_of(edits: tuple[Edit, ...]) -> Combination:
-    """Return a combination in the form of the settings."""
+    """Return a combination as stored in the settings: pairs of keyword and alternative."""
     return tuple((edit.keyword, edit.alternative) for edit in edits)
 
 
 class CombinationEdits:
-    """Choices of one workspace's runs. All methods may be called from any thread."""
+    """The commands to choose combinations for a run. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, settings: RunSettings) -> None:
         self._workspace, self._runs, self._settings = runs.workspace, runs, settings
@@ -105,21 +106,21 @@ class CombinationEdits:
         how: Annotated[
             Combinations,
             Field(
-                description="“spread”: so many, spread evenly; “all”; “one of each” keyword, or group of keywords; "
-                "“at random”: so many; “chosen”: those that were chosen one by one; “model”: those, so many at most, "
-                "that the language model chooses"
+                description="“spread”: a number of combinations, spread evenly; “all”; “one of each”: one for each "
+                "keyword or group of keywords; “at random”: a number of random ones; “chosen”: those ticked one by "
+                "one; “model”: those that the language model chooses, up to a number"
             ),
         ],
-        captions: Annotated[int | None, Field(ge=1, le=32, description="How many; none: as many as before")] = None,
+        captions: Annotated[int | None, Field(ge=1, le=32, description="Number; null keeps the present one")] = None,
     ) -> None:
-        """Choose which combinations of keywords and alternatives become captions when their stage is run. Raises
-        UserError for "chosen" before any combination was chosen.
+        """Choose which combinations of keywords and alternatives become counterfactual captions when their stage is
+        run. Raises UserError for "chosen" if no combination was chosen before.
         """
 
         def change(plain: dict[str, Any]) -> None:
             section = plain[STAGE]
             if how == "chosen" and not section["chosen"]:
-                raise UserError("Nothing was chosen one by one yet: tick what you want.", field="how")
+                raise UserError("No combination is ticked yet: tick the combinations that you want.", field="how")
             section["combinations"] = how
             if captions is not None:
                 section["captions"] = captions
@@ -139,10 +140,10 @@ class CombinationEdits:
                 description="Keyword and alternative of each edit, such as [[“red”, “blue”]]",
             ),
         ],
-        used: Annotated[bool, Field(description="Whether a caption is written with it")],
+        used: Annotated[bool, Field(description="True to tick the combination, false to untick it")],
     ) -> None:
-        """Choose one combination of keywords and alternatives, or leave it out. The others stay. Raises UserError if it
-        is unknown, or if none would be left.
+        """Tick one combination of keywords and alternatives, or untick it. Other combinations stay as they are. Raises
+        UserError if the combination does not exist, if none would stay ticked, or if too many would be.
         """
         with self._runs.changing:
             run = self._workspace.runs.get(sent.run)
@@ -151,9 +152,7 @@ class CombinationEdits:
             grid = grid_of(run, settings, history, fresh, prompts)
             known = {pairs_of((edit,))[0] for pool in (grid.pools if grid is not None else ()) for edit in pool}
             if grid is None or not set(edits) <= known:
-                raise UserError(
-                    "This keyword has no such alternative any more: pick one that is ticked.", field="edits"
-                )
+                raise UserError("This keyword no longer has this alternative: choose a ticked one.", field="edits")
             if len({keyword for keyword, _ in edits}) < len(edits):
                 raise UserError("A combination can hold only one alternative of a keyword.", field="edits")
             chosen = [pairs_of(planned) for planned in grid.planned]

@@ -14,10 +14,10 @@ COLUMNS = ("profile", "stage", "values", "changed", "share")
 
 
 def edited_rows(shares: Sequence[EditedShare]) -> list[dict[str, Any]]:
-    """Return one row for each profile and stage."""
+    """Return one row for each profile and stage, with the columns `COLUMNS`."""
     return [facts(one, "profile stage values changed", share=round(one.share, 4)) for one in shares]
 
 
 def edited_csv(workspace: Workspace, run_ids: Sequence[str]) -> bytes:
-    """Return the shares of these runs as CSV, with only the header if none is known."""
+    """Return the shares of these runs as CSV. If no value is stored for them, the CSV has only the header."""
     return csv_text(edited_rows(workspace.runs.edited(run_ids)), COLUMNS).encode()

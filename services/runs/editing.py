@@ -1,6 +1,6 @@
-"""A person's changes to the values of the text stages, and to their history. The rules of each edit are in `edits`.
+"""A person's changes to the values of the text stages. The rules of each edit are in `edits`.
 
-A change always applies to the latest version of a value, whichever one the person saw: see `edit_conflicts`.
+A change always applies to the latest version of a value, even if the person saw an earlier one: see `edit_conflicts`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from services.runs.life_cycle import RunService
 from services.runs.state import CanBeInsistedOn, StageNotes
 
 LONGEST_VALUE = 400_000
-"""Maximum characters of a stage's value written as text."""
+"""Maximum number of characters of a stage's value written as text."""
 
 
 class Editing:
-    """Edits of the values of one workspace. All methods may be called from any thread.
+    """The commands to edit values of one workspace's runs. All methods may be called from any thread.
 
-    Each raises UserError, and changes nothing, for an edit that makes no sense.
+    Each raises UserError, and changes nothing, if the edit is not possible.
     """
 
     def __init__(self, runs: RunService, notes: StageNotes) -> None:
         self._workspace, self._runs, self._driver, self._notes = runs.workspace, runs, runs.driver, notes
         self.writes = PageWrites()
-        """Pages by saved version, so that a page is not warned of its own edits."""
+        """Which page saved which version, so that a page is not warned of its own edits."""
 
     def register(self, commands: Commands) -> None:
         for kind, edit in edits.EDITS.items():
@@ -43,7 +43,7 @@ class Editing:
 
     @does("dismiss", RunCommand)
     def dismiss(self, run: str, stage: KnownStage) -> None:
-        """Dismiss the message at a stage: a refusal or a notice."""
+        """Dismiss the error or notice at a stage."""
         self._notes.solved(run, stage)
 
     @does("value", ValueEdit)
@@ -51,10 +51,10 @@ class Editing:
         self,
         sent: ValueEdit,
         stage: KnownStage,
-        text: Annotated[str, Field(max_length=LONGEST_VALUE, description="The whole value")],
+        text: Annotated[str, Field(max_length=LONGEST_VALUE, description="The whole value as text")],
     ) -> None:
-        """Write the value of a stage as text, for any type: see `core.types.from_text`. Raises UserError if it is no
-        value of the stage, or does not fit the source.
+        """Write the whole value of a stage as text, in the format that the stage's type has: see
+        `core.types.from_text`. Raises UserError if the text is no value of the stage, or does not fit the source image.
         """
         run = self._workspace.runs.get(sent.run)
         written = recipe_of(run.recipe).stage(stage)
@@ -64,12 +64,12 @@ class Editing:
 
     @does("keep", RunCommand)
     def keep(self, run: str, stage: KnownStage) -> None:
-        """Confirm that a stale value still fits. Raises UserError for an empty stage."""
+        """Confirm that a stale value still fits, which makes it fresh. Raises UserError for an empty stage."""
         with self._runs.changing:
             edited = self._workspace.runs.get(run)
             stored = edited.values.get(stage)
             if stored is None:
-                raise UserError("There is nothing to keep at this stage yet: run it first.")
+                raise UserError("This stage has no value to keep: run it first.")
             key = self._runs.inputs_key(stage, edited, self._runs.settings(edited))
             value = StageValue(stored.value.value, Trace(author="person"), key)
             self._workspace.runs.append_value(run, stage, value)
@@ -87,13 +87,13 @@ class Editing:
         versions = self._workspace.runs.history(run, stage)
         chosen = next((known for known in versions if known.id == version), None)
         if chosen is None:
-            raise UserError("This version belongs to another run: pick one from the history.")
+            raise UserError("This version belongs to another run or stage: choose one from the history.")
         with self._runs.changing:
             self.writes.note(self._workspace.runs.bring_back(chosen.id), tab)
         self._notes.solved(run, chosen.stage)
 
     def append_by_model(self, run: Run, stage: StageName, value: Any, trace: Trace) -> None:
-        """Save a model's addition to a stage's value. A stale value stays stale."""
+        """Save a stage's value to which a model has added something. A stale value stays stale."""
         settings = self._runs.settings(run)
         stored = run.values.get(stage)
         if stored is not None and stage in self._runs.stale(run, settings):
@@ -111,7 +111,7 @@ class Editing:
             raise CanBeInsistedOn(str(error), command.model_copy(update={"force": True})) from error
 
     def _change(self, command: ValueEdit, stage: StageName, change: Callable[[Run], Any]) -> None:
-        """Save the result of `change` on the latest version; the lock keeps a second page from saving in between."""
+        """Apply `change` to the run's latest values and save the result. A lock keeps other pages out meanwhile."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             versions = self._workspace.runs.history(run.id, stage)
@@ -124,7 +124,7 @@ class Editing:
                 self._notes.tell(run.id, stage, value_conflict(stage, other))
 
     def _save(self, run: Run, stage: StageName, value: Any) -> int | None:
-        """Save a person's value and return its id, None if nothing changed. A stale value stays stale."""
+        """Save a person's value and return its id, or None if it is unchanged. A stale value stays stale."""
         settings = self._runs.settings(run)
         stored = run.values.get(stage)
         stale = stored is not None and stage in self._runs.stale(run, settings)

@@ -1,6 +1,6 @@
-"""A person's edits of the values of the text stages: pure functions, each of them a command.
+"""A person's edits of the values of the text stages. Each edit is a function without side effects and a command.
 
-Each raises UserError for an edit that makes no sense, in one sentence that says what to do; the value then stays.
+Each raises UserError if the edit is not possible, with a sentence that says what to do.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ from services.edit_conflicts import ValueEdit
 
 
 class ProtectedKeyword(UserError):
-    """The task protects the word: only a person who insists may allow changing it."""
+    """Raised for a keyword that the task protects. A person may insist on the edit."""
 
 
 EDITS: dict[type[ValueEdit], Callable[..., Any]] = {}
-"""Each edit by its command. It gets the latest value of its stage, the run, and the fields of the command by name."""
+"""The function of each edit command. Its arguments are the stage's latest value, the run and the fields."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _KeywordText = Annotated[str, Field(description="The keyword")]
 _CaptionWords = Annotated[str, Field(description="Words of the caption")]
-_EditType = Annotated[EditType, Field(description="What a change of it would be")]
-_Force = Annotated[bool, Field(description="Also where the task protects it")]
+_EditType = Annotated[EditType, Field(description="Edit type of a change to this keyword")]
+_Force = Annotated[bool, Field(description="True to add the keyword even if the task protects it")]
 _AlternativeText = Annotated[str, Field(description="The alternative")]
-_NewAlternative = Annotated[str, Field(description="What the keyword may become")]
+_NewAlternative = Annotated[str, Field(description="The new words for the keyword")]
 _WholeCaption = Annotated[str, Field(description="The whole caption")]
-_Place = Annotated[int, Field(ge=0, le=10_000, description="Its place in the list, from 0")]
-_SeenText = Annotated[str, Field(description="Its text as the person saw it")]
+_Place = Annotated[int, Field(ge=0, le=10_000, description="Position of the caption in the list, from 0")]
+_SeenText = Annotated[str, Field(description="Text of the caption as the person saw it")]
 
 
 def edit(name: str, stage: StageName) -> Callable[[Function], Function]:
-    """Register a function as the command that edits the value of a stage."""
+    """Register a function as the command `name`, which edits the value of a stage."""
 
     def add(function: Function) -> Function:
         command = command_of(function, ValueEdit, "value", "run", name=name, stage_of_command=stage)
@@ -69,13 +69,16 @@ def edit(name: str, stage: StageName) -> Callable[[Function], Function]:
 def write_caption(value: Caption, run: Run, text: _WholeCaption) -> Caption:
     """Write the caption."""
     text = " ".join(text.split())
-    require(caption_checks(text, run.task)[:1])  # a caption without its label is accepted: the page warns of it
+    require(caption_checks(text, run.task)[:1])  # a caption without the label is accepted, and the page warns of it
     return Caption(text)
 
 
 @edit("keyword-use", "keywords")
 def use_keyword(
-    value: Keywords, run: Run, text: _KeywordText, used: Annotated[bool, Field(description="Whether it may be changed")]
+    value: Keywords,
+    run: Run,
+    text: _KeywordText,
+    used: Annotated[bool, Field(description="True to tick the keyword, so that captions may change it")],
 ) -> Keywords:
     """Tick or untick a keyword."""
     _held(value, text)
@@ -84,7 +87,7 @@ def use_keyword(
 
 @edit("keyword-add", "keywords")
 def add_keyword(value: Keywords, run: Run, new: _CaptionWords, edit_type: _EditType, force: _Force = False) -> Keywords:
-    """Add a keyword. Raises ProtectedKeyword for what the task protects, unless it is forced."""
+    """Add a keyword. Raises ProtectedKeyword if the task protects it, unless `force` is set."""
     text = _fit_keyword(value, new, run, force)
     keyword = Keyword(text, edit_type, forced=force and is_protected(text, run.task))
     return _in_caption_order((*value.items, keyword), caption_of(run))
@@ -94,7 +97,7 @@ def add_keyword(value: Keywords, run: Run, new: _CaptionWords, edit_type: _EditT
 def reword_keyword(
     value: Keywords,
     run: Run,
-    text: Annotated[str, Field(description="The keyword as it is")],
+    text: Annotated[str, Field(description="The present keyword")],
     new: _CaptionWords,
     edit_type: _EditType,
     force: _Force = False,
@@ -123,7 +126,7 @@ def use_alternative(
     run: Run,
     keyword: _KeywordText,
     text: _AlternativeText,
-    used: Annotated[bool, Field(description="Whether captions are made with it")],
+    used: Annotated[bool, Field(description="True to tick the alternative, so that captions may use it")],
 ) -> Alternatives:
     """Tick or untick an alternative."""
     item = _of(value, run, keyword)
@@ -135,7 +138,7 @@ def use_alternative(
 @edit("alternative-add", "alternatives")
 def add_alternative(value: Alternatives, run: Run, keyword: _KeywordText, new: _NewAlternative) -> Alternatives:
     """Add an alternative."""
-    item = _of(value, run, keyword)  # it need not have any yet
+    item = _of(value, run, keyword)  # the keyword may have no alternatives yet
     return _with(value, replace(item, options=(*item.options, Alternative(_fit_alternative(item, new, run.task)))))
 
 
@@ -144,7 +147,7 @@ def reword_alternative(
     value: Alternatives,
     run: Run,
     keyword: _KeywordText,
-    text: Annotated[str, Field(description="The alternative as it is")],
+    text: Annotated[str, Field(description="The present alternative")],
     new: _NewAlternative,
 ) -> Alternatives:
     """Change the words of an alternative."""
@@ -152,7 +155,7 @@ def reword_alternative(
     _option(item, text)
     others = replace(item, options=tuple(option for option in item.options if option.text != text))
     new = _fit_alternative(others, new, run.task)
-    # The similarity of the new words must be measured again.
+    # A new Alternative has no similarity, so that the similarity of the new words is measured.
     options = tuple(Alternative(new, option.used) if option.text == text else option for option in item.options)
     return _with(value, replace(item, options=options))
 
@@ -171,7 +174,7 @@ def use_counterfactual(
     run: Run,
     place: _Place,
     text: _SeenText,
-    used: Annotated[bool, Field(description="Whether an image is made of it")],
+    used: Annotated[bool, Field(description="True to tick the caption, so that images are made of it")],
 ) -> CounterfactualCaptions:
     """Tick or untick a counterfactual caption."""
     return _at(value, place, text, used=used)
@@ -184,19 +187,21 @@ def write_counterfactual(
     """Change the text of a counterfactual caption."""
     new, source = " ".join(new.split()), caption_of(run)
     require(counterfactual_checks(source, CounterfactualCaption(new, ()), run.task)[:1])
-    # Without a source, the edits are the place and the time that the old text was about.
+    # Without a source caption, the edits name the place and time of the old text, so they are dropped.
     return merged(_at(value, place, text, text=new, checks=(), **({} if source else {"edits": ()})), source)
 
 
 @edit("counterfactual-add", "counterfactuals")
 def add_counterfactual(value: CounterfactualCaptions, run: Run, new: _WholeCaption) -> CounterfactualCaptions:
     """Add a counterfactual caption."""
-    added, source = CounterfactualCaption(" ".join(new.split()), ()), caption_of(run)  # its edits are unknown
+    added, source = CounterfactualCaption(" ".join(new.split()), ()), caption_of(run)  # no known edits
     require(counterfactual_checks(source, added, run.task)[:1])
     if tokens(added.text) == tokens(source):
-        raise UserError("This is the caption as it was: change what the new image should show differently.")
+        raise UserError(
+            "This is the caption of the source: change the words for what the new image should show differently."
+        )
     if any(tokens(added.text) == tokens(item.text) for item in value.items):
-        raise UserError("This caption is there already: change it, or tick the one that is there.")
+        raise UserError("The list has this caption already: change it, or tick the one in the list.")
     return CounterfactualCaptions((*value.items, added))
 
 
@@ -210,7 +215,7 @@ def delete_counterfactual(
 
 
 def keyword_of(run: Run, text: str) -> Keyword:
-    """Return a keyword by its text, from the alternatives or the keywords. Raises UserError if it is in neither."""
+    """Return the keyword with this text from a run's alternatives or keywords. Raises UserError if neither has it."""
     for item in value_of(run, "alternatives").items:
         if item.keyword == text:
             return Keyword(item.keyword, item.edit_type, forced=item.forced)
@@ -221,7 +226,7 @@ def keyword_of(run: Run, text: str) -> Keyword:
 
 
 def caption_of(run: Run) -> str:
-    """Return the caption of a run, or "" without one or for a recipe that reads none."""
+    """Return the source caption of a run; "" if the run has none, or if its recipe reads none."""
     return recipe_of(run.recipe).source_caption({name: stored.value.value for name, stored in run.values.items()})
 
 

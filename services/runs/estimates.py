@@ -1,4 +1,4 @@
-"""Drawing speed of this machine: recalled from earlier jobs of this workspace, else measured while idle."""
+"""Drawing speed of this machine: computed from earlier jobs of this workspace, or else measured while no job runs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PROBING = "seeing how fast this machine draws"
 PROBE_STEPS = 4
 RECALLED_RUNS = 20
 RECALLED_JOBS = 5
-"""Number of latest jobs of each run."""
+"""Maximum number of jobs of each run that are read, the latest ones."""
 
 
 class Estimates:
-    """Estimates the time of an image, and preloads what makes the first one quick. Thread-safe."""
+    """Estimates the time to draw an image, and loads models early to make the first image fast. Thread-safe."""
 
     def __init__(self, runs: RunService) -> None:
         self._workspace, self._runs, self._driver, self._jobs = runs.workspace, runs, runs.driver, runs.jobs
@@ -42,7 +42,7 @@ class Estimates:
         return self._driver.speeds.seconds(effort)
 
     def warm_up(self) -> None:
-        """Load the models, once, while idle, and measure the speed, unless weights would have to be fetched."""
+        """Load the models once, while idle, and measure the speed; not if weights would have to be downloaded."""
         with self._lock:
             if self.warming_up or any(weights.local() is None for weights in self._profile.weights().values()):
                 return
@@ -64,7 +64,7 @@ class Estimates:
                 continue
             run = self._workspace.runs.get(summary.id)
             size = self._runs.size(run.source_sha)
-            lineages = {case.job_id: case.lineage for case in run.test_cases}  # imported cases belong to no job here
+            lineages = {case.job_id: case.lineage for case in run.test_cases}  # imported test cases have no job here
             for job in run.jobs[-RECALLED_JOBS:]:
                 if job.state != "done" or job.finished is None or job.id not in lineages:
                     continue
@@ -73,7 +73,7 @@ class Estimates:
                 self._driver.speeds.add(method_of(lineage.method).effort(lineage.settings, size), each)
 
     def probe(self) -> None:
-        """Draw noise in a few steps for a first estimate, unless there is one. A person's work goes first."""
+        """Draw noise in a few steps for a first estimate, if there is none. Stops if a person's job comes."""
         driver, settings = self._driver, self._profile.settings
         if driver.speeds:
             return
@@ -89,7 +89,7 @@ class Estimates:
         driver.speeds.add(effort_of(settings.generation, size), step * settings.generation.steps + around)
 
     def _try(self, size: tuple[int, int], steps: int) -> tuple[float, float]:
-        """Return the seconds of an image with its checks and saving, and of each denoising step."""
+        """Draw one image. Return the seconds for all of it, with checks, and for each denoising step."""
         settings, description = self._profile.settings, method_of(DILLEMA.method)
         prompts = self._driver.prompts(DILLEMA)
         method = description.with_models(self._driver.models, prompts, self._profile.tasks.labels)

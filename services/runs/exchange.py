@@ -1,10 +1,10 @@
-"""Files that leave the studio and come back: an image with its run inside, an image with its mask, a restored run; and
-the accepted images of runs as one ZIP file, each as it is saved alone, with label, mask and history:
+"""Saves test cases as image files that contain their run, and restores runs from these files. Also saves all accepted
+images of some runs as one ZIP file with this content:
 
-images/NAME.png    carries its run, like any saved image
+images/NAME.png    contains its run, like every saved image
 masks/NAME.png     if the run has a mask, at the size of the image: a class number for each pixel
-metadata.parquet   one row per image, as Hugging Face `datasets` reads it; as JSON it would take names for dates
-README.md          what is in here and how to load it; its head tells `datasets` which of the files are data
+metadata.parquet   one row per image, for Hugging Face `datasets`, which would read some names in a JSON file as dates
+README.md          describes the files and how to load them; its head tells `datasets` which files are data
 edited_values.csv  how many of the values of each stage people changed in these runs, by profile and stage
 """
 
@@ -44,29 +44,29 @@ LONGEST_NAME = 200
 METADATA = "metadata.parquet"
 CARD = "README.md"
 MOST_RUNS = 1000
-"""Maximum runs in one file."""
+"""Maximum number of runs in one ZIP file."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """Result of taking a picture."""
+    """Result of opening a picture: the run to show."""
 
     run_id: str
     case_id: int | None = None
-    """Test case to show."""
+    """Id of the test case to show; None for none."""
     said: str = ""
-    """Note for the person, in a sentence or two."""
+    """One or two sentences for the person; "" for none."""
 
 
 class Exchange:
-    """Import and export of files of one workspace. All methods may be called from any thread."""
+    """Imports and exports image files of one workspace. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, predictions: PredictionService) -> None:
         self._workspace, self._runs, self._predictions = runs.workspace, runs, predictions
         self._profile = runs.profile
 
     def saved_image(self, case_id: int) -> tuple[str, bytes]:
-        """Return name and bytes of a test case's image file, its run inside. Raises UserError for an unknown one."""
+        """Return name and bytes of a test case's image file, with its run inside. Raises UserError if it is unknown."""
         stored = self._workspace.test_cases.get(case_id)
         run = self._workspace.runs.get(stored.run_id)
         mask = self._workspace.images.load(run.mask_sha) if run.mask_sha is not None else None
@@ -86,7 +86,8 @@ class Exchange:
         return f"{file_stem(run, stored)}.png", data
 
     def saved_with_mask(self, case_id: int) -> tuple[str, bytes]:
-        """Return name and bytes of a ZIP file: the image, its mask at the image's size, and the names of the classes.
+        """Return name and bytes of a ZIP file with a test case's image, its mask at the image's size, and the names of
+        the mask's classes.
 
         Raises UserError for an unknown test case, and for a run without a mask.
         """
@@ -94,7 +95,7 @@ class Exchange:
         stored = self._workspace.test_cases.get(case_id)
         run = self._workspace.runs.get(stored.run_id)
         if run.mask_sha is None:
-            raise UserError("This run has no mask: give one in the card of the source image first.")
+            raise UserError("This run has no mask: add one in the card of the source image first.")
         stem = name.removesuffix(".png")
         mask = resized(self._workspace.images.load(run.mask_sha), Image.open(io.BytesIO(data)).size)
         about = {
@@ -110,11 +111,11 @@ class Exchange:
         return f"{stem}.zip", file.getvalue()
 
     def saved_accepted(self, run_ids: Sequence[str], file: IO[bytes]) -> str:
-        """Write the accepted images of runs as a ZIP file and return its name. Raises UserError if there are none."""
+        """Write the accepted images of runs as a ZIP file and return its name. Raises UserError if none is accepted."""
         return write_accepted(self._workspace, self.saved_image, run_ids, file)
 
     def take_picture(self, data: bytes, file_name: str, label: str = "") -> Taken:
-        """Open or restore the run in a picture, or begin a new one with a label. Raises UserError, nothing changed."""
+        """Open or restore the run in a picture, or begin a run with it. Raises UserError, with nothing changed."""
         embedded = read_run_in(data)
         return Taken(self._runs.from_upload(data, file_name, label)) if embedded is None else self.restore(embedded)
 
@@ -123,7 +124,7 @@ class Exchange:
         return self.restore(require_run_in(data))
 
     def restore(self, embedded: EmbeddedRun) -> Taken:
-        """Open the run of a file if it is here, else save it under its id. Raises UserError without its source."""
+        """Open the run of a file if it is known, else save it. Raises UserError if that needs a missing source."""
         workspace, run_id = self._workspace, embedded.run.id
         if (
             workspace.runs.exists(run_id)
@@ -132,11 +133,11 @@ class Exchange:
             message = embedded.lost
             if workspace.runs.get(run_id).removed:
                 workspace.runs.restore(run_id)
-                message = f"The run had been deleted: it was put back. {message}".strip()
+                message = f"The run had been deleted and was restored. {message}".strip()
             return Taken(run_id, self._case_in(run_id, embedded), message)
         if embedded.source is None:
             raise UserError(
-                "The file does not carry its source image, which is too large to travel: open it in the workspace in "
+                "The file does not carry its source image, which was too large: open the file in the workspace in "
                 "which it was made."
             )
         name = " ".join(embedded.run.name.split())[:LONGEST_NAME] or "restored run"
@@ -148,7 +149,7 @@ class Exchange:
         return Taken(run_id, cases[0].id if cases else None, message)
 
     def _case_in(self, run_id: str, embedded: EmbeddedRun) -> int | None:
-        """Return the id of the file's image in an existing run, adding it with its review if it is missing."""
+        """Return the id of a file's test case in an existing run. A missing test case is added with its review."""
         case = embedded.case
         if case is None:
             return None
@@ -160,7 +161,7 @@ class Exchange:
 
 
 def run_record(run: Run) -> RunRecord:
-    """Return the record of a run that its image files carry."""
+    """Return the record of a run, as stored inside its image files."""
     values = {stage: stored.value for stage, stored in run.values.items()}
     return RunRecord(
         **cells(run, "id name profile recipe task settings prompts sample notes mask_classes"), values=values
@@ -168,7 +169,7 @@ def run_record(run: Run) -> RunRecord:
 
 
 def file_stem(run: Run, case: StoredTestCase) -> str:
-    """Return the file name stem of a test case, such as street-snowy-12: valid on every system."""
+    """Return a file name without suffix for a test case, such as street-snowy-12. The name is valid on every system."""
     return f"{name_of_file(f'{run.name}-{edit_words(case)}')}-{case.id}"
 
 
@@ -180,11 +181,11 @@ def accepted_of(run: Run) -> tuple[StoredTestCase, ...]:
 def write_accepted(
     workspace: Workspace, saved_image: Callable[[int], tuple[str, bytes]], run_ids: Sequence[str], file: IO[bytes]
 ) -> str:
-    """Write the ZIP of these runs and return its name. Raises UserError, with nothing written, if there are none."""
+    """Write the accepted images of runs as a ZIP and return its name. Raises UserError first if there are none."""
     runs = [workspace.runs.get(run_id) for run_id in dict.fromkeys(run_ids)]
     if not any(accepted_of(run) for run in runs):
         which = "This run has" if len(runs) == 1 else "These runs have"
-        raise UserError(f"{which} no accepted image yet: accept those that count, then save them.", field="runs")
+        raise UserError(f"{which} no accepted image yet: accept images, then save them.", field="runs")
     lines = []
     what = name_of_file(runs[0].name) if len(runs) == 1 else f"{len(runs)}-runs"
     name_of_zip = f"{what}-accepted-{datetime.now(UTC):%Y-%m-%d}.zip"
@@ -215,7 +216,7 @@ def _table(lines: Sequence[dict[str, Any]]) -> bytes:
 
 
 def _card(lines: Sequence[dict[str, Any]], name: str) -> str:
-    """Return the README. `datasets` reads its head, and takes the folder for images because of it."""
+    """Return the README. Its head tells Hugging Face `datasets` which files to load."""
     return _TEXTS.lines(
         "accepted.md",
         metadata=METADATA,
@@ -238,7 +239,7 @@ def _about(run: Run, case: StoredTestCase, name: str) -> dict[str, Any]:
     caption = run.values.get("caption")
     about: dict[str, Any] = {"file_name": f"images/{name}"}
     if run.mask_sha is not None:
-        # A list, so that runs with different mask classes share one column type.
+        # A list of records, not a mapping: then runs with different mask classes have one column type.
         classes = [{"number": number, "name": classes} for number, classes in sorted(run.mask_classes.items())]
         about |= {"mask_file_name": f"masks/{name}", "classes": classes, "unlabelled": UNLABELLED}
     return about | {

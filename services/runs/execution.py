@@ -1,6 +1,6 @@
-"""Starts and stops work on runs: text stages, images behind the gate, control images, and the queue.
+"""The commands that start and stop work on runs: text stages, images after approval, control images, and the queue.
 
-The driver of `pipeline` does the work, in the worker thread of `jobs`, one job at a time.
+The driver of `pipeline` does the work, in the worker thread of `services.jobs`, one job at a time.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from services.runs.live_images import ControlImages, Previews, draw_with
 from services.runs.state import CanBeInsistedOn, RunStates, StageNotes
 from storage.workspace import Workspace
 
-REPLACED = "What stood before your edit was changed, so this was run again. Undo, or the history, brings yours back."
-"""Notice at a stage whose outdated value a person wrote, and which was replaced."""
+REPLACED = "An earlier stage was changed after your edit, so this ran again. Undo or the history restores your edit."
+"""Notice at a stage whose value a person wrote and a model replaced, since an earlier stage had changed."""
 _Job = Annotated[int, Field(ge=0, le=LARGEST_ID, description="The job")]
 
 
 class RunStage(RunCommand):
-    """A text stage to run."""
+    """Command to run one text stage."""
 
     stage: KnownStage
-    force: bool = Field(False, description="Also where a person wrote the value; theirs stays in the history")
+    force: bool = Field(False, description="True to replace a value that a person wrote; it stays in the history")
 
 
 class RunStore:
-    """A run of a workspace for the driver. `job_id` is the job of its images."""
+    """The driver's access to a run of a workspace. `job_id` is the job to which new images belong."""
 
     def __init__(self, runs: RunService, run: Run, notes: StageNotes, job_id: int | None = None) -> None:
         self._workspace, self._runs, self._run_id, self._job_id = runs.workspace, runs, run.id, job_id
         self._notes = notes
         self._source = runs.source(run)
-        self._batch = secrets.token_hex(8)  # values of one piece of work are undone together
+        self._batch = secrets.token_hex(8)  # values of one job are undone together
 
     def source(self) -> Image.Image:
         return self._source
@@ -69,7 +69,7 @@ class RunStore:
         return None if run.mask_sha is None else NamedMask(self._workspace.images.load(run.mask_sha), run.mask_classes)
 
     def latest(self, request: Request) -> Request:
-        """Return the request with the latest settings and prompts, which may change during earlier stages."""
+        """Return the request with the run's latest task, settings and prompts, which may change during a job."""
         run = self._workspace.runs.get(self._run_id)
         settings, prompts = self._runs.settings(run, request.recipe), self._runs.templates(run)
         return replace(request, task=run.task, settings=settings, prompts=prompts)
@@ -94,12 +94,12 @@ class RunStore:
         return self._notes.failures(self._run_id)
 
     def save_failure(self, failure: Failure) -> None:
-        """Record a failure until the server stops. A person decides on another try."""
+        """Remember a failed image until the server stops. A person decides on another try."""
         self._notes.not_made(self._run_id, failure)
 
 
 class _Wanted:
-    """The images of a job, in the order set by people so far: a `Worklist`."""
+    """The `Worklist` of a job: its images, in the order that people have set."""
 
     def __init__(self, images: Sequence[PlannedImage], handle: JobHandle) -> None:
         self._images, self._handle = images, handle
@@ -139,7 +139,7 @@ class Execution:
 
     @does("cancel-all")
     def cancel_all(self) -> None:
-        """Stop all work."""
+        """Stop all waiting and running jobs of all runs."""
         self.jobs.cancel_all()
 
     @does("queue-cancel")
@@ -149,16 +149,18 @@ class Execution:
 
     @does("delete-job-part")
     def delete_job_part(
-        self, job: _Job, part: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The image")]
+        self,
+        job: _Job,
+        part: Annotated[int, Field(ge=0, le=LARGEST_ID, description="Image number, from 0")],
     ) -> Any:
-        """Remove an image from the queue; if it is being drawn, it stops at once, and the next one begins."""
+        """Remove an image from a job. If the image is being drawn, drawing stops at once and the next image begins."""
         return self.jobs.delete_part(job, part)
 
     @does("queue-up")
     def queue_up(
         self,
         job: _Job,
-        part: Annotated[int | None, Field(ge=0, le=LARGEST_ID, description="The image; none for the whole job")] = None,
+        part: Annotated[int | None, Field(ge=0, le=LARGEST_ID, description="Image number; null: the whole job")] = None,
     ) -> Any:
         """Move a job, or an image of a job, one place up in the queue."""
         return self.jobs.move_up(job, part)
@@ -167,9 +169,9 @@ class Execution:
 
     @does("run", RunStage)
     def run_stage(self, sent: RunStage) -> None:
-        """Run one text stage, also if it is fresh. A person's value is replaced only with `force`. If one request of
-        the model answers later stages too, those that are then empty or stale are run with it, unless a person wrote
-        one of their values. Raises CanBeInsistedOn if it would replace a person's value, unless it is forced.
+        """Run one text stage, even if its value is fresh. A value that a person wrote is replaced only with `force`. If
+        the stage's request to the model also answers later stages, those that are empty or stale are run too, unless a
+        person wrote one of their values. Raises CanBeInsistedOn if a person's value would be replaced without `force`.
         """
         if not sent.force and self._holds_edit(self.workspace.runs.get(sent.run), sent.stage):
             message = (
@@ -179,7 +181,7 @@ class Execution:
         self.start(sent.run, (sent.stage, *self._filled_with(sent)), sent.stage)
 
     def _filled_with(self, command: RunStage) -> tuple[StageName, ...]:
-        """Return the later stages answered by the same request as a stage; fresh ones stay as they are."""
+        """Return the later stages that the request of a stage also answers; () if a person edited one of them."""
         _require_text_stage(command.stage)
         run = self.workspace.runs.get(command.run)
         recipe, settings, prompts = recipe_of(run.recipe), self.runs.settings(run), self.runs.prompts(run)
@@ -188,8 +190,9 @@ class Execution:
 
     @does("run-from", RunCommand)
     def run_from(self, run: str, stage: KnownStage) -> None:
-        """Run a text stage, and later ones that become empty or stale, up to the gate. If a person wrote the stage's
-        value, it stays, and the next stage is run.
+        """Run a text stage, then all later text stages that are empty or stale. If a person wrote the stage's value and
+        it is fresh, the value stays and a later stage is the first to run. Raises UserError if that is so for all these
+        stages.
         """
         _require_text_stage(stage)
         stored = self.workspace.runs.get(run)
@@ -203,11 +206,11 @@ class Execution:
 
     @does("run-all", RunCommand)
     def run_up_to_gate(self, run: str) -> None:
-        """Run every empty or stale text stage; fresh ones are used unchanged."""
+        """Run every text stage that is empty or stale. Fresh values stay."""
         self.start(run, recipe_of(self.workspace.runs.get(run).recipe).names)
 
     def _holds_edit(self, run: Run, stage: StageName) -> bool:
-        """Return True if a person wrote the value of a stage; a model's value that a person kept does not count."""
+        """Return True if a person wrote the value of a stage; False if a person confirmed a model's value."""
         stored = run.values.get(stage)
         if stored is None or stored.author != "person":
             return False
@@ -215,7 +218,7 @@ class Execution:
         return all(version.author == "person" or version.value.value != stored.value.value for version in versions)
 
     def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "") -> None:
-        """Queue text stages of a run; the stage `anew` runs even if it is fresh."""
+        """Queue text stages of a run as a job. The stage `anew` runs even if its value is fresh."""
         for stage in stages:
             _require_text_stage(stage)
         run = self.workspace.runs.get(run_id)
@@ -234,8 +237,8 @@ class Execution:
 
     @does("alternative-more", RunCommand, stage_of_command="alternatives")
     def more_alternatives(self, run: str, keyword: Annotated[str, Field(description="The keyword")]) -> None:
-        """Ask the language model for further alternatives of one keyword; existing ones stay. Raises UserError also for
-        a keyword that is gone.
+        """Ask the language model for more alternatives of one keyword. Existing alternatives stay. Raises UserError if
+        the keyword does not exist any more, the run is busy, or its task is incomplete.
         """
         stored = self.workspace.runs.get(run)
         chosen = keyword_of(stored, keyword)
@@ -284,11 +287,12 @@ class Execution:
         self,
         run: str,
         shown: Annotated[
-            str, Field(max_length=40, description="What the gate showed, by its name; empty: whatever it shows now")
+            str,
+            Field(max_length=40, description="Hash of the planned images that the gate showed; empty to accept any"),
         ] = "",
     ) -> None:
-        """Approve the gate: the images that it shows are made. Raises UserError if it is closed or shows something else
-        now.
+        """Approve the gate of a run, so that its planned images are made. Raises UserError if the gate is closed, or if
+        other images are planned now than were shown.
         """
         require_task(self.workspace.runs.get(run))
         with self.runs.changing:
@@ -301,8 +305,8 @@ class Execution:
 
     @does("regenerate", RunCommand, stage_of_command="generation")
     def regenerate(self, run: str, case: CaseId) -> None:
-        """Draw the caption of a test case again, with a new seed and the run's current settings. Raises UserError also
-        for a test case of another run, and if it would only repeat an image.
+        """Draw the caption of a test case again, with a new seed and the run's present settings. Raises UserError for a
+        test case of another run, and if the new image would equal an existing one.
         """
         lineage = case_of(self.workspace, run, case).lineage
         caption, seed = replace(lineage.counterfactual, used=True), SystemRandom().randint(0, LARGEST)
@@ -320,7 +324,7 @@ class Execution:
     def start_images(
         self, run_id: str, images: Sequence[PlannedImage], recipe_name: str = "", settings: Settings | None = None
     ) -> int:
-        """Queue images of a run and return the job's number. Recipe and settings are the run's unless given."""
+        """Queue images of a run as a job and return its number. By default, recipe and settings are the run's."""
         run = self.workspace.runs.get(run_id)
         recipe = recipe_of(recipe_name or run.recipe)
         if refused := recipe.cannot_draw(self.driver.profile):
@@ -338,7 +342,7 @@ class Execution:
             images=tuple(images),
         )
         self.jobs.require_idle(run_id)
-        # Recorded before it waits: a kill of the server then leaves a record of the missing images.
+        # The job is stored before it waits: if the server is killed, a record of the missing images remains.
         job_id = self.workspace.jobs.start(run_id, len(images), key)
         try:
             return self.jobs.submit(
@@ -349,7 +353,7 @@ class Execution:
                 self.estimates.seconds_per_image(run, settings),
                 unbegun=lambda: self.workspace.jobs.finish(job_id, "cancelled"),
             )
-        except UserError:  # another page was quicker
+        except UserError:  # another page started a job meanwhile
             self.workspace.jobs.finish(job_id, "cancelled")
             raise
 
@@ -380,7 +384,7 @@ class Execution:
         job_id: int | None = None,
         requested: _Wanted | None = None,
     ) -> None:
-        """Run the driver and report to pages. A problem is noted at its stage, or at `at` before any begins."""
+        """Run the driver and report to pages. An error is noted at its stage, or at `at` if no stage had begun."""
         failed: list[Exception] = []
 
         def tell(event: Event) -> None:
@@ -417,7 +421,7 @@ class Execution:
 
     @does("draw-control", RunCommand, stage_of_command="generation")
     def draw_control_image(self, run: str) -> None:
-        """Have a model draw the control image of a run, as a job in the queue that belongs to no stage."""
+        """Queue a job in which a model draws the control image of a run. The job belongs to no stage."""
         stored = self.workspace.runs.get(run)
         settings = self.runs.settings(stored)
 
@@ -436,7 +440,7 @@ class Execution:
 
 
 def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
-    """Return the run's current alternatives with the new ones of `grown`: a person may have edited since `before`."""
+    """Return the run's present alternatives, which a person may have edited, with what `grown` adds to `before`."""
     stored = run.values.get("alternatives")
     items: dict[str, KeywordAlternatives] = {
         item.keyword: item for item in (stored.value.value.items if stored else ())
@@ -463,4 +467,4 @@ def _of_all(failed: Sequence[Exception], images: int) -> Exception:
 
 def _require_text_stage(stage: StageName) -> None:
     if stage == GENERATION:
-        raise UserError("Only the last stage makes images, and only after approval.", field="stage")
+        raise UserError("This stage makes images, which need approval: use the command generate.", field="stage")

@@ -1,6 +1,7 @@
-"""The gate before generation: what approval would start, or why it cannot start. Reads a run, starts nothing.
+"""The gate before generation: which images would be made if a person approved, or why none can be made. This module
+only reads runs.
 
-Also finds outdated images of a run, with the reason: another task, caption, mask or region since then.
+It also finds outdated images of a run: those made for another task, caption, mask or region than the run has now.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from storage.workspace import Workspace
 EARLIER_CAPTION = "of an earlier caption"
 EARLIER_MASK = "of an earlier mask"
 EARLIER_SOURCE_CAPTION = "of an earlier caption of the source"
-"""For images drawn from the inverted source only."""
+"""Reason for images drawn from the inverted source."""
 EARLIER_REGION = "of an earlier region"
-"""For images whose method uses the region that may change only."""
+"""Reason for images whose method changes only a region of the source."""
 EARLIER_TASK = "made for "
 """Prefix of the reason for an image made for another task, which follows."""
 
 
 @dataclass(frozen=True)
 class CaptionDoubt:
-    """A ticked caption that fails a text check, to warn a person before it is drawn."""
+    """A ticked caption that fails a text check, about which a page warns before the caption is drawn."""
 
     caption: str
     reasons: tuple[str, ...]
@@ -49,21 +50,21 @@ class CaptionDoubt:
 
 @dataclass(frozen=True)
 class Gate:
-    """State of the gate: what approval would start, or why it cannot start."""
+    """State of the gate: the images that approval would make, or why none can be made."""
 
     plan: Plan | None = None
     seed: int = 0
-    """Seed from which the images' seeds are derived; unused if the seed is fixed."""
+    """Seed from which the seeds of the planned images are derived. Unused if the settings fix the seed."""
     made: int = 0
-    """Number of images of this plan that exist already, from a stopped job."""
+    """Number of images of the ticked captions that exist already, such as from a stopped job."""
     measuring: bool = False
-    """True if no image was made on this machine yet, but its speed will soon be known."""
+    """True if the time is not known yet, but the speed of this machine is being measured."""
     shown: str = ""
-    """A hash of everything that approval would make, which changes with any part; "" if closed."""
+    """A hash of the planned images and all that they depend on; "" if the gate is closed."""
     doubts: tuple[CaptionDoubt, ...] = ()
-    """Ticked captions that fail a check, in order."""
+    """Ticked captions that fail a text check, in the order of the captions."""
     closed: str = ""
-    """Why nothing can be generated, in one sentence; "" if the gate waits for approval."""
+    """One sentence on why nothing can be generated; "" if the gate waits for approval."""
 
 
 def gate_of(
@@ -78,9 +79,10 @@ def gate_of(
     failures: Collection[Failure] = (),
     in_mask: InMask = NO_MASK,
 ) -> Gate:
-    """Return the gate of a run. `prompts` are the run's, `size` is that of the source. `warmed`: the speed is being
-    measured. `outdated` are test cases that would get another control image now, with the same settings. `failures` are
-    failed attempts so far, `in_mask` describes the protected classes in the mask.
+    """Return the gate of a run. `prompts` are the run's prompts, `stale` its stale stages with the reason, and `size`
+    is the source image's size. `warmed` is True if the drawing speed was or is being measured. `outdated` holds the ids
+    of test cases whose mask artifacts would differ now; they do not count as made. `failures` are the failed attempts
+    so far. `in_mask` describes the protected classes in the mask.
     """
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     captions = recipe.captions(values)
@@ -106,7 +108,7 @@ def gate_of(
         if plan.images:
             before = used * drawing.images_per_caption - len(plan.images)
             texts = [method.prompt(prompts, image.counterfactual, run.task, in_mask) for image in plan.images]
-            effort = method.effort(drawn_with, size)  # only the generator's speed is measured while idle
+            effort = method.effort(drawn_with, size)  # no other model's speed is measured in advance
             measuring = warmed and plan.seconds is None and effort is not None and not effort.by
             name = _name_of(plan, run, settings, texts)
             return Gate(plan, seed, before, measuring, name, _doubts(captions, source_caption, run.task))
@@ -121,7 +123,7 @@ def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[
 
 
 def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | None]) -> str:
-    """Return a hash of what approval would make: images, prompts (`texts`), settings, and the mask if used."""
+    """Return a hash of all that the planned images depend on. `texts` are their prompts."""
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     method = method_of(recipe.method)
     on_mask = method.needs_mask(method.settings_of(settings))
@@ -136,18 +138,18 @@ def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | Non
 
 
 def _seeds(run: Run, drawing: GenerationSettings, made: int) -> Iterable[int]:
-    """Return the seeds to try, in order. Each gives other images, unless the seed is fixed."""
+    """Return the seeds to try, in order, until a plan has images that do not exist yet."""
     if drawing.seed_mode == "fixed":
         return (0,)
     if drawing.seed_mode == "random":
-        # Unpredictable, but the page can name the images before they are made, and gives the same names each time: the
-        # seed depends on the run, whose id is random, and on how often the run made something.
+        # The seed depends on the random id of the run, so it is unpredictable, and on the numbers of its jobs and
+        # images, so it changes after each job. A page that is loaded again plans the same images.
         return (derive_seed(int(run.id, 16), len(run.jobs), len(run.test_cases)),)
     return range(made + 1)
 
 
 def made_for(task: Task) -> str:
-    """Return the task that an image was made for, in a few words."""
+    """Return a few words on the earlier task that an image was made for."""
     if task.kind == "classification":
         return f"{EARLIER_TASK}the label {task.label}"
     return f"{EARLIER_TASK}the protected classes {', '.join(task.protected)}"
@@ -158,12 +160,12 @@ class Outdated:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        # A request checks every image of its run: hashes of pictures are computed once.
+        # Each request checks all images of a run, so the hashes of pictures are cached.
         self._wanted = lru_cache(maxsize=64)(self._wanted_shas)
         self._held = lru_cache(maxsize=1024)(lambda sha: image_sha(workspace.images.load(sha)))
 
     def reasons(self, run: Run, size: tuple[int, int]) -> dict[int, str]:
-        """Return the outdated test cases by id, each with the reason in a few words. `size` is that of the source."""
+        """Return the reason, in a few words, for each outdated test case, by id. `size` is the source image's size."""
         values = {name: stored.value.value for name, stored in run.values.items()}
         other_mask, reasons_by_case = self.of_another_mask(run, size), dict[int, str]()
         for case in run.test_cases:
@@ -181,7 +183,7 @@ class Outdated:
         return reasons_by_case
 
     def of_another_mask(self, run: Run, size: tuple[int, int]) -> frozenset[int]:
-        """Return the test cases whose artifacts the current mask would change, compared by pixels."""
+        """Return the ids of test cases whose artifacts made from the mask would have other pixels now."""
         return frozenset(case.id for case in run.test_cases if self._redrawn(case, run, size))
 
     def _redrawn(self, case: StoredTestCase, run: Run, size: tuple[int, int]) -> bool:
@@ -197,7 +199,7 @@ class Outdated:
                 name not in case.artifacts or self._held(case.artifacts[name].sha) != sha
                 for name, sha in expected.items()
             )
-        except UserError:  # a missing or damaged file, which the page reports where it shows it
+        except UserError:  # a missing or damaged file, which the page reports elsewhere
             return True
 
     def _wanted_shas(

@@ -1,5 +1,5 @@
-"""Runs of a workspace: creates, names, lists and deletes them; their task and mask; their settings, prompts and
-staleness.
+"""Creates, names, lists, deletes and restores runs, sets their task and mask, and reads their settings, prompts and
+stale stages.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Listing:
     """Content of the list of runs."""
 
     runs: tuple[RunSummary, ...]
-    """The latest matches of the search, last worked on first. Without a search, a batch is one line."""
+    """The latest runs that match the search, last changed first. Without one, a batch shows only its latest run."""
     total: int
     """Number of runs that are not deleted."""
     found: int
-    """Number of matches of the search; equals `total` without one."""
+    """Number of runs that match the search. Equals `total` without a search."""
     find: str = ""
     removed: tuple[RunSummary, ...] = ()
-    """Deleted runs, the latest first."""
+    """Deleted runs, the most recently changed first."""
     jobs: Mapping[str, JobView] = field(default_factory=dict)
     """Running and waiting jobs by run."""
 
@@ -71,15 +71,15 @@ class RunService:
         self.profile, self.samples = profile, samples
         self.workspace, self.driver, self.jobs = workspace, driver, jobs
         self.changing = threading.RLock()
-        """Held from reading a value or the settings of a run until a person's change is saved."""
+        """Lock to hold from reading a run's value or settings until a person's change is saved."""
         images = workspace.images
         self.pixels = lru_cache(maxsize=256)(lambda sha: image_sha(images.load(sha)))
-        """Returns the SHA-256 of a stored image's pixels, which the stages use; that of the file differs."""
+        """Returns the SHA-256 of a stored image's pixels, on which stages depend. The file's SHA-256 differs."""
         self.size = lru_cache(maxsize=256)(self._size)
         self.notice = lru_cache(maxsize=256)(lambda sha: notice_for(profile, images.load(sha)))
-        """Returns the profile's notice on a stored image that its models were not made for; "" for a known kind."""
+        """Returns the profile's notice on an image of a kind that its models do not know; "" for other images."""
         self.edited = workspace.runs.edited
-        """Returns how many values of each stage people changed, by profile and stage. Reads everything saved."""
+        """Returns how many values of each stage people changed, by profile and stage. Reads all stored values."""
 
     @does("rename", RunCommand)
     def rename(self, run: str, title: Annotated[str, Field(description="The new name")]) -> None:
@@ -88,7 +88,7 @@ class RunService:
 
     @does("run-duplicate", RunCommand)
     def duplicate(self, run: str) -> OpenedRun:
-        """Begin a run with the picture, task and texts of another one, without its images."""
+        """Begin a new run with a copy of the picture, task and texts of another run, without its images."""
         return OpenedRun(self.workspace.runs.duplicate(run))
 
     # Settings, prompts and staleness of a run
@@ -102,11 +102,11 @@ class RunService:
             return recipe.settings_in(self.profile)
 
     def prompts(self, run: Run) -> PromptSet:
-        """Return the prompts of a run, or the profile's if the saved ones no longer fit."""
+        """Return the prompts of a run, or the profile's if the saved ones do not fit the recipe any more."""
         return self.driver.prompts(recipe_of(run.recipe), self.templates(run))
 
     def templates(self, run: Run) -> Mapping[StageName, str]:
-        """Return the templates that a person edited for a run; none if they no longer fit."""
+        """Return the prompt templates that a person edited, by stage; {} if they do not fit the recipe any more."""
         try:
             self.driver.prompts(recipe_of(run.recipe), run.prompts)
         except PromptError:
@@ -114,7 +114,7 @@ class RunService:
         return run.prompts
 
     def stale(self, run: Run, settings: Settings) -> dict[StageName, str]:
-        """Return the outdated stages of a run, and why."""
+        """Return the stale stages of a run, each with the reason."""
         values = {stage: stored.value for stage, stored in run.values.items()}
         recipe, pixels = recipe_of(run.recipe), self.pixels(run.source_sha)
         producers = self.driver.producers(recipe, self.prompts(run), settings)
@@ -128,7 +128,7 @@ class RunService:
         except KeyError as missing:
             name = missing.args[0]
             raise UserError(
-                f"There is nothing at the stage “{name}” yet, which this one reads: run the stages before it."
+                f"The stage “{name}” is empty, and this stage reads it: run the stages before this one."
             ) from missing
 
     def source_png(self, run_id: str) -> bytes:
@@ -159,7 +159,7 @@ class RunService:
         )
 
     def latest(self) -> tuple[RunSummary, ...]:
-        """Return the latest runs, last worked on first."""
+        """Return the latest `LISTED_RUNS` runs, the most recently changed first."""
         return self.workspace.runs.search(LISTED_RUNS)
 
     # New and deleted runs
@@ -169,18 +169,18 @@ class RunService:
         self,
         sample: Annotated[str, Field(max_length=200, description="The name of the sample")],
         listed: Annotated[
-            bool, Field(description="Whether the list of runs has it before anything is done with it")
+            bool, Field(description="False to keep the run out of the list until something is done with it")
         ] = True,
     ) -> OpenedRun:
-        """Begin a run with a sample of the profile. A sample for segmentation has a mask. Raises UserError if there is
-        no sample of this name.
+        """Begin a run with a sample picture of the profile, its task, and its mask if the task is segmentation. Raises
+        UserError if there is no sample of this name.
         """
         begun = sample_named(self.samples, sample)
         picture = read_image(begun.path)
         run_id = self._new(picture.image, begun.task, begun.name, picture.notes, begun.name)
         if begun.task.kind == "segmentation" and begun.mask is not None:
             self.take_sample_mask(run_id)
-        self.workspace.runs.begun_with(run_id, listed=listed)  # the mask came with the picture
+        self.workspace.runs.begun_with(run_id, listed=listed)  # the sample's mask belongs to the beginning of the run
         return OpenedRun(run_id)
 
     def from_upload(self, data: bytes, file_name: str, label: str = "") -> str:
@@ -205,8 +205,8 @@ class RunService:
 
     @does("delete-runs", keeps=True)
     def delete_all(self, runs: _Several) -> None:
-        """Delete several runs: they leave the list, but can be restored in full. Raises UserError, and deletes none, if
-        one is busy or unknown.
+        """Delete several runs: they disappear from the list, but can be restored in full. If one of them is busy or
+        unknown, none is deleted. Raises UserError in that case.
         """
         busy = {job.run_id for job in self.jobs.active()} & set(runs)
         if busy and len(runs) == 1:
@@ -232,10 +232,10 @@ class RunService:
         self,
         run: str,
         case: CaseId,
-        verdict: Annotated[Verdict, Field(description="What is decided; “open” takes back what was")],
-        reason: Annotated[str, Field(description="Why it is rejected")] = "",
+        verdict: Annotated[Verdict, Field(description="The verdict; “open” withdraws an earlier one")],
+        reason: Annotated[str, Field(description="Reason of a rejection")] = "",
     ) -> None:
-        """Accept or reject a test case, or withdraw the verdict. Raises UserError if it belongs to another run."""
+        """Accept or reject a test case, or withdraw its verdict. Raises UserError for a test case of another run."""
         reviewed = case_of(self.workspace, run, case)
         reason = " ".join(reason.split()) if verdict == "rejected" else ""
         self.workspace.test_cases.review(reviewed.id, verdict, reason)
@@ -246,22 +246,22 @@ class RunService:
     def set_task(
         self,
         run: str,
-        kind: Annotated[TaskKind, Field(description="What the model under test does")],
-        label: Annotated[str, Field(description="What the picture shows; for classification")] = "",
+        kind: Annotated[TaskKind, Field(description="Kind of task of the model under test")],
+        label: Annotated[str, Field(description="Label for classification: what the picture shows")] = "",
         protected: Annotated[
             Texts,
             Field(
                 max_length=200,
-                description="The classes that must stay, as a list or with commas between; for segmentation",
+                description="Protected classes for segmentation, as a list or with commas",
             ),
         ] = (),
     ) -> None:
-        """Set the task of the model under test. An incomplete task is saved too, but stages then refuse to run."""
+        """Set the task of a run. An incomplete task is saved, but no stage runs before the task is complete."""
         if kind == "classification":
             task = Task(kind, label=" ".join(label.split()))
         else:
             names = [" ".join(name.split()) for name in protected]
-            # A run that becomes a segmentation without classes gets the profile's.
+            # A run that becomes a segmentation without protected classes gets those of the profile.
             if self.workspace.runs.get(run).task.kind != kind and not any(names):
                 names = list(self.profile.tasks.protected)
             task = Task(kind, protected=tuple(dict.fromkeys(name for name in names if name)))
@@ -269,8 +269,8 @@ class RunService:
 
     @does("recipe", RunCommand)
     def set_recipe(self, run: str, recipe: RecipeName) -> None:
-        """Change the recipe of a run: its values stay, and the recipe's stages are shown. Raises UserError if it is
-        unknown, if the profile cannot draw it, or if the run is busy.
+        """Change the recipe of a run. The values of the stages stay. Raises UserError if the recipe is unknown, if the
+        profile cannot draw it, or if the run is busy.
         """
         chosen = recipe_of(recipe)
         if refused := chosen.cannot_draw(self.profile):
@@ -279,7 +279,7 @@ class RunService:
         self.workspace.runs.set_recipe(run, chosen.name)
 
     def give_mask(self, run_id: str, data: bytes, classes: str) -> tuple[str, ...]:
-        """Give a run a mask with classes such as "0 sky, 1 road". Return the corrections made. Raises UserError."""
+        """Set a run's mask; `classes` is like "0 sky, 1 road". Return notes on corrections. Raises UserError."""
         run = self.workspace.runs.get(run_id)
         mask = read_mask(data, self.source(run).size, parse_classes(classes))
         self.workspace.runs.set_mask(run_id, mask.image, mask.classes)
@@ -287,11 +287,11 @@ class RunService:
 
     @does("mask-sample", RunCommand)
     def take_sample_mask(self, run: str) -> None:
-        """Give a run the mask of its sample. Raises UserError if the sample has none."""
+        """Set a run's mask to that of its sample picture. Raises UserError if there is none."""
         stored = self.workspace.runs.get(run)
         sample = sample_of(self.samples, stored)
         if sample is None or sample.mask is None:
-            raise UserError("There is no mask for this picture: give one of your own.")
+            raise UserError("There is no mask for this picture: upload a mask.")
         mask = read_mask(sample.mask.read_bytes(), self.source(stored).size, sample.classes)
         self.workspace.runs.set_mask(run, mask.image, mask.classes)
 
@@ -301,10 +301,10 @@ class RunService:
         run: str,
         classes: Annotated[str, Field(description="The number and the name of each class, such as: 0 sky, 1 road")],
     ) -> None:
-        """Rename the classes of the run's mask. Raises UserError for text that names only some, or no, classes."""
+        """Rename the classes of a run's mask. Raises UserError if there is no mask, or if a class gets no name."""
         sha = self.workspace.runs.get(run).mask_sha
         if sha is None:
-            raise UserError("There is no mask yet: give one first.")
+            raise UserError("There is no mask yet: upload one first.")
         mask = with_own_numbers(self.workspace.images.load(sha), parse_classes(classes))
         self.workspace.runs.set_mask(run, mask.image, mask.classes)
 
@@ -315,15 +315,15 @@ class RunService:
 
 
 def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:
-    """Return a test case of a run. Raises UserError for one of another run."""
+    """Return a test case of a run. Raises UserError if the run does not have it."""
     for case in workspace.runs.get(run_id).test_cases:
         if case.id == case_id:
             return case
-    raise UserError("This result is not of this run: pick one of those shown.", field="case")
+    raise UserError("This result is not of this run: choose one of the shown results.", field="case")
 
 
 def task_problem(task: Task) -> str:
-    """Return what the task lacks, in one sentence; "" if it is complete."""
+    """Return one sentence on what a task lacks; "" if the task is complete."""
     return next((check.note for check in failed(task_checks(task))), "")
 
 

@@ -1,6 +1,8 @@
-"""Pictures in memory for a moment: control images while a person moves a threshold, and previews of images in progress.
+"""Pictures kept in memory for a short time: control images while a person changes a threshold, and previews of
+unfinished images.
 
-Simple control images are computed at once. Those that need a model are drawn by the worker thread on request.
+Simple control images are computed at once. Control images that a model must draw are drawn by the worker thread on
+request.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ Pixels = NDArray[np.uint8]
 
 
 class ControlImages:
-    """The control images of a workspace's runs, as PNG, at their size for drawing."""
+    """Computes and caches the control images of a workspace's runs."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -41,10 +43,10 @@ class ControlImages:
         self._drawn = Latest[Pixels](8)
 
     def png(self, run_id: str, settings: ConditioningSettings, side: int, longest: int = 0) -> bytes | None:
-        """Return the control image of a run's source, its short side `side`; None if a model must draw it first.
+        """Return the control image of a run's source as the bytes of a PNG file; None if a model must draw it first.
 
-        It is computed at that size, then scaled down to `longest` pixels on its long side, if given. Raises UserError
-        for an unknown run, and for a segmentation map without a mask.
+        The image is computed with `side` pixels on its short side, then scaled down to `longest` pixels on its long
+        side (0: not scaled). Raises UserError for an unknown run, and for a segmentation map if the run has no mask.
         """
         sha = self._sources.once(run_id, lambda: self._workspace.runs.get(run_id).source_sha)
         if settings.kind == "segmentation":
@@ -56,16 +58,16 @@ class ControlImages:
         return None if drawn is None else as_png(drawn, longest)
 
     def has(self, run: Run, settings: Settings) -> bool:
-        """Return whether a control image that a model draws is available."""
+        """Return True if the control image can be shown at once: no model must draw it, or a model has drawn it."""
         key = _key(run.source_sha, settings.conditioning, settings.generation.short_side)
         return settings.conditioning.kind not in DRAWN_BY_MODEL or self._drawn.get(key) is not None
 
     def keep(self, run: Run, settings: ConditioningSettings, side: int, drawn: Pixels) -> None:
-        """Store the drawing of a model."""
+        """Store a control image that a model has drawn."""
         self._drawn.put(_key(run.source_sha, settings, side), drawn)
 
     def fitted(self, sha: str, side: int) -> Pixels:
-        """Return a source image as the generator gets it: RGB (h, w, 3)."""
+        """Return a source image as the generator gets it, with short side `side`: RGB, shape (h, w, 3)."""
 
         def make() -> Pixels:
             return np.asarray(fit(self._workspace.images.load(sha).convert("RGB"), side, SIDE_MULTIPLE), np.uint8)
@@ -78,7 +80,7 @@ class ControlImages:
 
     def _map(self, run: Run, side: int) -> Pixels:
         if run.mask_sha is None:
-            raise UserError("This run has no mask, which a segmentation map is painted from.")
+            raise UserError("This run has no mask, from which a segmentation map is painted: add a mask.")
         mask = NamedMask(self._workspace.images.load(run.mask_sha), run.mask_classes)
         height, width = self.fitted(run.source_sha, side).shape[:2]
         return np.asarray(painted(mask, (width, height)), np.uint8)
@@ -91,7 +93,7 @@ def draw_with(
     side: int,
     detector: Callable[[ControlKind], Detector],
 ) -> None:
-    """Draw a control image with a model. Raises the errors of loading the model."""
+    """Let a model draw a run's control image, and store it. Raises the errors of loading the model."""
     drawn = control_image(Image.fromarray(control_images.fitted(run.source_sha, side)), settings, detector)
     control_images.keep(run, settings, side, np.asarray(drawn, np.uint8))
 

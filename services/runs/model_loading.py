@@ -1,4 +1,4 @@
-"""Loads models under test in separate threads, so that an endless file blocks nobody else."""
+"""Loads each model under test in its own thread, since reading a file from a slow or dead drive may never end."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ LOOK_SECONDS = 0.25
 
 
 class ModelLoading(Generic[T]):
-    """Models that are being loaded. Thread-safe."""
+    """The models under test that are being loaded now. Thread-safe."""
 
     def __init__(self) -> None:
         self._coming: dict[str, Future[T]] = {}
         self._lock = threading.Lock()
 
     def load(self, key: str, title: str, make: Callable[[], T], on_wait: Callable[[], object]) -> T:
-        """Return the result of `make`, called once for all concurrent requests with the same `key`.
+        """Call `make`, which loads a model, in its own thread and return the result. Concurrent requests with the same
+        `key` share one call.
 
-        `on_wait` is called repeatedly; what it raises ends the waiting. The loading itself cannot be stopped, and the
-        next request waits for it again. Raises UserError after `LOAD_SECONDS`, and the errors of `make`.
+        `on_wait` is called repeatedly, and an exception from it ends the waiting. The loading itself cannot be stopped:
+        the next request with this `key` waits for it again. Raises UserError after `LOAD_SECONDS`, and the errors of
+        `make`.
         """
         with self._lock:
             coming = self._coming.get(key)

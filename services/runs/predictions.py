@@ -1,6 +1,7 @@
-"""Predictions of the model under test for a run's images: computed by the idle worker thread, and stored.
+"""Predictions of the model under test for a run's images. The worker thread computes and stores them while no job
+waits.
 
-A request only looks up stored ones. It loads no model and reads no images except the small class maps.
+A request of a page only looks up stored predictions. It loads no model, and reads no images but masks and class maps.
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ class _Loaded:
     model: Predictor
     key: str
     stored: StoredModel | None
-    """The model under test, or None for a model that only checks masks."""
+    """The stored record of a model under test; None for a model that only checks masks."""
 
 
 MaskChecks = tuple[Check, ...] | str
-"""Checks of a mask, or words on why there are none."""
+"""Checks that an image keeps its mask, or words on why there are none."""
 Load = Callable[[UnderTestSettings], Predictor]
-"""Loads a model; raises UserError if it cannot."""
+"""Function that loads a model under test. Raises UserError if that fails."""
 
 
 @dataclass(frozen=True)
@@ -79,52 +80,52 @@ class ModelComparison:
     """The known predictions of the model under test on the source of one run and its generated images."""
 
     wanted: UnderTestSettings | None
-    """Settings of the model; None if neither the run nor its profile names one."""
+    """Settings of the model under test; None if neither the run nor its profile names a model."""
     problem: str = ""
-    """Why it cannot be asked, in one sentence."""
+    """One sentence on why the model cannot be asked; "" if it can."""
     waiting: bool = False
-    """True if an image has not been read yet."""
+    """True if predictions or mask checks are still to be computed."""
     source: Prediction | None = None
     results: Mapping[int, Prediction] = field(default_factory=dict)
     """Predictions by test case."""
     figures: Mapping[int, tuple[ClassFigures, ...]] = field(default_factory=dict)
-    """Figures by test case, for a segmenter only."""
+    """Figures of each class by test case id, only if the model is a segmenter."""
     masked: bool = False
     """True if the figures are measured against the run's mask."""
     outcomes: Mapping[int, ModelOutcome] = field(default_factory=dict)
-    """Outcomes by test case, compared with the source."""
+    """Outcomes by test case id, compared with the prediction on the source."""
     mask_kept: Mapping[int, MaskChecks] = field(default_factory=dict)
-    """Checks of the mask by test case, or words on why there are none. Empty if the task needs no mask."""
+    """By test case: checks that the mask is kept, or words on why there are none; {} for classification."""
     classes: tuple[str, ...] = ()
-    """All classes of the model; () if it was not loaded yet."""
+    """All classes of the model; () if the model was not loaded yet."""
 
     @property
     def newly_misclassified(self) -> frozenset[int]:
-        """Return the test cases on which the model under test fails, but not on the source."""
+        """Return the ids of the test cases on which the model under test fails although it is right on the source."""
         return frozenset(case for case, outcome in self.outcomes.items() if outcome.standing == "fails here")
 
     def is_right(self, guess: str, label: str) -> bool | None:
-        """Return whether a class is right for a label, or None if no class of the model is."""
+        """Return True if a predicted class is right for a label; None if no class of the model is."""
         return is_right(guess, label, self.classes)
 
     def no_class_for(self, label: str) -> str:
-        """Return a sentence on why the model cannot be right or wrong about a label; "" if it can."""
+        """Return a sentence if no class of the model fits a label, which is then not compared; else ""."""
         return no_class_words(label, self.classes)
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
-        """Return all checks of a test case, those of its mask last. Mask checks from a file count until newer ones
-        exist.
+        """Return all checks of a test case, those of its mask last. Mask checks that came with an imported file count
+        until the studio has computed its own.
         """
         return with_mask_checks(case.checks, self.mask_kept.get(case.id), self.masked)
 
     def unmeasured(self, case: StoredTestCase) -> str:
-        """Return why there is no check of the mask, in words; "" if there is one, or none is needed."""
+        """Return words on why a test case has no mask check; "" if it has one or needs none."""
         checks = self.mask_kept.get(case.id)
         return checks if isinstance(checks, str) and all(check.name != MASK_KEPT for check in self.checks(case)) else ""
 
 
 class PredictionService:
-    """The predictions for one workspace. All methods may be called from any thread."""
+    """The predictions for the runs of one workspace. All methods may be called from any thread."""
 
     def __init__(self, profile: Profile, workspace: Workspace, jobs: JobQueue, load: Load | None = None) -> None:
         self._profile, self._workspace, self._jobs = profile, workspace, jobs
@@ -133,16 +134,16 @@ class PredictionService:
         self._loading = ModelLoading[Predictor]()
         self._masks = RunMasks(workspace)
         self._known: dict[tuple[str, str], Prediction] = {}
-        """Predictions by image and key."""
+        """Known predictions by the image's SHA-256 and the model's key."""
         self._pending: set[tuple[str, str]] = set()
-        """Pending images, with `model_key`."""
+        """Requested predictions: the image's SHA-256 and the `model_key`."""
         self._problems: dict[str, str] = {}
         self._lock = threading.Lock()
         self._compare = lru_cache(maxsize=512)(self._figures)
         self._keep = lru_cache(maxsize=512)(self._kept_checks)
 
     def compare(self, run: Run, settings: Settings) -> ModelComparison:
-        """Return the known predictions, and request missing ones from the idle worker thread."""
+        """Return the known predictions for a run, and request the missing ones from the worker thread."""
         chosen = self.model_of(run, settings)
         if chosen is None:
             checks_by_case, measuring = self._masks_kept(run, None, "", None, {})
@@ -155,7 +156,7 @@ class PredictionService:
         source = self._look_up(run.source_sha, key)
         tasks = {case.id: case.task for case in run.test_cases}
         results = {case.id: prediction for case in run.test_cases if (prediction := self._look_up(case.image_sha, key))}
-        # The newest first: people look at it.
+        # The newest image first: people look at it.
         missing = [case.image_sha for case in reversed(run.test_cases) if case.id not in results]
         if source is None:
             missing.insert(0, run.source_sha)
@@ -180,7 +181,7 @@ class PredictionService:
         )
 
     def mask_checks(self, run: Run, settings: Settings, case: StoredTestCase) -> tuple[Check, ...]:
-        """Return known checks of a test case's mask, without requesting missing ones."""
+        """Return the known checks that a test case keeps its mask. Missing predictions are not requested."""
         if run.mask_sha is None or case.task.kind != "segmentation":
             return ()
         checker = self._profile.checks.own_segmenter()
@@ -203,9 +204,10 @@ class PredictionService:
         source: Prediction | None,
         figures: Mapping[int, tuple[ClassFigures, ...]],
     ) -> tuple[dict[int, MaskChecks], bool]:
-        """Return, by test case of a segmentation, the checks of its mask or words on why there are none; and whether
-        some are still measured. They come from the profile's segmenter, else from the model under test (`under_test`):
-        `problem` is why that cannot be asked, and `figures` how well it finds the mask.
+        """Return the mask checks of each segmentation test case, or words on why there are none; and True if some are
+        still to be computed by the profile's segmenter. The profile's segmenter makes the checks if the profile has
+        one, otherwise the model `under_test` does. `problem` says why `under_test` cannot be asked, `source` is its
+        prediction on the source, and `figures` holds its figures by test case id.
         """
         checker = self._profile.checks.own_segmenter()
         cases = [case for case in run.test_cases if case.task.kind == "segmentation"]
@@ -234,7 +236,7 @@ class PredictionService:
         return mask_checks, bool(missing)
 
     def _kept_by(self, key: str, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
-        """Return the checks by the profile's segmenter, stored under `key`; None if it was not asked yet."""
+        """Return the mask checks by the profile's segmenter, whose predictions have `key`; None if some are missing."""
         source, prediction = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
         if source is None or prediction is None:
             return None
@@ -256,7 +258,7 @@ class PredictionService:
         try:
             before, after = decode_map(source.class_map), decode_map(found.class_map)
             mask = resized(self._workspace.images.load(mask_sha), before.size)
-        except (UserError, OSError, ValueError):  # a missing or damaged file: the page reports it where it shows it
+        except (UserError, OSError, ValueError):  # a missing or damaged file: the page reports it elsewhere
             log.exception("the mask cannot be checked")
             return ()
         after = after if after.size == before.size else resized(after, before.size)
@@ -266,14 +268,14 @@ class PredictionService:
         return kept_checks(shares, settings.bands)
 
     def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
-        """Return the settings of the run's model, or of the profile's for this kind of task."""
+        """Return the settings of a run's model under test, or of the profile's for its kind of task, or None."""
         chosen = settings.under_test
         if chosen.source == "profile":
             return self._profile.model_under_test.of(run.task.kind)
         return found_here(self._workspace, chosen)
 
     def key_of(self, chosen: UnderTestSettings) -> str:
-        """Return the key of a model's stored predictions: of the model that these settings loaded last, anywhere."""
+        """Return the key of a model's stored predictions: of the model that these settings loaded last."""
         return self._workspace.models_under_test.key_of(model_key(chosen))
 
     def try_again(self, chosen: UnderTestSettings) -> None:
@@ -299,11 +301,11 @@ class PredictionService:
         model, key = model_key(chosen), self.key_of(chosen)
         for sha in dict.fromkeys(shas):
             with self._lock:
-                # The worker thread may have finished it since the look-up.
+                # The worker thread may have made the prediction since the look-up.
                 if (sha, model) in self._pending or (sha, key) in self._known:
                     continue
                 self._pending.add((sha, model))
-            # One image at a time, so that a person's job may come between any two.
+            # One image at a time, so that a person's job can begin between two images.
             self._jobs.when_idle(DOING, lambda sha=sha: self._predict(chosen, model, sha))  # type: ignore[misc]
 
     def _predict(self, chosen: UnderTestSettings, model: str, sha: str) -> None:
@@ -311,17 +313,17 @@ class PredictionService:
             if self._problem(model):
                 return
             loaded = self._model(chosen, model)
-            # An evaluation may have read it by now, or by another file with the same model.
+            # An evaluation may have stored the prediction by now, perhaps with another file of the same model.
             prediction = self._workspace.predictions.latest(sha, loaded.key) or self._read(loaded, sha)
             measure(self._workspace, self._masks, loaded.key, sha)
             with self._lock:
                 self._known[sha, loaded.key] = prediction
-        except Cancelled:  # a person's job goes first: the waiting page asks again
+        except Cancelled:  # a person's job goes first: the page that waits asks again
             pass
         except UserError as error:
             with self._lock:
                 self._problems[model] = str(error)
-        except Exception as error:  # a foreign model may fail in any way; the page reports it and keeps working
+        except Exception as error:  # a user's model may fail in any way: the page reports it and goes on working
             log.exception("the model under test failed")
             with self._lock:
                 self._problems[model] = f"The model under test failed ({type(error).__name__}): choose another one."
@@ -336,9 +338,10 @@ class PredictionService:
         return batch.predictions[0]
 
     def _model(self, chosen: UnderTestSettings, model: str) -> _Loaded:
-        # Only the worker thread calls this. Models may be large: one under test is held, and the one that checks.
+        # Only the worker thread calls this. Models may be large: one model under test stays loaded, and the checking
+        # model.
         loaded = self._models.get(model)
-        if loaded is not None and loaded.key == self.key_of(chosen):  # else an evaluation has loaded another one
+        if loaded is not None and loaded.key == self.key_of(chosen):  # else an evaluation loaded another model
             return loaded
         checker = self._profile.checks.own_segmenter()
         stays = model_key(checker) if checker is not None else ""
@@ -359,19 +362,19 @@ class PredictionService:
             raise Cancelled
 
     def require_known(self, chosen: UnderTestSettings) -> None:
-        """Raise UserError for a server that the profile does not name: settings may come from strangers."""
+        """Raise UserError for a server that the profile does not name: strangers may give it, and images go to it."""
         profile = self._profile
         known = (profile.model_under_test.classification, profile.model_under_test.segmentation)
         if chosen.source == "http" and chosen.address not in {one.address for one in known if one is not None}:
             raise UserError(
-                f"Images are sent to a model at {chosen.address} only where the profile names this address: write it "
-                "there, under model_under_test."
+                f"Images are sent to a model at {chosen.address} only where the profile names this address: add it to "
+                "the profile, under model_under_test."
             )
 
     def _compared(
         self, run: Run, task: Task, source: Prediction | None, found: Prediction
     ) -> tuple[ClassFigures, ...] | None:
-        """Return the figures of one image made for a task; None if they are not known (yet)."""
+        """Return the class figures of one generated image; None without a prediction, or for a classifier."""
         if source is None or "classification" in (source.kind, found.kind):
             return None
         return self._compare(source, found, run.mask_sha, _frozen(run.mask_classes), task.protected)
@@ -388,16 +391,17 @@ class PredictionService:
             before, after = decode_map(source.class_map), decode_map(generated.class_map)
             if mask_sha is None:
                 return without_mask(before, after, source.classes, protected)
-            # At the size of the map: predictions are no finer, and a request must not wait for millions of pixels.
+            # The mask is scaled to the size of the class map: predictions are no finer, and a request must not wait for
+            # millions of pixels.
             mask = resized(self._workspace.images.load(mask_sha), before.size)
-        except (UserError, OSError, ValueError):  # a missing or damaged file: the page can do without these figures
+        except (UserError, OSError, ValueError):  # a missing or damaged file: the page leaves these figures out
             log.exception("the figures of the model under test cannot be worked out")
             return ()
         return against_mask(before, after, source.classes, mask, dict(mask_classes), protected)
 
 
 def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: bool) -> tuple[Check, ...]:
-    """Return the checks, those of the mask last. Those from a file count while `masked` and nothing newer is known."""
+    """Return the checks, with the mask's last. Mask checks from a file stay if `masked` and none are `found`."""
     others = tuple(check for check in checks if check.name not in MASK_CHECKS)
     if found and not isinstance(found, str):
         return (*others, *found)
@@ -412,10 +416,10 @@ def _mask_check(figures: tuple[ClassFigures, ...] | None) -> MaskChecks:
 
 
 def model_key(chosen: UnderTestSettings) -> str:
-    """Return the name under which a model's predictions are looked up. A changed file is another model."""
+    """Return a name for the model that some settings describe. A changed file gets another name."""
     changed = ""
     stored = kept_model(chosen.file)
-    if stored is not None:  # named by content, so that it keeps its name when the workspace is moved
+    if stored is not None:  # named by its content, so that the name stays the same when the workspace is moved
         chosen, changed = chosen.model_copy(update={"file": stored[1]}), f"@{stored[0]}"
     elif chosen.source in ("file", "onnx"):
         try:
@@ -433,14 +437,14 @@ def _frozen(classes: Mapping[int, str]) -> tuple[tuple[int, str], ...]:
 
 
 def load_model(chosen: UnderTestSettings) -> Predictor:
-    """Load a model under test. Raises UserError if it cannot."""
+    """Load a model under test. Raises UserError if the model cannot be loaded."""
     from evaluation.models import ModelUnderTest
 
     return ModelUnderTest(chosen)
 
 
 class ModelChoices:
-    """A person's choices of models under test for runs."""
+    """The commands to choose the model under test of a run, and to ask it again."""
 
     def __init__(self, runs: RunService, settings: RunSettings, predictions: PredictionService) -> None:
         self._runs, self._settings, self._predictions = runs, settings, predictions

@@ -1,6 +1,7 @@
-"""The sample pictures of a profile: `NAME.png`, with task and caption in `NAME.json`.
+"""The sample pictures of a profile. Each is a file `NAME.png`, with its task and caption in `NAME.json`.
 
-An optional mask is in `NAME.mask.png`; `mask_classes` in the JSON then lists the names of its class numbers.
+A file `NAME.mask.png` holds the mask, if any. Then `mask_classes` in the JSON lists the names of the class numbers from
+0.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class Sample:
     """Caption of the sample's author."""
     mask: Path | None = None
     classes: Mapping[int, str] = field(default_factory=dict)
-    """Names of the mask's class numbers."""
+    """Names of the mask's classes by class number."""
 
 
 def read_samples(folder: Path | None) -> tuple[Sample, ...]:
-    """Return the samples of a folder, by name; none without one. Raises UserError, naming a damaged file."""
+    """Return the samples of a folder, sorted by name; () without a folder. Raises UserError for a damaged file."""
     if folder is None or not folder.is_dir():
         return ()
     return tuple(_read(path) for path in sorted(folder.glob("*.png")) if path.with_suffix(".json").is_file())
@@ -49,22 +50,22 @@ def _read(path: Path) -> Sample:
         classes = {number: str(name) for number, name in enumerate(data["mask_classes"])}
         return Sample(path.stem, path, task, caption, mask, classes)
     except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
-        raise UserError(f"The sample {described} is damaged: restore it, or take both of its files away.") from error
+        raise UserError(f"The sample {described} is damaged: restore it, or remove both of its files.") from error
 
 
 def sample_named(samples: tuple[Sample, ...], name: str) -> Sample:
-    """Return a sample by name. Raises UserError."""
+    """Return the sample with this name. Raises UserError if there is none."""
     for sample in samples:
         if sample.name == name:
             return sample
-    raise UserError(f"There is no sample {name[:80]!r}: pick one of those shown.", field="sample")
+    raise UserError(f"There is no sample {name[:80]!r}: choose a listed one.", field="sample")
 
 
 def sample_of(samples: tuple[Sample, ...], run: Run) -> Sample | None:
-    """Return the sample that the run was begun with; None for an upload, or if the profile no longer has it."""
+    """Return the sample with which a run began; None for an upload, or if the profile no longer has it."""
     return next((sample for sample in samples if run.sample and sample.name == run.sample), None)
 
 
 def known_classes(samples: tuple[Sample, ...]) -> Mapping[int, str]:
-    """Return the assumed classes of a mask, until a person sets others: those of the profile's samples."""
+    """Return the class names that are suggested for a new mask: those of the first sample with a mask."""
     return next((sample.classes for sample in samples if sample.classes), {})

@@ -1,6 +1,7 @@
-"""The settings and prompts of a run: changed one by one, by a preset of the profile, or back to the profile's.
+"""The commands to change a run's settings and prompts: one by one, by a preset of the profile, or back to the
+profile's.
 
-A change always applies to the latest state of a run, whichever one the person saw: see `edit_conflicts`.
+A change always applies to the latest state of a run, even if the person saw an earlier one: see `edit_conflicts`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Plain = dict[str, Any]
 """Settings as plain data: by section, a value for each setting."""
 SettingName = Annotated[str, Field(max_length=100, description="Section and name, such as generation.steps")]
 SettingValue = Annotated[
-    bool | int | float | str, Field(description="Its new value; text is read as the kind that the setting has")
+    bool | int | float | str, Field(description="The new value; a text is converted to the type of the setting")
 ]
 Sections = Annotated[
     tuple[str, ...],
@@ -36,7 +37,7 @@ PresetName = Annotated[str, Field(max_length=100, description="The name of the p
 
 
 class ChangeSetting(edit_conflicts.StateEdit):
-    """A setting and its new value."""
+    """Command to change one setting."""
 
     setting: SettingName
     value: SettingValue
@@ -48,7 +49,7 @@ class ChangeSetting(edit_conflicts.StateEdit):
 
 
 class DefaultSettings(edit_conflicts.StateEdit):
-    """Sections of the settings."""
+    """Command to reset sections of the settings."""
 
     sections: Sections
 
@@ -63,11 +64,15 @@ class PromptEdit(edit_conflicts.StateEdit):
     """An edit of a prompt template."""
 
     stage: KnownStage
-    prompt: str = Field("", max_length=100, description="Which of its further prompts; empty: the stage's own")
+    prompt: str = Field(
+        "",
+        max_length=100,
+        description="Name of the prompt, for a stage with several; empty for the stage's main prompt",
+    )
 
 
 class RunSettings:
-    """Changes of the settings and prompts of one workspace's runs. All methods may be called from any thread."""
+    """The commands to change settings and prompts of runs. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, notes: StageNotes) -> None:
         self._workspace, self._runs, self._driver, self._notes = runs.workspace, runs, runs.driver, notes
@@ -76,7 +81,7 @@ class RunSettings:
 
     @does("setting", ChangeSetting)
     def change_setting(self, sent: ChangeSetting) -> None:
-        """Change one setting of a run. Raises UserError if it is unknown or not read, and for a wrong value."""
+        """Change one setting. Raises UserError if the setting is unknown or unused, or the value invalid."""
         section, _, field = sent.setting.partition(".")
         self._require_read(sent.run, sent.setting)
 
@@ -105,8 +110,8 @@ class RunSettings:
 
     @does("preset", edit_conflicts.StateEdit, stage_of_command="generation")
     def take_preset(self, sent: edit_conflicts.StateEdit, preset: PresetName) -> None:
-        """Apply a preset of the profile; settings outside it stay. Raises UserError if the profile lacks it, or if it
-        does not apply to the recipe.
+        """Apply a preset of the profile. Settings that the preset does not name stay as they are. Raises UserError if
+        the profile has no such preset, or if the run's recipe has no settings for it.
         """
         presets = self._profile.presets
         if preset not in presets:
@@ -120,7 +125,7 @@ class RunSettings:
         sent: edit_conflicts.StateEdit,
         case: edit_conflicts.CaseId,
     ) -> None:
-        """Make the next images with the seed of a test case. Raises UserError for a test case of another run."""
+        """Fix the seed of the next images to a test case's. Raises UserError for a test case of another run."""
         lineage = case_of(self._workspace, sent.run, case).lineage
         self._change_generation(sent, {"seed_mode": "fixed", "seed": lineage.seed})
 
@@ -128,10 +133,11 @@ class RunSettings:
         self.change(command, lambda plain: plain["generation"].update(changes))
 
     def change(self, command: edit_conflicts.StateEdit, change: Callable[[Plain], None]) -> None:
-        """Save the result of `change` on the latest settings; the lock keeps a second page from saving in between.
+        """Apply `change` to the run's latest settings and save the result. A lock keeps other pages from saving in
+        between.
 
-        The second of two people sees what the first one changed, at the card of the second change. Raises UserError,
-        and saves nothing, for settings that are not allowed.
+        If another page changed settings meanwhile, the person sees a message about it at the card of their own change.
+        Raises UserError, and saves nothing, if the changed settings are invalid.
         """
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
@@ -145,7 +151,7 @@ class RunSettings:
             others = edit_conflicts.settings_by_others(states, self.writes.by(command.tab))
             number = self._workspace.runs.set_settings(command.run, {**run.settings, **settings})
             stages = [stage for section, _ in mine if (stage := recipe.section_card(section)) is not None]
-            # Also if the saved value is set again: that withdraws an earlier refused value.
+            # Also if the value is unchanged: the message about an earlier, refused value is then out of date.
             self._notes.solved(command.run, command.about(command.model_dump()), *stages)
             if number is None:
                 return
@@ -156,7 +162,7 @@ class RunSettings:
                     self._notes.tell(command.run, stage, edit_conflicts.settings_conflict(news, mine))
 
     def _valid(self, recipe: Recipe, plain: Plain, before: Settings) -> Settings:
-        """Refuse a change that the profile cannot draw; unchanged settings are reported at the gate."""
+        """Return the valid changed settings. Raises UserError if they are invalid, or the change prevents drawing."""
         try:
             settings = recipe.settings.model_validate(plain)
         except ValidationError as error:
@@ -194,7 +200,7 @@ class RunSettings:
         self._set_prompt(sent, "")
 
     def _set_prompt(self, command: PromptEdit, template: str) -> None:
-        """Save a template ("" for the profile's). The second of two people sees a message; both templates are kept."""
+        """Save a template, "" for the profile's. A person who saves after another page gets a message."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             name = _prompt_name(recipe_of(run.recipe), command)

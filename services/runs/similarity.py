@@ -1,6 +1,7 @@
-"""Similarity of people's alternatives to their keywords: measured by the worker thread, cached here.
+"""Similarity of people's alternatives to their keywords. The worker thread measures it while no job waits, and it is
+cached here.
 
-An edit is saved and shown before that, so it never waits for a model.
+An edit is saved and shown before its similarity is measured, so that no edit waits for a model.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pipeline.seams import Models
 from services.jobs import JobQueue
 
 _Asked = tuple[str, str, EditType, Task]
-"""Text, keyword, edit type and task."""
+"""Text of an alternative, its keyword, edit type and task."""
 
 
 class Similarities:
@@ -26,16 +27,16 @@ class Similarities:
         self._waiting: set[_Asked] = set()
         self._lock = threading.Lock()
         self.measured = 0
-        """Number of measurements: a reader of an earlier count may read again."""
+        """Number of times that similarities were measured. A page with an earlier number should read again."""
 
     @property
     def waiting(self) -> bool:
-        """Return True while something waits to be measured, or is measured."""
+        """Return True while similarities are waiting to be measured."""
         with self._lock:
             return bool(self._waiting)
 
     def filled(self, value: Alternatives, task: Task) -> Alternatives:
-        """Return the value with the similarities measured so far, and request the others."""
+        """Return the alternatives with the similarities measured so far, and request the missing ones."""
         unmeasured = [
             (option.text, item.keyword, item.edit_type, task)
             for item in value.items
@@ -68,7 +69,7 @@ class Similarities:
             for one in unmeasured:
                 text, keyword, edit_type, task = one
                 measured[one] = similarities([text], keyword, edit_type, task, sentences)[0]
-        finally:  # what cannot be measured is not requested again
+        finally:  # a similarity that cannot be measured is not requested again
             with self._lock:
                 self._known.update(measured)
                 self._waiting.difference_update(unmeasured)

@@ -1,4 +1,4 @@
-"""Everything that a page shows of one run, as plain values: saved values, jobs, problems, and staleness."""
+"""The state of one run for a page: stored values, jobs, problems and stale stages."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from services.runs.similarity import Similarities
 
 @dataclass(frozen=True)
 class Problem:
-    """A refusal or failure at a stage, until the person tries again."""
+    """An error at a stage. The page shows it until the person tries again."""
 
     text: str
     prompt: str = ""
     raw_reply: str = ""
-    """The model's reply, if there was one."""
+    """The model's unreadable reply; "" if there was none."""
     insist: RunCommand | None = None
-    """The command that does it despite the refusal, or None."""
+    """The command that forces the refused edit; None if it cannot be forced."""
     of: str = ""
-    """State of the run at the refusal. The problem is hidden after a change of the state; "" shows it in any state."""
+    """State of the run in which the problem is shown; "" for every state."""
 
 
 class CanBeInsistedOn(UserError):
-    """A person's mistake, unless they mean it: `insist` is the command that does it anyway."""
+    """Raised for what is probably a mistake. The command `insist` does it if the person wants it anyway."""
 
     def __init__(self, text: str, insist: RunCommand) -> None:
         super().__init__(text)
@@ -61,7 +61,7 @@ class CanBeInsistedOn(UserError):
 
 
 class StageNotes:
-    """Problems and notices at the stages of runs, until they are dealt with or the server ends. For any thread."""
+    """Problems and notices at the stages of runs, kept until solved or the server stops. Thread-safe."""
 
     def __init__(self) -> None:
         self._notices: dict[tuple[str, StageName], str] = {}
@@ -80,7 +80,7 @@ class StageNotes:
             return {stage: text for (of_run, stage), text in self._notices.items() if of_run == run_id}
 
     def failed(self, run_id: str, stage: StageName, error: UserError, of: str = "") -> None:
-        """Record a problem at a stage, shown while the run is unchanged (see `Problem.of`)."""
+        """Record an error at a stage. `of` is the state of the run to show it in (see `Problem.of`)."""
         problem = Problem(str(error), insist=error.insist if isinstance(error, CanBeInsistedOn) else None, of=of)
         if isinstance(error, UnreadableReply):
             problem = Problem(str(error), error.prompt, error.raw_reply)
@@ -88,17 +88,17 @@ class StageNotes:
             self._problems[run_id, stage] = problem
 
     def tell(self, run_id: str, stage: StageName, text: str) -> None:
-        """Show a notice at a stage until it is edited again."""
+        """Show a notice at a stage until the stage is edited or run again."""
         with self._lock:
             self._notices[run_id, stage] = text
 
     def failures(self, run_id: str) -> tuple[Failure, ...]:
-        """Return the failed attempts of a run: another try takes the next seed, even after problems are dealt with."""
+        """Return the failed images of a run, also after problems are solved: another try uses the next seed."""
         with self._lock:
             return tuple(failure for (of_run, *_), failure in self._failures.items() if of_run == run_id)
 
     def not_made(self, run_id: str, failure: Failure) -> None:
-        """Record a seed that failed for something of a run."""
+        """Record that an image of a run failed with a seed."""
         with self._lock:
             self._failures[run_id, *failure.what] = failure
 
@@ -111,7 +111,7 @@ class StageNotes:
 
 
 Presets = Mapping[str, Mapping[str, Any]]
-"""Settings of the generation, by the name of a preset."""
+"""For the name of each preset, the settings of the generation that it changes."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class ProfileOptions:
     name: str
     title: str
     notice: str
-    """Shown for a picture that the models were not made for; "" for none."""
+    """Notice for a picture of a kind that the models do not know; "" for none."""
     labels: tuple[str, ...]
     """Examples of labels, for classification."""
     control_kinds: tuple[ControlKind, ...]
@@ -130,7 +130,7 @@ class ProfileOptions:
     """Default settings of the control image."""
     presets: Presets
     stages: tuple[str, ...]
-    """Titles of the stages of a new run."""
+    """Titles of the stages of a new run, with the generation last."""
 
 
 def profile_options(profile: Profile) -> ProfileOptions:
@@ -149,7 +149,7 @@ def profile_options(profile: Profile) -> ProfileOptions:
 
 @dataclass(frozen=True)
 class RunState:
-    """Everything that a page shows of one run."""
+    """The state of one run for a page."""
 
     run: Run
     source_size: tuple[int, int]
@@ -162,32 +162,32 @@ class RunState:
     problems: dict[StageName, Problem]
     histories: dict[StageName, tuple[StoredValue, ...]]
     job: JobView | None
-    """The latest job since the server was started."""
+    """The run's latest job since the server was started; None if there was none."""
     gate: Gate
     control_there: bool
-    """True if the control image can be shown: one drawn by a model must be requested first."""
+    """True if the control image can be shown. False if a model must draw it first, on request."""
     outdated: Mapping[int, str]
-    """Outdated test cases, each with the reason in a few words."""
+    """By id of each outdated test case: the reason in a few words."""
     model_names: Mapping[str, str]
-    """Names shown for models whose own name means little."""
+    """By title of a model: the name to show, for models whose title is a path."""
     notices: dict[StageName, str]
-    """Notices by stage. Each stays until its stage is edited again."""
+    """Notices by stage. Each stays until its stage is edited or run again."""
     prompts: PromptSet
     """Prompts of the language stages of this run."""
     earlier_prompts: tuple[StoredState, ...]
     """States of the run in which its prompts changed, oldest first."""
     alternatives: Alternatives
-    """Alternatives of stage 3, with all measured similarities."""
+    """The run's alternatives, with all similarities measured so far."""
     generator_runs: str = ""
-    """Device of the drawing model, and why, in plain words; "" until it is known."""
+    """Words on the device that the drawing model runs on, and why; "" until this is known."""
     unknown_picture: str = ""
-    """Notice on a picture that the profile's models were not made for; "" for a known kind."""
+    """Notice on a source image of a kind that the profile's models do not know; "" for other images."""
     steps: RunSteps = field(default_factory=RunSteps)
     """Steps that changed the run, and which of them were undone."""
 
     @property
     def current(self) -> frozenset[int]:
-        """Return the test cases that are not outdated."""
+        """Return the ids of the test cases that are not outdated."""
         return frozenset(case.id for case in self.run.test_cases if case.id not in self.outdated)
 
     @property
@@ -197,23 +197,23 @@ class RunState:
 
     @property
     def caption(self) -> str:
-        """Return the caption of the source, or "" without one or for a recipe that reads none."""
+        """Return the caption of the source; "" if the run has none, or if its recipe reads none."""
         return self.recipe.source_caption({name: stored.value.value for name, stored in self.run.values.items()})
 
     def caption_checks(self) -> tuple[Check, ...]:
-        """Check the caption."""
+        """Return the checks of the source caption."""
         return caption_checks(self.caption, self.run.task)
 
     def keyword_checks(self, keyword: Keyword) -> tuple[Check, ...]:
-        """Check a keyword."""
+        """Return the checks of a keyword."""
         return keyword_checks(keyword.text, self.caption, self.run.task, keyword.forced)
 
     def alternative_checks(self, row: KeywordAlternatives, option: Alternative) -> tuple[Check, ...]:
-        """Check an alternative of the keyword of `row`."""
+        """Return the checks of `option`, an alternative of the keyword of `row`."""
         return alternative_checks(row.keyword, option.text, self.run.task, row.forced)
 
     def counterfactual_checks(self, counterfactual: CounterfactualCaption) -> tuple[Check, ...]:
-        """Check a counterfactual caption against the caption."""
+        """Return the checks of a counterfactual caption against the source caption."""
         return counterfactual_checks(self.caption, counterfactual, self.run.task)
 
     def can_undo(self, stage: StageName) -> bool:
@@ -291,14 +291,14 @@ class RunStates:
             return NO_MASK
         try:
             return self._masks(run.mask_sha, tuple(sorted(run.mask_classes.items())), run.task)
-        except UserError:  # a missing or damaged file, which the page reports where it shows it
+        except UserError:  # a missing or damaged file, which the page reports elsewhere
             return NO_MASK
 
     def _read_mask(self, sha: str, classes: tuple[tuple[int, str], ...], task: Task) -> InMask:
         return in_mask(NamedMask(self._workspace.images.load(sha), dict(classes)), task)
 
     def refused(self, run_id: str, stage: StageName, error: UserError) -> None:
-        """Show a refusal at a stage until the run changes: it may be allowed then."""
+        """Show the error of a refused command at a stage until the run changes: the command may be allowed then."""
         self._notes.failed(run_id, stage, error, self._now(self._workspace.runs.get(run_id)))
 
     def _now(self, run: Run) -> str:
@@ -307,12 +307,12 @@ class RunStates:
         return f"{run.state} {values} {len(run.test_cases)} {job.id if job is not None and job.active else ''}"
 
     def _histories(self, run: Run) -> dict[StageName, tuple[StoredValue, ...]]:
-        """Return the histories of stages, including emptied ones, whose values can be brought back."""
+        """Return all versions of each stage's value, even of stages that are empty now: they can be restored."""
         stages = dict.fromkeys((*recipe_of(run.recipe).names, *run.values))
         return {stage: self._workspace.runs.history(run.id, stage) for stage in stages}
 
 
 def model_names(profile: Profile) -> dict[str, str]:
-    """Return the family of each model whose weights are a path, which means little to a person."""
+    """Return the model family's name for each model whose weights are a path, which would tell a person little."""
     used = profile.weights().values()
     return {weights.title: weights.family for weights in used if weights.family and weights.local() is not None}

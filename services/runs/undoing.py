@@ -1,6 +1,7 @@
-"""Undo and redo of the last step of a run, of any kind.
+"""The commands to undo and redo the last step of a run. A step may be an edit, a run of stages, or a change of another
+kind.
 
-Nothing is deleted: the earlier value is saved once more, and everything stays in the history.
+Nothing is deleted: undo saves the earlier value again, and all values stay in the history.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from services.runs.state import StageNotes
 from storage.runs.undo import AddedRows
 
 _OF_THE_STATE = {"name": "name", "recipe": "recipe", "mask": "mask", "kind": "task", "protected": "protected classes"}
-"""Words for what a step changed, by field. A missing field is called by its own name."""
+"""Words for the fields that a step can change. Other fields are called by their own name."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Undone:
 
 
 class Undoing:
-    """Undoes steps in the runs of one workspace. All methods may be called from any thread."""
+    """The commands to undo and redo steps of one workspace's runs. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, notes: StageNotes, editing: Editing, settings: RunSettings) -> None:
         self._workspace, self._runs, self._jobs, self._notes = runs.workspace, runs, runs.jobs, notes
@@ -48,12 +49,13 @@ class Undoing:
         self,
         run: str,
         stage: Annotated[
-            KnownStage | None, Field(description="Only the last edit of this stage; none for whatever was last")
+            KnownStage | None, Field(description="Undo the last edit of this stage; null for the last step of any kind")
         ] = None,
         tab: Tab = "",
     ) -> Undone:
-        """Undo the last step of a run: an edit, a run of stages, task, setting, verdict or name. Images stay. Raises
-        UserError if there is none, or the recipe cannot be changed now.
+        """Undo the last step of a run: an edit, a run of stages, or a change of the task, settings, a verdict or the
+        name. Images stay. Raises UserError if there is no such step, or if the step changed the recipe and the run is
+        busy.
         """
         with self._runs.changing:
             steps = self._workspace.steps.of(run)
@@ -72,8 +74,8 @@ class Undoing:
         run: str,
         tab: Tab = "",
     ) -> Undone:
-        """Redo the last undone step, as long as nothing else was done since. Raises UserError if nothing was undone, or
-        something else was done since.
+        """Redo the step that was undone last, if nothing else was changed since. Raises UserError if there is nothing
+        to redo, or if the step changed the recipe and the run is busy.
         """
         with self._runs.changing:
             step = self._workspace.steps.of(run).next_redo
@@ -85,7 +87,7 @@ class Undoing:
         return Undone(f"Done again: {words_of(step)}.", "undo")
 
     def _edit_of(self, run_id: str, steps: RunSteps, stage: StageName) -> UndoStep | None:
-        """Return the last edit of a stage, None for a stage of another recipe, which no card shows."""
+        """Return the last edit of a stage that can be undone; None if the run's recipe lacks the stage."""
         return steps.edit_of(stage) if recipe_of(self._workspace.runs.get(run_id).recipe).has(stage) else None
 
     def _require_free(self, run_id: str, step: UndoStep) -> None:
@@ -93,7 +95,7 @@ class Undoing:
             self._jobs.require_idle(run_id)
 
     def _settle(self, run_id: str, tab: str, step: UndoStep, added: AddedRows) -> None:
-        """Clear notices that no longer hold, and record the page that made the change."""
+        """Remove notes at the stages that were changed, and record that the page `tab` changed them."""
         for version in added.values:
             self._editing.writes.note(version, tab)
         for state in added.states:
@@ -104,7 +106,7 @@ class Undoing:
 
 
 def words_of(step: UndoStep) -> str:
-    """Return the step in a few words."""
+    """Return a few words that name a step, such as "the edit of “Keywords”"."""
     if step.kind == "review":
         return "the verdict on an image" if len(step.rows) == 1 else f"the verdicts on {len(step.rows)} images"
     if step.kind == "value":

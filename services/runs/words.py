@@ -1,4 +1,4 @@
-"""Words of recipes and methods for a run and its test cases, on pages and in files."""
+"""Words about runs and test cases, for pages and files, taken from their recipes and methods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def edit_words(case: StoredTestCase) -> str:
 
 
 def artifacts_of(case: StoredTestCase) -> tuple[Artifact, ...]:
-    """Return the artifacts that the test case's method declares, and any other that is stored with it."""
+    """Return the artifacts that a test case's method declares, then others that are stored with the test case."""
     declared = method_of(case.lineage.method).artifacts
     names = {artifact.name for artifact in declared}
     others = (Artifact(name, name[:1].upper() + name[1:], f"The {name}") for name in case.artifacts)

@@ -1,1 +1,1 @@
-"""Validity studies without pages: drafts, items, life cycle, annotation, results, import and export."""
+"""Services for validity studies: drafts, items, life cycle, annotation, results, import and export."""

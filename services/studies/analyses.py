@@ -1,4 +1,4 @@
-"""Analyses of studies, cached until something changes: a page that watches a study must not analyse it every time."""
+"""Cached analyses of studies. A page that watches a study asks every few seconds, and an analysis may take longer."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from study.methods import paragraph
 from study.results import analyse
 
 MANY_VOTES = 2_000
-"""A study with more votes is analysed in another process: in the server it would delay all answers."""
+"""Number of votes above which a study is analysed in another process, to keep the server fast."""
 KEPT = 8
 """Number of studies whose analysis is in memory."""
 QUICK_SECONDS = 0.1
-"""A faster analysis is repeated at every change."""
+"""An analysis that takes at most this many seconds is repeated at every change."""
 SHARE, LONGEST_SECONDS = 0.05, 20.0
-"""A slower analysis is repeated only so often that it takes this share of the time. In between it shows an older state,
-but never for longer than the second value."""
+"""Limits for a slower analysis: the maximum share of the time spent on repeating it, and the maximum age in seconds of
+the older figures that are shown in between.
+"""
 Stamp = tuple[object, object]
-"""Two states, equal until a change: one that must never be shown late (does the study run?), and one that may."""
+"""Two values that differ after a change: the study's state, never shown late, and a number for all its data."""
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """A study with its figures."""
+    """A study's data with the figures computed from it."""
 
     data: StudyData
     report: StudyReport
@@ -42,30 +43,30 @@ class Analysis:
     at: float
     """Time of the analysis, on the monotonic clock."""
     seconds: float
-    """Seconds of computing, without waiting for other work of the machine."""
+    """Processor seconds that the analysis took."""
     shown: dict[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
-    """Renderings by page, made once for all viewers."""
+    """Content by page, rendered once for all viewers."""
 
     @property
     def methods(self) -> str:
-        """Return the methods paragraph for a paper."""
+        """Return a paragraph that describes the study's methods, for a paper."""
         return paragraph(self.report)
 
 
 class Analyses:
-    """Cached analyses. `load` returns all data of a study, `stamp` something cheap that differs once any of it does."""
+    """Cached analyses. `load` returns a study's data; `stamp` returns, cheaply, a value that differs after a change."""
 
     def __init__(self, load: Callable[[str], StudyData], stamp: Callable[[str], Stamp]) -> None:
         self._load, self._stamp = load, stamp
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
-        """Guards the attributes below, and the locks of the studies."""
+        """Protects the attributes below, and `_locks`, which has a lock for each study."""
         self._kept: OrderedDict[str, Analysis] = OrderedDict()
         self._changes = 0
-        """Number of changes so far. An analysis that began before the latest one is not cached."""
+        """Number of calls of `changed`. An analysis that began before the latest call is not cached."""
 
     def of(self, study_id: str) -> Analysis:
-        """Return current figures, or slightly older ones if they take long. Concurrent requests share one analysis."""
+        """Return the analysis of a study, or a slightly older one if it takes long. Concurrent requests share it."""
         with self._lock_of(study_id):
             with self._lock:
                 cached, changes = self._kept.get(study_id), self._changes
@@ -79,18 +80,19 @@ class Analyses:
             return analysis
 
     def is_current(self, found: Analysis) -> bool:
-        """Return True if an analysis shows the current state of its study."""
+        """Return True if the data of a study is unchanged since an analysis."""
         return found.stamp == self._stamp(found.data.study.id)
 
     def changed(self) -> None:
-        """Discard all cached analyses after a person's change, which they want to see. A worker's record counts in
-        every study."""
+        """Discard all cached analyses after a lead's change, so that the lead sees it. All, since a change to a
+        worker's record affects every study.
+        """
         with self._lock:
             self._changes += 1
             self._kept.clear()
 
     def adjudicated(self, study_id: str, decision: Adjudication) -> None:
-        """Apply a decision to the cached analysis, so that a person who decides one after another need not wait."""
+        """Apply an adjudication to the cached analysis, so that deciding many cases needs no analysis after each."""
         with self._lock_of(study_id), self._lock:
             cached = self._kept.get(study_id)
             if cached is None or cached.seconds <= QUICK_SECONDS:
@@ -111,8 +113,8 @@ class Analyses:
         return slow and analysis.stamp[0] == stamp[0] and age < min(analysis.seconds / SHARE, LONGEST_SECONDS)
 
     def _analysed(self, study_id: str, stamp: Stamp) -> Analysis:
-        wilson(1, 2)  # its first call ever loads scipy, which must not count as time of the analysis
-        # The stamp is taken before the data: a vote in between makes the analysis look older than it is, never newer.
+        wilson(1, 2)  # the first call loads scipy, which must not count as time of the analysis
+        # The stamp was taken before the data: a vote in between makes the analysis look older than it is, never newer.
         started = time.thread_time()
         data = self._load(study_id)
         seconds = time.thread_time() - started
@@ -124,7 +126,7 @@ class Analyses:
         return Analysis(data, report, stamp, time.monotonic(), seconds + more)
 
     def _keep(self, study_id: str, found: Analysis) -> None:
-        """Cache an analysis; requires the lock."""
+        """Cache an analysis. The caller must hold `_lock`."""
         self._kept[study_id] = found
         self._kept.move_to_end(study_id)
         while len(self._kept) > KEPT:
@@ -136,7 +138,7 @@ class Analyses:
 
 
 def _timed(data: StudyData) -> tuple[StudyReport, float]:
-    """Return the report and the seconds of computing it."""
+    """Return the report and the processor seconds that it took."""
     started = time.thread_time()
     report = analyse(data)
     return report, time.thread_time() - started

@@ -1,6 +1,7 @@
-"""The annotation service: gives a worker the next item and takes answers, by the rules, with storage.
+"""The annotation service: gives workers their next item by the rules of the study, and stores their answers.
 
-Every method reads the workspace again: two pages of one worker, a reload and a restart of the server change nothing.
+Every method reads the workspace anew, so a worker may have two pages, reload a page, or go on after a restart of the
+server.
 """
 
 from __future__ import annotations
@@ -43,59 +44,59 @@ Status = Literal[
     "excluded",
 ]
 LONGEST_COMMENT = 2000
-"""Maximum characters of a comment."""
+"""Maximum number of characters of a comment or a text answer."""
 LONGEST_NAME = 200
-"""Maximum characters of a code, a link or an id: all real ones are far shorter."""
+"""Maximum number of characters of a code, a link or an id. Real ones are far shorter."""
 MOST_ANSWERS = 40
 _MISSING = "There is no such thing, or it is not yours. Please reload the page."
 _TEXTS = DataTable(__file__, str)
-"""Texts for a worker when there is no item."""
+"""Sentences for a worker who gets no item, by reason."""
 log = logging.getLogger(__name__)
 
 
 class NotYours(UserError):
-    """Raised for a missing thing and for somebody else's. Both get the same message, so that nothing is revealed."""
+    """Raised if something does not exist or is somebody else's. The message hides which of the two."""
 
     def __init__(self) -> None:
         super().__init__(_MISSING)
 
 
 class WorkerNotAllowed(UserError):
-    """The worker may not do this now; the sentence says why."""
+    """Raised if the worker may not do this now. The message says why."""
 
 
 class UnfitAnswers(UserError):
-    """The answers do not fit the questions; the sentence says which and what to do."""
+    """Raised if answers do not fit the questions. The message says which answer, and what to do."""
 
 
 class Over(UserError):
-    """The study no longer accepts this."""
+    """Raised if the study is closed."""
 
 
 @dataclass(frozen=True)
 class AnnotationStep:
-    """The next view of a worker, with their progress."""
+    """The next step of a worker in a study, with the worker's progress."""
 
     status: Status
     text: str
-    """A sentence for the worker; "" if the item is enough."""
+    """A sentence for the worker; "" if there is nothing to say beside the item."""
     study: Study
     done: int
-    """Number answered, including control items so that the count reveals none; in a quiz or a training, of that."""
+    """Number of answered items. Includes control items, to hide them; in quiz or training, only its items."""
     left: int
-    """Number to come for this worker, including control items; in a quiz or a training, of that."""
+    """Number of items still to come, including control items; in quiz or training, only its items."""
     assignment: Assignment | None = None
-    """Set with the status "item", "training", "feedback" or "quiz" only."""
+    """The item to judge and its lease; None unless the status is "item", "training", "feedback" or "quiz"."""
     feedback: Feedback | None = None
-    """Set with the status "feedback" only: feedback on the saved answer."""
+    """Feedback on the saved answer to a training item; None unless the status is "feedback"."""
     ahead: Item | None = None
-    """The next item, so that its picture can be loaded early."""
+    """The item that probably comes next, so that the page can load its picture early; None if unknown."""
     undo: bool = False
     """True if the last answer can be undone."""
     person: tuple[PersonQuestion, ...] = ()
-    """Optional questions about the worker, asked once; set with the status "person"."""
+    """Optional questions about the worker, asked once; empty unless the status is "person"."""
     completion: tuple[str, str] = ("", "")
-    """Completion code and return address for people of a panel; set with the status "done" or "closed"."""
+    """Completion code and return address for a panel's participant, with the status "done" or "closed"."""
 
 
 @dataclass(frozen=True)
@@ -135,27 +136,27 @@ def _seconds(value: object) -> float:
 
 
 def without_signs(text: str) -> str:
-    """Return the text without characters that no keyboard writes: surrogates, and control characters except line ends,
-    tabs.
+    """Return the text without surrogates and control characters, which nobody types on purpose. Line ends and tabs
+    stay.
     """
     cleaned = "".join(letter for letter in text if (letter >= " " and letter != "\x7f") or letter in "\n\t")
     return cleaned.encode("utf-8", "ignore").decode("utf-8")
 
 
 Name = Annotated[str, _line(LONGEST_NAME)]
-"""A code, a link or an id as a page sends it."""
+"""Type of a command's field for a code, a link or an id."""
 Key = Annotated[str, _line(LONGEST_KEY)]
-"""Key of a request, no longer than the storage keeps."""
+"""Type of a command's field for the key of a request, which is not longer than the storage allows."""
 
 
 class WorkerCommand(Command):
-    """An act of a worker. The session, never the request, identifies the worker."""
+    """A command of a worker. The page's session sets the field `worker`, never the request."""
 
     worker: str = Field(description="The pseudonym of the worker")
 
 
 class OfStudy(WorkerCommand):
-    """An act of a worker in a study."""
+    """A command of a worker in one study."""
 
     study: Name = Field(description="The id of the study")
 
@@ -168,10 +169,10 @@ class AnnotationService:
     def __init__(self, studies: Studies, picture: Callable[[str], object]) -> None:
         self._studies, self._picture = studies, picture
         self.judging = studies.assignments.judging
-        """Returns the stored images that a worker may judge now, by study."""
+        """Returns, by study id, the SHA-256 of the images that a worker may judge now."""
 
     def places(self, worker: str) -> tuple[ListedStudy, ...]:
-        """Return the studies of a worker, those with work first."""
+        """Return the studies of a worker: running ones first, and among equals those with work."""
         listed = []
         for study_id in self._studies.workers.enrolled(worker):
             study = self._studies.get(study_id)
@@ -193,16 +194,16 @@ class AnnotationService:
 
     @does("next", OfStudy)
     def next_command(self, worker: str, study: Name) -> Any:
-        """Request the next item, leased to this worker, or the reason for none."""
+        """Return the worker's next step: an item, which is leased to this worker, or the reason why there is none."""
         return self.next(study, worker)
 
     @does("undo", OfStudy)
     def undo_command(self, worker: str, study: Name) -> Any:
-        """Undo the last answer: its item comes again."""
+        """Undo the worker's last answer, so that its item comes again."""
         return self.undo(study, worker)
 
     def next(self, study_id: str, worker: str) -> AnnotationStep:
-        """Return the next step: an item, leased to this worker, or the reason for none. Raises NotYours."""
+        """Return the next step: an item leased to this worker, or the reason why there is none. Raises NotYours."""
         study, enrolment = self._judged(*self._of(study_id, worker))
         now = self._standing(study, worker, enrolment)
         if study.state == "closed":
@@ -227,7 +228,7 @@ class AnnotationService:
 
     @does("consent", OfStudy)
     def consent(self, study: Name, worker: str) -> AnnotationStep:
-        """Agree to take part in a study. Raises NotYours."""
+        """Record that the worker agrees to take part in a study, and return the next step. Raises NotYours."""
         self._of(study, worker)
         self._studies.workers.consent(study, worker)
         return self.next(study, worker)
@@ -238,12 +239,12 @@ class AnnotationService:
         study: str,
         worker: str,
         answers: Annotated[
-            dict[str, Any], BeforeValidator(_answers), Field(description="Question to answer, as worded")
+            dict[str, Any], BeforeValidator(_answers), Field(description="The answer by the text of each question")
         ],
     ) -> AnnotationStep:
-        """Answer the questions about oneself, or skip them; stored apart from the votes. Raises NotYours, UnfitAnswers.
-
-        The first answers count. Returns the next step.
+        """Store the worker's answers to the questions about themselves, apart from the votes, and return the next step.
+        Each question may be skipped. Later answers change nothing. Raises NotYours, or UnfitAnswers for an answer that
+        is too long or not offered.
         """
         self._of(study, worker)
         typed = {}
@@ -266,15 +267,16 @@ class AnnotationService:
         self,
         *,
         worker: str,
-        assignment: Annotated[Name, Field(description="The id of the assignment that the item came with")],
-        answers: Annotated[dict[str, Any], BeforeValidator(_answers), Field(description="Question id to answer")],
-        comment: Annotated[str, BeforeValidator(_typed), Field(description="What else the worker has to say")] = "",
-        seconds: Annotated[float, BeforeValidator(_seconds), Field(description="How long the worker looked")] = 0.0,
-        key: Annotated[Key, Field(description="Names this try: sent again, it counts once")],
+        assignment: Annotated[Name, Field(description="The id of the item's assignment")],
+        answers: Annotated[dict[str, Any], BeforeValidator(_answers), Field(description="The answer by question id")],
+        comment: Annotated[str, BeforeValidator(_typed), Field(description="A comment by the worker")] = "",
+        seconds: Annotated[float, BeforeValidator(_seconds), Field(description="Seconds that the worker looked")] = 0.0,
+        key: Annotated[Key, Field(description="A text of your choice: sent twice, answers count once")],
     ) -> AnnotationStep:
-        """Save the answers to an item. Sending the same key again saves nothing. Raises NotYours; WorkerNotAllowed for
-        a worker who may not vote; Over for a closed study; UnfitAnswers for ones that do not fit the questions;
-        VoteRefused for a full item or a paused study.
+        """Save the answers to an item and return the next step. Sending the same key again saves nothing. Raises
+        NotYours for another worker's assignment, WorkerNotAllowed for a worker who may not vote, Over for a closed
+        study, UnfitAnswers for answers that do not fit the questions, and VoteRefused for an item with enough votes or
+        a paused study.
         """
         leased = self.assignment(assignment, worker)
         study, enrolment = self._of(leased.study_id, worker)
@@ -284,7 +286,8 @@ class AnnotationService:
             checked = check_answers(study.rules, leased.item, answers)
         except ValueError as error:
             raise UnfitAnswers(str(error)) from error
-        # A saved answer may be sent again in any state of worker and study: the storage knows the key.
+        # An answer that is saved already may be sent again, even if the worker may not vote any more: the storage knows
+        # its key.
         if leased.state != "submitted":
             self._require(study, worker, enrolment, leased)
         item = leased.item
@@ -296,18 +299,19 @@ class AnnotationService:
     def keep_draft(
         self,
         worker: str,
-        assignment: Annotated[Name, Field(description="The id of the assignment that the item came with")],
+        assignment: Annotated[Name, Field(description="The id of the item's assignment")],
         answers: Annotated[
-            dict[str, Any], BeforeValidator(_answers), Field(description="Question id to answer, so far")
+            dict[str, Any], BeforeValidator(_answers), Field(description="The answers so far by question id")
         ],
-        comment: Annotated[str, BeforeValidator(_typed), Field(description="What else was written")] = "",
-        seconds: Annotated[float, BeforeValidator(_seconds), Field(description="How long the worker has looked")] = 0.0,
+        comment: Annotated[str, BeforeValidator(_typed), Field(description="The comment so far")] = "",
+        seconds: Annotated[float, BeforeValidator(_seconds), Field(description="Seconds of looking so far")] = 0.0,
         at: Annotated[
             float, Field(ge=0, le=1e14, description="Milliseconds since 1970, by the clock of the browser")
         ] = 0.0,
     ) -> bool:
-        """Save unsent answers, so that they come back; this is no vote. For a submitted item nothing is saved. Raises
-        NotYours and UnfitAnswers.
+        """Save answers that are not submitted yet, so that they come back with the item. They are no vote. Return
+        False, with nothing saved, if the item was submitted. Raises NotYours for another worker's assignment, and
+        UnfitAnswers for a too long text.
         """
         leased = self.assignment(assignment, worker)
         study, _ = self._of(leased.study_id, worker)
@@ -323,10 +327,10 @@ class AnnotationService:
     def go_on(
         self,
         worker: str,
-        assignment: Annotated[Name, Field(description="The id of the assignment that the training item came with")],
+        assignment: Annotated[Name, Field(description="The id of the training item's assignment")],
     ) -> AnnotationStep:
-        """Confirm that training feedback was read, then request the next step. Repeating it changes nothing. Raises
-        NotYours.
+        """Record that the worker has read the feedback on a training item, and return the next step. Repeating this
+        changes nothing. Raises NotYours.
         """
         leased = self.assignment(assignment, worker)
         if leased.item.kind != "training":
@@ -344,12 +348,12 @@ class AnnotationService:
             raise WorkerNotAllowed(now.text)
         assignment = self._studies.assignments.undo(study_id, worker)
         if assignment is None:
-            raise UserError("There is no answer to take back: only the last one can be, and once.")
+            raise UserError("There is no answer to take back: only the last answer can be taken back, and only once.")
         return self._with(*self._of(study_id, worker), assignment)
 
     @does("pause", OfStudy)
     def pause(self, study: Name, worker: str) -> None:
-        """Release the worker's items, so that others need not wait for them."""
+        """Release the items that are leased to the worker, so that other workers can get them."""
         self._of(study, worker)
         self._studies.assignments.release(study, worker)
 
@@ -361,14 +365,14 @@ class AnnotationService:
         return assignment
 
     def image(self, token: str, worker: str) -> str:
-        """Return the stored image behind a token of this worker's assignment. Raises NotYours for any other."""
+        """Return the SHA-256 of the image that a token of this worker stands for. Raises NotYours for others."""
         sha = self._studies.assignments.image_of(token, worker)
         if sha is None:
             raise NotYours
         return sha
 
     def example(self, study_id: str, number: int, worker: str) -> str:
-        """Return the image of an example of a study that this worker belongs to, from 0. Raises NotYours."""
+        """Return the SHA-256 of an example, by number from 0, in a study of this worker. Raises NotYours."""
         examples = self.study(study_id, worker).rules.examples
         if not 0 <= number < len(examples):
             raise NotYours
@@ -381,12 +385,12 @@ class AnnotationService:
         return self._studies.get(study_id), enrolment
 
     def _standing(self, study: Study, worker: str, enrolment: Enrolment) -> Standing:
-        # A study with fewer training items than its rules ask for gives those that it has.
+        # If a study has fewer training items than its rules require, all that it has are enough.
         rules = replace(study.rules, training=_training(study))
         return standing(self._studies.workers.get(worker), enrolment, rules)
 
     def _require(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> None:
-        """Raise unless the study is open and the worker may vote: a lease may be older than an exclusion."""
+        """Raise if the study is closed, the picture lost, or the worker excluded since the item was leased."""
         if study.state == "closed":
             raise Over("This study is closed: it takes no more answers. Those that you have sent are kept.")
         if self._lost(assignment.item):
@@ -397,7 +401,7 @@ class AnnotationService:
             raise WorkerNotAllowed(now.text or f"The {kind} is over: please go on with what comes next.")
 
     def _judged(self, study: Study, enrolment: Enrolment) -> tuple[Study, Enrolment]:
-        """Exclude a worker by the control policy, at every step, but not one readmitted, or in a closed study."""
+        """Exclude the worker if the control policy requires it, unless readmitted or in a closed study."""
         if study.state != "closed" and enrolment.exclusion is None and not enrolment.readmitted:
             reason = judge(study.rules.controls, enrolment.controls_seen, enrolment.controls_right)
             if reason:
@@ -408,19 +412,19 @@ class AnnotationService:
     def _first(self, study: Study, enrolment: Enrolment, now: Standing) -> AnnotationStep:
         kind: ItemKind = "training" if now.kind == "training" else "quiz"
         assignment = self._claim(study, enrolment.worker, kind)
-        if assignment is not None and assignment.item.kind != kind:  # from before the quiz was required again
+        if assignment is not None and assignment.item.kind != kind:  # a lease from before the quiz was required again
             self._studies.assignments.release(study.id, enrolment.worker)
             assignment = self._claim(study, enrolment.worker, kind)
         if assignment is not None and assignment.item.kind == kind:
             return self._with(study, enrolment, assignment, now.text)
         log.warning("study %s has fewer %s items than its rules ask for", study.id, kind)
-        text = f"Its {kind} has no further question for you. Please tell the person who invited you."
+        text = f"The {kind} has no further question for you. Please tell the person who invited you."
         return self._without(study, enrolment, "not eligible", text)
 
     def _item(self, study: Study, enrolment: Enrolment) -> AnnotationStep:
         kind = next_kind(study.rules, enrolment.worker, enrolment.items_seen, enrolment.controls_seen)
         assignment = self._claim(study, enrolment.worker, kind)
-        if assignment is None and kind == "control":  # this worker has had all of them
+        if assignment is None and kind == "control":  # the worker has judged all control items
             assignment = self._claim(study, enrolment.worker, "item")
         if assignment is not None:
             return self._with(study, enrolment, assignment)
@@ -436,7 +440,7 @@ class AnnotationService:
         return self._without(study, enrolment, "done", text)
 
     def _claim(self, study: Study, worker: str, kind: ItemKind) -> Assignment | None:
-        """Claim the next assignment whose pictures can be read. Others are set aside and reported to the lead."""
+        """Lease the next item whose pictures can be read. Unreadable ones are set aside and reported to the lead."""
         assignments = self._studies.assignments
         assignments.lost = frozenset(sha for sha in assignments.lost if not self._is_whole(sha))
         while (claimed := assignments.claim(study.id, worker, kind)) is not None and (lost := self._lost(claimed.item)):
@@ -471,7 +475,7 @@ class AnnotationService:
         return AnnotationStep("item", text, study, done, max(1, left), assignment, ahead=ahead, undo=undo)
 
     def _ahead(self, study: Study, enrolment: Enrolment, assignment: Assignment) -> Item | None:
-        """Return the item that `next` would give after this assignment, or None."""
+        """Return the item that `next` would probably give after this assignment, or None."""
         ahead = partial(self._studies.assignments.ahead, study.id, enrolment.worker)
         items, controls = enrolment.items_seen, enrolment.controls_seen
         if assignment.item.kind == "training":
@@ -504,11 +508,11 @@ class AnnotationService:
         return AnnotationStep(status, text, study, *progress, undo=undo, completion=completion)
 
     def _progress(self, study: Study, enrolment: Enrolment) -> tuple[int, int]:
-        """Return answered and remaining items, with control items: the sum must not change after a control item."""
+        """Return the numbers of answered and remaining items. Control items count, so that no jump reveals them."""
         items = enrolment.items_seen
         _, left = self._studies.assignments.progress(study.id, enrolment.worker)
         controls = enrolment.controls_seen
-        # A control item comes when next_kind says so, at the latest after all items.
+        # Control items still to come are counted as `next_kind` will choose them.
         most = controls + (self._studies.assignments.controls_left(study.id, enrolment.worker) if study.controls else 0)
         while controls < most and next_kind(study.rules, enrolment.worker, items + left, controls) == "control":
             controls += 1
@@ -516,7 +520,7 @@ class AnnotationService:
 
 
 def _begins(enrolment: Enrolment) -> str:
-    """Return the message with the first image after quiz or training; "" with any other."""
+    """Return the message to show with the first item after a quiz or training; "" for later items."""
     if enrolment.items_seen or enrolment.controls_seen or not (enrolment.quiz_seen or enrolment.training_seen):
         return ""
     over = "You have passed the quiz" if enrolment.quiz_seen else "The training is over"

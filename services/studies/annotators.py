@@ -1,9 +1,9 @@
-"""Annotators' sessions, and their pictures: tokens, and files of bare pixels.
+"""Annotators' sessions and the pictures that annotators get.
 
-Sessions stop guessing: wrong codes and invitations are counted, each alone and all of an address. A token is derived
-from worker and picture with a secret of this process: nobody can guess it, it reveals nothing, and a picture keeps its
-address before and after its item is assigned, so that the browser need not fetch it again. A picture is sent without
-any file chunk that could reveal its origin.
+To stop guessing, wrong codes and links are limited, each by itself and all from one address together. The address of a
+picture contains a token, which is computed from the worker, the picture and a secret of this process. Nobody can guess
+the token, and it reveals nothing. It is the same before and after the picture's item is assigned, so the browser need
+not load the picture twice. A picture is sent without any metadata that could reveal its origin.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from storage.studies.studies import Studies
 
 _OPEN = ("running", "paused")
 MOST_PARAMETERS = 20
-"""Maximum parameters in a link of a panel."""
+"""Maximum number of parameters in the link of a panel."""
 MOST_TOKENS = 20_000
-"""Maximum known tokens of all workers; the least recently used are dropped."""
+"""Maximum number of valid picture tokens of all workers. The least recently used ones are dropped."""
 MEDIA_TYPE = "image/png"
 MAX_HELD = 96 * 2**20
-"""Maximum bytes of cached encoded pictures. Several annotators get the same pictures within minutes."""
+"""Maximum bytes of cached PNG files of pictures. Several annotators get the same pictures within minutes."""
 
 
 class NotSignedIn(UserError):
-    """There is no valid session, or the code or link opens none."""
+    """Raised if there is no valid session, or if the code or link is wrong."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Result of an invitation."""
+    """Result of joining a study by a link."""
 
     study_id: str
     worker: str
     code: str
-    """Code of a new worker, shown only now; "" for a known one."""
+    """Personal code of a new worker, which is shown only now; "" for a known worker."""
     token: str
     """Token of a new session; "" for a worker who was signed in."""
     earlier: bool = False
-    """True if another worker has taken part in this study from this browser: perhaps the same person."""
+    """True if another worker, perhaps the same person, took part in this study from this browser."""
 
 
 class SignIn(Command, name="sign-in"):
@@ -74,15 +74,16 @@ def _parameters(value: object) -> dict[str, str]:
 class Join(Command, name="join"):
     """Take part in a study by the link of its invitation."""
 
-    link: Name = Field(description="What stands behind #join= in the link")
+    link: Name = Field(description="The part of the link after #join=")
     parameters: Annotated[dict[str, str], BeforeValidator(_parameters)] = Field(
         default={}, description="The parameters of the link, one of which may name the participant of a panel"
     )
 
 
 class _Tries:
-    """Limits wrong codes, or wrong links. Each wrong text has its own limit, so that a class behind one address is not
-    blocked. An address's limit is above what people mistype: a code has 80 random bits, so guessing is hopeless.
+    """Limits wrong codes, or wrong links. Each wrong text has its own limit per address, so that a school class behind
+    one address is not blocked. The limit of a whole address is higher than people mistype. Guessing within it is
+    hopeless, since a code has 80 random bits.
     """
 
     def __init__(self) -> None:
@@ -90,17 +91,17 @@ class _Tries:
         self._all = Limiter(attempts=200, seconds=300, in_all=5000)
 
     def check(self, key: str, typed: str) -> None:
-        """Check before a try from an address. Raises TooMany."""
+        """Call this before each try. Raises TooMany if the address `key` must wait."""
         self._all.check(key)
         self._same.check(self._one(key, typed))
 
     def failed(self, key: str, typed: str) -> None:
-        """Record a failed try."""
+        """Record a failed try of the address `key` with a text."""
         self._all.failed(key)
         self._same.failed(self._one(key, typed))
 
     def passed(self, key: str) -> None:
-        """Record a successful try: failures of other addresses do not block this one."""
+        """Record a successful try: from now on the failures of other addresses do not block the address `key`."""
         self._all.passed(key)
 
     def _one(self, key: str, typed: str) -> str:
@@ -117,31 +118,33 @@ class AnnotatorSessions:
     def __init__(self, studies: Studies) -> None:
         self._studies = studies
         self.code_again = studies.workers.code_of_browser
-        """Returns the code of a worker who has just joined from a browser, for a reloaded page; else ""."""
+        """Returns the code of a worker who just joined from a browser, so that a reload shows it again; or ""."""
         self._codes, self._links = _Tries(), _Tries()
-        # A link admits any number of workers: this many from one address in an hour are a class, more are a script.
+        # A link admits any number of workers. Up to 500 joins from one address in an hour may be classes of students;
+        # more must be a script.
         self._joins = Limiter(attempts=500, seconds=3600, in_all=5000)
         self._one_at_a_time = threading.Lock()
 
     def worker(self, token: str) -> str:
-        """Return the worker of a session; "" for a token that opens no worker's session."""
+        """Return the worker whose session a token belongs to; "" if it belongs to none."""
         session = self._studies.sessions.get(token) if token else None
         return session.worker if session is not None and session.role == "worker" else ""
 
     def require(self, token: str) -> str:
-        """Return the worker of a session. Raises NotSignedIn without a session."""
+        """Return the worker whose session a token belongs to. Raises NotSignedIn if it belongs to none."""
         worker = self.worker(token)
         if not worker:
             raise NotSignedIn("Please sign in with your code, or open the link of your invitation.")
         return worker
 
     def sign_in(self, sent: SignIn, address: str | None, browser: str = "") -> tuple[str, str]:
-        """Return the worker and the token of a new session; `browser` is the secret of its browser.
+        """Open a session with a personal code. Return the worker and the token of the session. `browser` is a secret
+        text that identifies the browser.
 
-        Raises NotSignedIn for a wrong code, TooMany after too many.
+        Raises NotSignedIn for a wrong code, TooMany after too many wrong codes.
         """
         key = address_key(address)
-        with self._one_at_a_time:  # from checking the limit to counting, or many at once would all pass it
+        with self._one_at_a_time:  # from the check to the count: otherwise many tries at once would all pass the check
             self._codes.check(key, sent.code)
             worker = self._studies.workers.of_code(sent.code)
             if worker is None:
@@ -152,10 +155,11 @@ class AnnotatorSessions:
         return worker, self._studies.sessions.open("worker", worker, self.HOURS)
 
     def join(self, sent: Join, there: str, address: str | None, browser: str = "") -> Joined:
-        """Accept an invitation: create a worker, or enrol `there`, who is signed in. Joining twice from one browser,
-        whose secret is `browser`, before beginning gives one worker.
+        """Join a study by its link: enrol the worker `there`, who is signed in, or create a new worker. Whoever joins
+        again from one browser before beginning the study stays the same worker. `browser` is a secret text that
+        identifies the browser.
 
-        Raises NotSignedIn for an invalid link, TooMany after too many of them.
+        Raises NotSignedIn for an invalid link, TooMany after too many invalid links or joins.
         """
         key = address_key(address)
         with self._one_at_a_time:
@@ -183,8 +187,9 @@ class AnnotatorSessions:
         return Joined(study_id, worker.id, code, token, earlier)
 
     def _of_panel(self, sent: Join, key: str, browser: str) -> Joined | None:
-        """Join as the worker of a panel's participant, also if another one is signed in. Return None if the link's
-        study takes no people of a panel. Raises NotSignedIn for a link that names nobody, TooMany like `join`.
+        """Join as the worker of the panel participant whom the link names, even if another worker is signed in. Return
+        None if the study of the link takes no participants of a panel. Raises NotSignedIn for a link that names nobody,
+        TooMany as `join`.
         """
         study = next((one for one in self._studies.all() if one.state in _OPEN and _same(one.link, sent.link)), None)
         panel = self._studies.panels.get(study.id) if study is not None else Panel()
@@ -219,7 +224,7 @@ def _same(link: str, presented: str) -> bool:
 
 
 class PictureTokens:
-    """Tokens of pictures. Thread-safe. They end with the process: after that, an assignment's own tokens serve."""
+    """Tokens of pictures. Thread-safe. They end with the process; then an assignment's stored tokens are used."""
 
     def __init__(self, most: int = MOST_TOKENS) -> None:
         self._secret = secrets.token_bytes(32)
@@ -232,12 +237,12 @@ class PictureTokens:
         return token
 
     def expect(self, worker: str, study_id: str, shas: Sequence[str]) -> list[str]:
-        """Return the tokens of a worker's next pictures in this study, replacing those expected before."""
+        """Return tokens for a worker's next pictures in a study, in place of those of an earlier call."""
         self._ahead.put((worker, study_id), frozenset(shas))
         return [self.give(worker, sha) for sha in shas]
 
     def open(self, token: str, worker: str, judging: Mapping[str, Collection[str]]) -> str | None:
-        """Return the picture behind a worker's token if they are `judging` it or it comes next, else None."""
+        """Return the SHA-256 behind a worker's token if the picture is being judged or comes next; or None."""
         sha = self.image(token, worker)
         if sha is None:
             return None
@@ -245,12 +250,12 @@ class PictureTokens:
         return sha if expected or any(sha in shas for shas in judging.values()) else None
 
     def known(self, worker: str, sha: str) -> str:
-        """Return the token of this picture for this worker if it was given before; else ""."""
+        """Return the token of a picture for a worker if `give` has made it valid; otherwise ""."""
         token = self._token(worker, sha)
         return token if self._known.get(token) else ""
 
     def image(self, token: str, worker: str) -> str | None:
-        """Return the picture behind a token of this worker; None for any other."""
+        """Return the SHA-256 of the picture that a token of this worker stands for; None for any other token."""
         owner_and_sha = self._known.get(token)
         return owner_and_sha[1] if owner_and_sha is not None and owner_and_sha[0] == worker else None
 
@@ -260,7 +265,7 @@ class PictureTokens:
 
 
 class Pictures:
-    """Returns stored images without metadata and caches the latest. `read` returns the bytes of a file, if given."""
+    """Returns stored images without metadata and caches the latest. `read`, if given, returns a file's bytes."""
 
     def __init__(
         self,
@@ -274,12 +279,12 @@ class Pictures:
         self._lock = threading.Lock()
 
     def png(self, sha: str) -> bytes:
-        """Return a file with exactly these pixels. Raises UserError if the image is missing or damaged."""
+        """Return a PNG file of only an image's pixels. Raises UserError if the image is missing or damaged."""
         with self._lock:
             if sha in self._kept:
                 self._kept.move_to_end(sha)
                 return self._kept[sha]
-        data = self._made(sha)  # unlocked: two concurrent requests may both do it, and none waits for another
+        data = self._made(sha)  # without the lock: no request waits for another one, though two may do the same work
         with self._lock:
             if sha not in self._kept and len(data) <= self._most:
                 self._kept[sha] = data

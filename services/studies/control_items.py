@@ -1,10 +1,13 @@
-"""Control, quiz and training items made from source images, kept up to date with their draft.
+"""Control, quiz and training items that the studio makes from source images, kept up to date with their draft.
 
-A person's items stay unchanged. While there are only those of a kind, none are made. Items that a person removed or
-marked are not made again. No two of them show equal pictures, or an annotator could recognise known answers by the
-repetition: if there are fewer sources than control and quiz items, a source is repeated in another light, like images
-generated from it. If the source is shown beside an item, its first use is disguised already. Only light and colour
-change, by the same amount everywhere: content and positions stay. Training pictures are in none of the other kinds.
+Items that a person gave stay unchanged. If all items of a kind are a person's, the studio makes none of this kind.
+Items that a person removed or marked are not made again.
+
+No two made items show equal pictures: an annotator could recognise the repetition, and so an item with a known answer.
+If there are fewer source images than items to make, a source is used again in a disguise: in another light, as a
+generated image may show it. If the study shows the source beside an item, even the first use is disguised. A disguise
+changes only brightness and colour, by the same amount everywhere, so that content and positions stay. A picture of a
+training item is in no control or quiz item.
 """
 
 from __future__ import annotations
@@ -25,27 +28,28 @@ from study.training import made_quiz, made_training
 _KNOWN: tuple[ItemKind, ...] = ("control", "quiz", "training")
 """Kinds of item with a known answer."""
 MADE = "made"
-"""Key of `NewItem.origin` for a made item; its value names its source."""
+"""Key in `NewItem.origin` that marks an item as made by the studio. Its value names the source image."""
 LOOK = "look"
-"""Key of `NewItem.origin` with the number of the item's changed light; see `LOOKS`."""
+"""Key in `NewItem.origin` for the number of the item's disguise; see `LOOKS`."""
 LOOKS = (
     ((0.72, 0.88), (0.55, 0.85), 0.0),
     ((1.06, 1.16), (0.80, 1.00), 0.10),
     ((0.84, 0.96), (0.95, 1.15), -0.10),
     ((0.60, 0.70), (0.60, 0.80), 0.06),
 )
-"""For disguise 1, 2, ...: ranges of brightness and saturation, as shares of the source's; and warmth, as the share that
-red gains and blue loses."""
+"""The disguises from number 1: ranges of brightness and saturation, as factors, and warmth, as the share that red gains
+and blue loses.
+"""
 Disguise = Callable[[str, int], str]
-"""Returns the hash of a copy of an image in different light. Each number from 1 gives a different copy."""
+"""Function that returns the SHA-256 of a disguised copy of an image. Each number from 1 gives a different copy."""
 _STEPPING = threading.Lock()
 
 
 def keep_in_step(studies: Studies, study_id: str, disguise: Disguise) -> bool:
-    """Make the control, quiz and training items of a draft again if its rules or images changed. Return True if they
-    differ now. Call this after adding images to a draft; a started study stays as it is.
+    """Replace the made control, quiz and training items of a draft if its rules or images require others. Return True
+    if items were replaced. Call this after adding images to a draft. A started study stays as it is.
     """
-    # Two concurrent threads would each add the other's items again.
+    # Without the lock, two threads would both add the same items.
     with _STEPPING:
         study = studies.get(study_id)
         return study.state == "draft" and _make_anew(studies, study, disguise)
@@ -67,7 +71,7 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
     if rules.eligibility.quiz and (_made(items, "quiz") or not quiz):
         quiz = (*quiz, *made_quiz(plain, rules, controls, left_out, of_training))
     others = [item for item in items if item.kind == "item" or MADE not in item.origin]
-    # Training items first: they get the unchanged pictures.
+    # Training items first: they get the pictures without a disguise.
     needed = _shown([item for item in (*training, *controls, *quiz) if MADE in item.origin], rules, disguise, others)
     made = [item for item in items if item.kind != "item" and MADE in item.origin]
     if sorted(map(_signature, needed)) == sorted(map(_signature, made)):
@@ -80,7 +84,7 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
 
 
 def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Sequence[Item] = ()) -> None:
-    """Record in the rules that the made items of `gone` are not made again as any kind, except those in `stay`."""
+    """Record in the rules that made items of `gone` are not made again as any kind, unless they are in `stay`."""
     rules = studies.get(study_id).rules
     staying = {what_it_shows(item) for item in stay}
     new = [what_it_shows(replace(item, kind=kind)) for item in gone if MADE in item.origin for kind in _KNOWN]
@@ -90,8 +94,9 @@ def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Seque
 
 
 def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
-    """Return a test that finds items which must not be made: excluded by the rules, equal to an item in `there`, or in
-    conflict with the answers of another kind there.
+    """Return a function that is True for items that must not be made. These are items that the rules exclude, items
+    that equal one in `there`, and items whose right answers contradict those of an item in `there` with the same
+    picture.
     """
     gone = frozenset(rules.left_out)
     by_picture: dict[LeftOutItem, NewItem] = {what_it_shows(item): item for item in there}
@@ -120,7 +125,7 @@ def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disgui
 
 
 def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Sequence[NewItem]) -> list[NewItem]:
-    """Disguise made items so that no two pictures are equal, and none equals that of an item in `there`."""
+    """Return made items, disguised if needed: no two pictures are equal, and none equals one in `there`."""
     used_looks = {(what_it_shows(item).image_sha, _look(item)) for item in there}
     shown = []
     for item in made:
@@ -137,7 +142,7 @@ def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Seq
 
 
 def _look(item: NewItem) -> int:
-    """Return the number of an item's disguise; 0 for its unchanged picture."""
+    """Return the number of an item's disguise; 0 if its picture is not disguised."""
     return int(item.origin.get(LOOK, item.image_sha != what_it_shows(item).image_sha))
 
 
@@ -154,7 +159,7 @@ def _signature(item: NewItem) -> tuple[str, str, str, str, str]:
 
 
 class Disguises:
-    """The images of one workspace and their disguises. Thread-safe."""
+    """Makes and stores the disguised images of one workspace. Thread-safe."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -162,7 +167,7 @@ class Disguises:
         self._lock = threading.Lock()
 
     def __call__(self, sha: str, number: int) -> str:
-        """Return the hash of a disguise of an image, always the same. Raises UserError for a missing image."""
+        """Return the SHA-256 of an image's disguise, always the same. Raises UserError for a missing image."""
         with self._lock:
             if (sha, number) not in self._made:
                 picture = disguised(self._workspace.images.load(sha), sha, number)
@@ -171,7 +176,7 @@ class Disguises:
 
 
 def disguised(image: Image.Image, seed: str, number: int = 1) -> Image.Image:
-    """Return an RGB image of the same size in another light: of the kind `number`, by amounts drawn with `seed`."""
+    """Return a disguised copy, RGB and of the same size. `number` chooses from `LOOKS`, `seed` the amounts."""
     chance = random.Random(f"disguise\0{seed}" + (f"\0{number}" if number > 1 else ""))
     light, colour, warmer = LOOKS[(number - 1) % len(LOOKS)]
     lit = ImageEnhance.Brightness(image.convert("RGB")).enhance(chance.uniform(*light))

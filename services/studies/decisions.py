@@ -1,7 +1,8 @@
-"""A lead's decisions in a running or ended study: on workers, and on questions without a consensus.
+"""A lead's decisions in a running or closed study: on workers, and on questions without a consensus.
 
-Approvals and rejections make a worker's record; exclusion removes their votes from the result. Adjudications are stored
-apart from the votes and never override a consensus.
+Approvals and rejections of assignments form a worker's record. Exclusion removes a worker's votes from the result.
+Adjudications, the lead's answers to questions without a consensus, are stored apart from the votes and never override a
+consensus.
 """
 
 from __future__ import annotations
@@ -25,37 +26,37 @@ from storage.studies.studies import Studies
 
 LONGEST_REASON = 500
 UNDECIDED = ("no consensus", "too few votes")
-"""Outcomes that a person may decide: all votes are in, without a consensus."""
+"""Outcomes of a question that a person may decide."""
 FAR = 2
-"""Minimum difference of ratings on a scale that counts as a disagreement."""
+"""Minimum difference between the highest and lowest rating on a scale that counts as a disagreement."""
 
 
 Reason = Annotated[str, typed_text(LONGEST_REASON)]
 
 
 class WorkerDecision(StudyCommand):
-    """A decision on a worker of a study."""
+    """A command on a worker of a study."""
 
     worker: Annotated[str, typed_text(100)] = Field(description="The pseudonym of the worker")
-    reason: Reason = Field("", description="Why; a worker is told why work was rejected, and the log keeps it")
+    reason: Reason = Field("", description="The reason. It is logged, and a worker is told the reason of a rejection")
 
 
 @dataclass(frozen=True)
 class Adjudicated:
-    """The state after a decision, with the next case; None if all are decided."""
+    """Result of an adjudication: the report, and the next case to decide, or None if all are decided."""
 
     report: StudyReport
     next: Disagreement | None
 
 
 def undecided(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the cases without a consensus and without missing votes. Ratings are left out: their result is a mean."""
+    """Return the cases whose votes are complete without a consensus. Ratings are left out: their result is a mean."""
     scales = _scales(report)
     return tuple(case for case in report.disagreements if case.status in UNDECIDED and case.question not in scales)
 
 
 def disagreements(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the disagreements, the most divided first: 4 against 5 on a scale does not count; scales come last."""
+    """Return the disagreements, with ratings on a scale last. Ratings closer than `FAR` are left out."""
     scales = _scales(report)
     others = [case for case in report.disagreements if case.question not in scales]
     far = [case for case in report.disagreements if case.question in scales and _spread(case) >= FAR]
@@ -69,7 +70,7 @@ def cases(report: StudyReport) -> tuple[Disagreement, ...]:
 
 
 def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> int | None:
-    """Return the position of the requested case; else of the first undecided one; None if all are decided."""
+    """Return the position of the requested case, or else of the first undecided one; None if all are decided."""
     for place, case in enumerate(found):
         if item is not None and (case.item, case.question) == (item, question):
             return place
@@ -77,20 +78,22 @@ def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> in
 
 
 def following(found: Sequence[Disagreement], place: int) -> int | None:
-    """Return the next undecided case, starting again at the first after the last; None if all are decided."""
+    """Return the position of the next undecided case, from `place` on and then from 0; None if all are decided."""
     around = [*range(place + 1, len(found)), *range(place)]
     return next((n for n in around if found[n].adjudication is None), None)
 
 
 class StudyDecisions:
-    """The decisions of the studies of one workspace. All methods may be called from any thread."""
+    """The commands for decisions in the studies of one workspace. All methods may be called from any thread."""
 
     def __init__(self, studies: Studies, analyses: Analyses) -> None:
         self._studies, self._analyses = studies, analyses
 
     @does("decide-assignments", WorkerDecision)
     def decide(
-        self, sent: WorkerDecision, verdict: Annotated[ApprovalVerdict, Field(description="What they become")]
+        self,
+        sent: WorkerDecision,
+        verdict: Annotated[ApprovalVerdict, Field(description="The new state of the assignments")],
     ) -> None:
         """Approve or reject all assignments of a worker in this study, or reset them to pending."""
         worker = self._worker(sent)
@@ -100,7 +103,7 @@ class StudyDecisions:
 
     @does("approve-all", StudyCommand)
     def approve_all(self, study: str) -> None:
-        """Approve all pending assignments of everybody who is not excluded."""
+        """Approve all pending assignments in this study of workers who are not excluded."""
         for worker in self._analyses.of(self._studies.get(study).id).report.workers:
             if worker.exclusion is None and worker.decided["pending"]:
                 self._studies.workers.decide(study, worker.worker, "approved", "", only_pending=True)
@@ -108,13 +111,13 @@ class StudyDecisions:
 
     @does("exclude-worker", WorkerDecision)
     def exclude(self, sent: WorkerDecision) -> None:
-        """Exclude all votes of a worker from the result."""
+        """Exclude a worker from this study: all votes of the worker are left out of the result."""
         self._studies.workers.exclude(sent.study, self._worker(sent).id, _reason(sent), "person")
         self._analyses.changed()
 
     @does("readmit-worker", WorkerDecision)
     def readmit(self, sent: WorkerDecision) -> None:
-        """Let the votes of an excluded worker count again."""
+        """Readmit an excluded worker to this study, so that the worker's votes count again."""
         self._studies.workers.readmit(sent.study, self._worker(sent).id, _reason(sent))
         self._analyses.changed()
 
@@ -122,7 +125,7 @@ class StudyDecisions:
     def block(
         self,
         sent: WorkerDecision,
-        blocked: Annotated[bool, Field(description="Whether the worker is kept out from now on")],
+        blocked: Annotated[bool, Field(description="True to block the worker, false to unblock them")],
     ) -> None:
         """Block a worker from every study of the workspace, or unblock them."""
         self._studies.workers.block(self._worker(sent).id, blocked)
@@ -142,8 +145,8 @@ class StudyDecisions:
         study: str,
         item: Annotated[StrictInt, Field(description="The id of the item")],
         question: Annotated[str, typed_text(40), Field(description="The id of the question")],
-        answer: Annotated[str, typed_text(100), Field(description="One of its answers, or nothing")],
-        reason: Annotated[Reason, Field(description="Why; it goes into the exports")] = "",
+        answer: Annotated[str, typed_text(100), Field(description="One of its answers; empty to withdraw")],
+        reason: Annotated[Reason, Field(description="The reason. It is included in the exports")] = "",
     ) -> Adjudicated:
         """Decide a question of an item without a consensus; an empty answer withdraws the decision."""
         report = self._analyses.of(self._studies.get(study).id).report
@@ -177,7 +180,7 @@ def _spread(case: Disagreement) -> int:
 
 
 def _reason(sent: WorkerDecision) -> str:
-    """Return the reason, which is required: the methods paragraph or the worker is given it."""
+    """Return the reason, or raise UserError if it is empty: the worker or the methods paragraph needs it."""
     if not sent.reason:
         raise UserError("Please give the reason in a few words.", field="reason")
     return sent.reason

@@ -1,7 +1,9 @@
-"""The set-up form as data: typed values to rules, with problems by field. No HTML; saves nothing.
+"""Reads the form in which a lead sets up a study: turns typed values into rules, and reports problems by field. Saves
+nothing.
 
-Every readable field counts at once, the others keep their last good value: a mistake in one loses nothing in others.
-Fields that are valid alone may still conflict; that is reported, and prevents the start.
+Each readable field is used at once. An unreadable field keeps its last valid value, so that a mistake in one field
+loses nothing in others. Fields that are valid alone may still conflict; conflicts are reported, and prevent the start
+of the study.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _Part = TypeVar("_Part", Rules, ControlPolicy, Eligibility)
 
 
 def read_name(data: Mapping[str, Any]) -> str:
-    """Parse the name of a study. Raises ValueError with a sentence."""
+    """Return the typed name of a study. Raises ValueError with a sentence if it is missing or too long."""
     value = data.get("name")
     name = " ".join(value.split()) if isinstance(value, str) else ""
     if not name:
@@ -44,7 +46,7 @@ def read_name(data: Mapping[str, Any]) -> str:
 
 
 def read_draft_name(data: Mapping[str, Any], before: str) -> tuple[str, tuple[RuleProblem, ...]]:
-    """Return the typed name, or the one before, and its problems."""
+    """Return the typed name and no problem. If the form has no valid name, return the name `before` and the problem."""
     if "name" not in data:
         return before, ()
     try:
@@ -54,7 +56,7 @@ def read_draft_name(data: Mapping[str, Any], before: str) -> tuple[str, tuple[Ru
 
 
 def read_rules(data: Mapping[str, Any], rules: Rules) -> tuple[Rules, tuple[RuleProblem, ...]]:
-    """Return the rules as typed, and the unreadable fields. A field that `data` lacks stays as it is."""
+    """Return the rules changed by the form `data`, and the unreadable fields. Other fields stay as they are."""
     problems: list[RuleProblem] = []
 
     def with_numbers(part: _Part) -> _Part:
@@ -91,7 +93,7 @@ def typed_number(number: FormNumber) -> BeforeValidator:
 
 
 def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
-    """Return the validator of a typed text: trimmed, at most `longest` characters, `one_line` joins lines."""
+    """Return a validator of typed text: trimmed, at most `longest` characters; `one_line` joins its lines."""
 
     def read(value: object) -> str:
         if not isinstance(value, str):
@@ -105,7 +107,7 @@ def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
 
 
 def _questions(sent: Sequence[object]) -> tuple[Question, ...]:
-    """Return the typed questions; a missing short name is made from the text, `follows` is a position from 0."""
+    """Return the typed questions. A missing id is made from the text; `follows` is a position from 0."""
     questions: list[Question] = []
     for entry in sent[:40]:
         if isinstance(entry, Mapping):
@@ -142,7 +144,7 @@ def _question(entry: Mapping[str, Any], before: Sequence[Question]) -> Question:
 
 
 def short_name(text: str, taken: Sequence[str]) -> str:
-    """Return a unique short name for a question, from its first words."""
+    """Return an id for a question, made from the first words of its text, that is not in `taken`."""
     words = [word for word in re.findall(r"[a-z0-9]+", text.casefold()) if word not in _SMALL]
     name = "-".join(words[:3])[:30].strip("-") or "question"
     return next(
@@ -156,7 +158,7 @@ _SMALL = frozenset("a an and are as at be do does how in is it of on or still th
 
 
 def _examples(sent: Sequence[object], before: Sequence[InstructionExample]) -> tuple[InstructionExample, ...]:
-    """Return the examples as typed, only for pictures that are examples already: new ones are added elsewhere."""
+    """Return the typed examples. Their pictures must be in `before`, since new ones are added elsewhere."""
     known = {example.sha for example in before}
     return tuple(
         InstructionExample(str(entry["sha"]), _text(entry.get("answer"))[:400], _text(entry.get("why"))[:1000])
@@ -170,8 +172,8 @@ def _text(value: object) -> str:
 
 
 def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question, ...]:
-    """Return the questions after a press on a button of question `place`: "up", "down", "remove", or "add" for a new
-    last one.
+    """Return the questions after the act "up", "down" or "remove" on the question at the zero-based position `place`,
+    or after "add", which appends a new question.
     """
     after = list(questions)
     if act == "add":
@@ -187,7 +189,7 @@ def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question
     known: set[str] = set()
     sound: list[Question] = []
     for question in after:
-        # The question that it followed may be gone, or come later now.
+        # The question that this one follows may be removed, or come later now.
         sound.append(question if not question.follows or question.follows in known else _alone(question))
         known.add(question.id)
     return tuple(sound)
@@ -198,5 +200,5 @@ def _alone(question: Question) -> Question:
 
 
 def default_rules(template_rules: Rules, quiz: int, seed: int) -> Rules:
-    """Return the rules of a new draft: the paper's, with a quiz for people without a record."""
+    """Return the rules of a new draft: a template's, with a quiz for people without a record, and a seed."""
     return replace(template_rules, eligibility=replace(template_rules.eligibility, quiz=quiz), seed=seed)

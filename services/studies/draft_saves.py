@@ -1,7 +1,8 @@
-"""Tracks which page saved what of a draft: no save overwrites another page's, repeats, or comes too late.
+"""Tracks the pages' saves of drafts. A save is refused if it would overwrite another page's changes, and ignored if it
+comes twice or after a later one of its page.
 
-Each page counts its requests: one sent while the page closes may come twice, or before an earlier one. This is
-remembered until the server stops; after that a page may continue from the saved state, and from no earlier one.
+Each page numbers its requests, since a request sent while the page closes may come twice, or before an earlier one. The
+tracks are kept until the server stops; after that, only a page that shows the saved state of the form may go on.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from core.errors import UserError
 from core.studies import Study
 
 TABS_KEPT = 2000
-"""Number of pages whose number of saves is remembered."""
+"""Maximum number of pages whose latest request is remembered."""
 STATES_KEPT = 20
-"""Number of states that a page may continue from, as long as only it has changed the draft since."""
+"""Maximum number of states from which a page may go on, if only it has changed the draft since."""
 
 
 def form_state(study: Study) -> str:
@@ -25,17 +26,17 @@ def form_state(study: Study) -> str:
 
 @dataclass(frozen=True)
 class _TabSaves:
-    """Saves of one page on a draft, without another page's in between."""
+    """The latest saves of a draft, all by one page."""
 
     tab: str
     now: str
-    """State of the form after its last save."""
+    """State of the form after the page's last save."""
     earlier: tuple[str, ...]
-    """Earlier states that the page may still continue from: it has sent everything in them again."""
+    """Earlier states from which the page may go on: its later saves contained everything in these states."""
 
 
 class DraftSaves:
-    """Pages' latest saves of all drafts. Not thread-safe: its owner holds a lock."""
+    """The pages' latest saves of all drafts. Not thread-safe: the caller must hold a lock."""
 
     def __init__(self) -> None:
         self._last: dict[str, _TabSaves] = {}
@@ -46,7 +47,7 @@ class DraftSaves:
         return bool(tab) and number <= self._taken.get((study_id, tab), -1)
 
     def refuse_overwriting(self, study: Study, based: str, tab: str) -> None:
-        """Raise UserError if another page has changed the form since the state that this one shows."""
+        """Raise UserError if another page has changed the form since the state `based`, which the page `tab` shows."""
         now, last = form_state(study), self._last.get(study.id)
         if based in ("", now):
             return
@@ -58,7 +59,7 @@ class DraftSaves:
         )
 
     def note(self, before: Study, after: Study, tab: str, number: int, as_typed: bool) -> None:
-        """Record a page's save. `as_typed`: the state equals the form, without further changes."""
+        """Record a page's save. `as_typed` is True if the save changed nothing but the typed form."""
         if not tab:
             return
         self._taken[before.id, tab] = number
@@ -66,6 +67,6 @@ class DraftSaves:
             del self._taken[old]
         last = self._last.get(before.id)
         own_states = last.earlier if last and last.tab == tab and last.now == form_state(before) else ()
-        # A form typed before a question was added lacks it, and must not remove it again.
+        # After a command that added a question, a form typed before lacks the question and must not remove it.
         earlier = (*own_states, form_state(before))[-STATES_KEPT:] if as_typed else ()
         self._last[before.id] = _TabSaves(tab, form_state(after), earlier)

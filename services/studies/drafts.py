@@ -1,8 +1,8 @@
-"""Drafts of studies: commands for the lead's work before the start, from name to items.
+"""The commands with which a lead sets up a study before its start, from the name to the items.
 
-A draft is saved as it is typed. Every command brings the current form, which is saved first. A page names the state of
-the form that it shows (`based`), so that two windows never overwrite each other. It also counts its requests: one sent
-while the page closes may come twice, or before an earlier one.
+A draft is saved while the lead types. Each command contains the form as typed so far, which is saved first. A page also
+sends the state of the form that it shows (`based`), so that two windows never overwrite each other's changes. Pages
+number their requests, since a request sent while the page closes may come twice, or before an earlier one.
 """
 
 from __future__ import annotations
@@ -52,15 +52,16 @@ from study.questions import problems_of
 from study.readiness import findings
 
 QUIZ = 5
-"""Number of quiz questions of a new draft: without a quiz nobody new could vote."""
+"""Number of quiz questions in a new draft. Without a quiz, no worker without a record could vote."""
 MEASURING_SECONDS = 0.05
 """Seconds spent comparing class maps after a filter change. The page reports how many remain."""
 PICKABLE = 60
-"""Number of pictures of a group offered as examples."""
+"""Maximum number of pictures of each group from which a lead can choose examples."""
 AskModel = Callable[[str, str], str | None]
-"""Asks the model under test with this key ("" for any) about the images of a run, while idle.
+"""Function that takes a run's id and the key of a model under test ("" for any), and requests the model's predictions
+for the run's images from the worker thread.
 
-Returns "" if it was asked, or why it cannot be asked, or None if the run has another model under test.
+Returns "", or a sentence if the model cannot be asked, or None if the run has another model under test.
 """
 _OTHER_MODEL = "These images belong to runs with another model under test: choose that one, or change it there."
 _NO_TEMPLATE = "There is no such template. Please reload the page."
@@ -75,25 +76,27 @@ class StudyCommand(Command):
 class DraftCommand(StudyCommand):
     """A command on a draft."""
 
-    based: str = Field("", description="The state of the form that the page shows; another one is not overwritten")
-    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
-    number: int = Field(0, ge=0, description="Counts what the page sends: what comes twice or too late is not saved")
+    based: str = Field(
+        "", description="State of the form that the page shows; if another page has changed it, nothing is saved"
+    )
+    tab: str = Field("", max_length=40, description="A name that the sending page chose for itself")
+    number: int = Field(0, ge=0, description="Number of the page's request; a repeated or late request is not saved")
     form: dict[str, Any] = Field(
-        default={}, description="The form as it is typed, by field: what can be read is saved, what is wrong comes back"
+        default={}, description="The form as typed so far, by field. Valid fields are saved, invalid ones are reported"
     )
 
 
 class DrawsIntoDraft(DraftCommand, ItemDraw):
-    """A command on a draft and the test cases that a filter draws into it."""
+    """A command on a draft that draws test cases by a filter."""
 
 
 class DrawsItems(StudyCommand, ItemDraw):
-    """A command on a study and the test cases that a filter draws for it."""
+    """A command on a study that draws test cases by a filter."""
 
 
 @dataclass(frozen=True)
 class DraftState:
-    """A study's draft, with its problems and findings."""
+    """A draft with all that is to be corrected before the start."""
 
     study: Study
     items: tuple[Item, ...]
@@ -103,18 +106,18 @@ class DraftState:
     """Number of problems that are unreadable fields. They come first."""
     findings: tuple[Finding, ...]
     models: tuple[str, ...] = ()
-    """Models under test that have read images of this workspace, the most used first."""
+    """Models under test that have predicted test cases: the one with most predictions first, then by name."""
     recipes: tuple[tuple[str, str], ...] = ()
     """Names and titles of the recipes of this workspace's test cases."""
 
     @property
     def form_state(self) -> str:
-        """State of the form, to be sent back as `based`."""
+        """Return the state of the form, which the page sends back as `based`."""
         return form_state(self.study)
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """Return the problems by field."""
+        """Return the first problem of each field, in a sentence. Only problems that prevent the start are included."""
         problems: dict[str, str] = {}
         stops: list[RuleProblem | Finding] = [*self.troubles, *(finding for finding in self.findings if finding.stops)]
         for entry in stops:
@@ -123,13 +126,13 @@ class DraftState:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Return the classes in the images."""
+        """Return the classes of all items, sorted."""
         return tuple(sorted({name for item in self.items for name in item.classes}))
 
 
 @dataclass(frozen=True)
 class DrawnItems:
-    """A draft after items were drawn into it."""
+    """A draft after items were drawn into it, with words on the draw."""
 
     draft: DraftState
     words: str
@@ -137,7 +140,7 @@ class DrawnItems:
 
 @dataclass(frozen=True)
 class FilterNote:
-    """Result of a filter for drawing."""
+    """The test cases that a draw can use, in numbers and words."""
 
     words: str
     free: int
@@ -162,36 +165,36 @@ class StudyDrafts:
     # Queries
 
     def state(self, study_id: str, unread: Sequence[RuleProblem] = ()) -> DraftState:
-        """Bring a draft's control, quiz and training items up to date. Return everything to report. `unread` are
-        unreadable fields.
+        """Bring a draft's made control, quiz and training items up to date, then return the state of the draft.
+        `unread` holds the problems of unreadable fields.
         """
         keep_in_step(self._studies, study_id, self.disguise)
         study, items = self._studies.get(study_id), self.items(study_id)
         troubles = (*unread, *problems_of(study.rules))
-        # `findings` reports what is missing only for valid rules.
+        # `findings` may report problems only if the rules are valid.
         draft_findings = findings(study.rules, items, self.known_workers())
         return DraftState(study, items, troubles, len(unread), draft_findings, self.models(), self.recipes())
 
     def known_workers(self) -> tuple[Worker, ...]:
-        """Return everybody who ever took part in a study of this workspace."""
+        """Return all workers who were ever enrolled in a study of this workspace."""
         studies = self._studies
         known = {worker.id: worker for study in studies.all() for worker in studies.workers.of_study(study.id)}
         return tuple(known.values())
 
     def item(self, study_id: str, item_id: int) -> Item:
-        """Return an item of a study. Raises Missing."""
+        """Return an item of a study. Raises Missing if the study does not have it."""
         for item in self.items(study_id):
             if item.id == item_id:
                 return item
         raise Missing("This image is not in the study any more. Please reload the page.")
 
     def models(self) -> tuple[str, ...]:
-        """Return the models under test that have read a test case, the most used first."""
+        """Return the models that have predicted a test case: the one with most predictions first, then by name."""
         first = self._workspace.catalogue.most_read()
         return (first, *sorted(set(self._workspace.catalogue.models()) - {first})) if first else ()
 
     def possible_examples(self, study_id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return possible example pictures, as (words, shas): source images, and test cases not judged here."""
+        """Return groups of pictures for examples, each (title, SHA-256s): sources, and test cases not in the study."""
         items = self.items(study_id)
         taken = {item.image_sha for item in items}
         sources = dict.fromkeys(item.source_sha for item in items if item.source_sha)
@@ -220,7 +223,7 @@ class StudyDrafts:
         ],
         template: Annotated[str, typed_text(40), Field(description="The name of a question template")] = "own",
     ) -> str:
-        """Begin a draft with the questions and texts of a template."""
+        """Begin a draft of a study with the questions and texts of a template. Return the study's id."""
         chosen = TEMPLATES.get(template or "own")
         if chosen is None:
             raise UserError(_NO_TEMPLATE, field="template")
@@ -235,10 +238,10 @@ class StudyDrafts:
         self,
         study: str,
         images: Annotated[
-            bool, Field(description="Whether its images come too, with control, quiz and training items")
+            bool, Field(description="True to copy the images too, with control, quiz and training items")
         ] = False,
     ) -> str:
-        """Begin a draft with the rules of another study, and with its images on request: a copy for trials."""
+        """Begin a draft with the rules of another study and, on request, its images. Return the new study's id."""
         copied = self._studies.get(study)
         if not images:
             title = f"{copied.name[: draft_form.LONGEST_NAME - 7]}, again"
@@ -255,7 +258,7 @@ class StudyDrafts:
         of_rules: Callable[[Rules], Rules] = lambda rules: rules,
         of_items: Callable[[], None] = lambda: None,
     ) -> DraftState:
-        """Save the form with a change of rules or items. Repeated or late requests change nothing."""
+        """Save the form, then apply a change of rules or items. A repeated or late request changes nothing."""
         with self._lock:
             study = self._draft(sent)
             if self._saves.is_late(sent.study, sent.tab, sent.number):
@@ -272,7 +275,7 @@ class StudyDrafts:
 
     @does("refresh-draft", DraftCommand)
     def refresh(self, sent: DraftCommand) -> DraftState:
-        """Update the draft after items came in as files; the typed form is not saved."""
+        """Return the state of the draft after items were uploaded as files. The typed form is not saved."""
         with self._lock:
             study = self._draft(sent)
             self._saves.refuse_overwriting(study, sent.based, sent.tab)
@@ -283,10 +286,10 @@ class StudyDrafts:
     def edit_questions(
         self,
         sent: DraftCommand,
-        do: Annotated[Literal["add", "up", "down", "remove"], Field(description="What to do with the question")],
-        place: Annotated[StrictInt, Field(description="The place of the question, from 0; not needed to add one")] = -1,
+        do: Annotated[Literal["add", "up", "down", "remove"], Field(description="The change")],
+        place: Annotated[StrictInt, Field(description="Position of the question, from 0; not needed for “add”")] = -1,
     ) -> DraftState:
-        """Add a question at the end, move one, or remove it."""
+        """Add a question at the end, move a question up or down, or remove a question."""
         return self.change(sent, lambda rules: replace(rules, questions=draft_form.moved(rules.questions, do, place)))
 
     @does("take-template", DraftCommand)
@@ -295,7 +298,7 @@ class StudyDrafts:
         sent: DraftCommand,
         template: Annotated[str, typed_text(40), Field(description="The name of a question template")],
     ) -> DraftState:
-        """Replace the draft's questions and texts by those of a template."""
+        """Replace the draft's questions and texts by those of a template. Raises UserError if it is unknown."""
         chosen = TEMPLATES.get(template)
         if chosen is None:
             raise UserError(_NO_TEMPLATE)
@@ -308,7 +311,7 @@ class StudyDrafts:
         sent: DraftCommand,
         sha: Annotated[str, Field(max_length=64, description="The SHA-256 of a stored image, in hexadecimal digits")],
     ) -> DraftState:
-        """Show a picture of the workspace as an example in the instructions."""
+        """Add a picture of the workspace as an example in the instructions. Raises UserError for an unknown picture."""
         self._workspace.images.path(sha)
         return self.change(
             sent, lambda rules: replace(rules, examples=(*rules.examples, InstructionExample(sha, "", "")))
@@ -318,7 +321,7 @@ class StudyDrafts:
     def delete_example(
         self,
         sent: DraftCommand,
-        place: Annotated[StrictInt, Field(ge=0, description="The place of the example, from 0")],
+        place: Annotated[StrictInt, Field(ge=0, description="Position of the example, from 0")],
     ) -> DraftState:
         """Remove an example from the instructions."""
 
@@ -333,24 +336,25 @@ class StudyDrafts:
         self,
         sent: DraftCommand,
         item: Annotated[StrictInt, Field(description="The id of the item")],
-        kind: Annotated[ItemKind, Field(description="What it is from now on")],
+        kind: Annotated[ItemKind, Field(description="The new kind of the item")],
         expected: Annotated[
-            dict[str, str], Field(default={}, description="Question id to right answer, as far as it is known")
+            dict[str, str],
+            Field(default={}, description="The right answer by question id, for questions where it is known"),
         ],
         why: Annotated[
             str,
             typed_text(LONGEST_WHY, one_line=True),
-            Field(description="Of a training item: why these are right, told to a worker after their answer"),
+            Field(description="For a training item: why these answers are right. A worker reads it after answering"),
         ] = "",
     ) -> DraftState:
-        """Make an item a control, quiz or training item with right answers, or an ordinary one again."""
+        """Make an item a control, quiz or training item with right answers, or an ordinary item again."""
 
         def mark() -> None:
             marked = self.item(sent.study, item)
             questions = self._studies.get(sent.study).rules.questions
             right = {q.id: expected[q.id] for q in questions if expected.get(q.id) in q.answers()}
             if kind != "item" and not right:
-                raise UserError("Say the right answer to at least one question.", field="expected")
+                raise UserError("Give the right answer to at least one question.", field="expected")
             known = kind != "item"
             origin = {name: value for name, value in marked.origin.items() if name != MADE}
             new = replace(_new(marked, origin), kind=kind, expected=right if known else {}, why=why if known else "")
@@ -366,7 +370,7 @@ class StudyDrafts:
 
     @does("draw-items", DrawsIntoDraft)
     def draw(self, sent: DrawsIntoDraft) -> DrawnItems:
-        """Draw test cases into the draft."""
+        """Draw test cases by a filter and add them to the draft. Raises UserError if there are none."""
         words = ""
 
         def add() -> None:
@@ -379,7 +383,7 @@ class StudyDrafts:
         return DrawnItems(draft, f"{words[:1].upper()}{words[1:]}." if words else "")
 
     def drawn(self, study: Study, request: ItemDraw) -> tuple[tuple[NewItem, ...], str]:
-        """Return new items of a draw, and a description of it. Saves nothing. Raises UserError if there are none."""
+        """Return the items of a draw, and words on the draw. Saves nothing. Raises UserError if there are none."""
         catalogue = self._workspace.catalogue
         pool = pool_of(catalogue, request, study.id)
         if pool.unmeasured and measure(self._workspace, self._masks, pool.model):
@@ -400,7 +404,7 @@ class StudyDrafts:
 
     @does("describe-filter", DrawsItems)
     def describe_filter(self, sent: DrawsItems) -> FilterNote:
-        """Describe what a filter can draw."""
+        """Describe how many test cases a draw with a filter can use."""
         catalogue, study = self._workspace.catalogue, self._studies.get(sent.study).id
         pool = pool_of(catalogue, sent, study)
         if pool.unmeasured:
@@ -411,11 +415,11 @@ class StudyDrafts:
 
     @does("ask-model", DrawsItems)
     def ask_model(self, sent: DrawsItems) -> int:
-        """Have the model under test read the unread images of a filter, while idle."""
+        """Have the model under test predict those images of a filter that lack a prediction, while idle."""
         catalogue, named = self._workspace.catalogue, next(filter(None, sent.filter.models), "")
         pool = pool_of(catalogue, sent)
         runs = sorted(catalogue.runs(replace(pool.selection, models={pool.model: (UNREAD,)})))
-        # A run's images are for that run's model under test; it is changed on the Explore page.
+        # Each run has its own model under test, which can be changed on the page Explore.
         answers = [answer for run in runs if (answer := self._ask_model(run, named)) is not None]
         if not answers:
             answers = [_OTHER_MODEL]
@@ -434,7 +438,7 @@ class StudyDrafts:
     def delete_sample(
         self, sent: DraftCommand, sample: Annotated[str, Field(description="The name of the sample")]
     ) -> DraftState:
-        """Remove all items of a sample from the draft."""
+        """Remove all ordinary items of a sample from the draft."""
         return self._remove(sent, lambda item: item.kind == "item" and item.group == sample)
 
     def _remove(self, sent: DraftCommand, meant: Callable[[Item], bool]) -> DraftState:
@@ -449,7 +453,7 @@ class StudyDrafts:
         return self.change(sent, of_items=remove)
 
     def _save(self, sent: DraftCommand, study: Study, change: Callable[[Rules], Rules]) -> tuple[RuleProblem, ...]:
-        """Save the readable fields of the form, and a change of the rules. Return the unreadable fields."""
+        """Save the form's readable fields, with `change` applied to the rules. Return the unreadable fields."""
         name, typed, unread = _read(sent.form, study)
         rules = change(typed)
         if rules != study.rules:
@@ -461,7 +465,7 @@ class StudyDrafts:
         return unread
 
     def _draft(self, sent: DraftCommand) -> Study:
-        """Return the draft of a command. Raises UserError."""
+        """Return the draft that a command names. Raises UserError if the study has started."""
         study = self._studies.get(sent.study)
         if study.state != "draft":
             raise UserError("This study has started, so its set-up is frozen. Please reload the page.")
@@ -471,10 +475,11 @@ class StudyDrafts:
 def power_of(
     rules: Rules, items: int, width: float, valid: float, accuracy: float, minutes: float
 ) -> tuple[int, PowerPlan | None]:
-    """Return how many images an interval of this width needs, and a plan for `items` images, None without images.
+    """Return the number of images for a confidence interval of this width, and a plan for `items` images (None if
+    `items` is 0).
 
-    `valid` and `accuracy` are the expected shares of valid images and of right votes, `minutes` the time of a vote.
-    Raises ValueError with a sentence if no plan is possible.
+    `valid` and `accuracy` are the expected shares of valid images and of right votes, from 0 to 1. `minutes` is the
+    expected time of a vote. Raises ValueError with a sentence if no plan is possible.
     """
     needed = items_for(width, rules, valid, accuracy)
     return needed, plan(items, rules, valid, accuracy, minutes) if items else None
@@ -483,7 +488,7 @@ def power_of(
 def model_asker(
     workspace: Workspace, settings_of: Callable[[Run], Settings], predictions: PredictionService
 ) -> AskModel:
-    """Return a function that asks the model under test of a run's settings."""
+    """Return a function that requests the predictions of a run's model under test for the run's images."""
 
     def ask(run_id: str, model: str) -> str | None:
         run = workspace.runs.get(run_id)

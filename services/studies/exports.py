@@ -1,8 +1,9 @@
-"""Exports of a study (tables, Mechanical Turk's file, figures, the whole study as a zip), and restoring a zip.
+"""Exports a study as tables, as a file for Mechanical Turk, as figures, or whole as a zip; and restores a study from
+its zip.
 
-The zip is sent while it is packed, so its size costs no memory. Its manifest comes last: a zip with one is complete. A
-zip to restore may be anybody's: it is read like any other, every needed file is checked against the manifest, and the
-result must be a study that can be analysed. All or nothing, except unused pictures.
+The zip is sent while it is packed, so its size costs no memory. The manifest is the last file, so a zip with a manifest
+is complete. A zip to restore may come from anybody. So each needed file is checked against the manifest, and the
+restored study must be one that can be analysed. If a restore fails, nothing but unused pictures is saved.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 LEFT_OUT = "left_out.csv"
 RECORDS = "records.json"
-"""All records of the study, from which it is restored."""
+"""Name of the file with all records of the study, from which the study is restored."""
 _CSV, _JSON, _PARQUET = "text/csv; charset=utf-8", "application/json", "application/vnd.apache.parquet"
 MOST_RECORDS = 10 * MOST_LIST
-"""Maximum bytes of the records. A vote takes some hundreds."""
+"""Maximum bytes of the records. A vote takes some hundred bytes."""
 _NO_STUDY = (
     "This is no study.zip that can be restored: it has no {missing}. A zip of anything else "
     "can be given to a new study as its images."
@@ -57,7 +58,7 @@ _NO_STUDY = (
 
 @dataclass
 class StudyExport:
-    """A study during export: everything from the same moment, analysed once and only if needed."""
+    """A study during an export: all data of one moment. The study is analysed once, and only if a file needs it."""
 
     workspace: Workspace
     data: StudyData
@@ -71,7 +72,7 @@ class StudyExport:
 
 
 def results_json(study: StudyExport) -> bytes:
-    """Return the whole report, nested, with the methods paragraph."""
+    """Return the whole report and the methods paragraph as nested JSON."""
     report = {
         "format": FORMAT,
         "program": version(),
@@ -79,12 +80,12 @@ def results_json(study: StudyExport) -> bytes:
         "methods": paragraph(study.report),
         **plain(study.report),
     }
-    report["study"].pop("link", None)  # a person with the link can join
+    report["study"].pop("link", None)  # anybody with the link can join
     return _dumped(report)
 
 
 def truth_csv(study: StudyExport) -> bytes:
-    """Return the views and known right answers for simulated annotators."""
+    """Return a CSV of how items and questions look, with known right answers, for simulated annotators."""
     seen: dict[str, str] = {}
 
     def pixels(sha: str | None) -> str:
@@ -108,13 +109,13 @@ def truth_csv(study: StudyExport) -> bytes:
 
 
 def payment_csv(study: StudyExport) -> bytes:
-    """Return each worker's work and decisions, for a panel."""
+    """Return a CSV with each worker's work and its approval, from which a panel can pay its participants."""
     participants = study.workspace.studies.panels.participants(study.data.study.id)
     return _csv(payment_rows(study.data, participants), PAYMENT_COLUMNS)
 
 
 def people_csv(study: StudyExport) -> bytes:
-    """Return the workers' answers about themselves, by pseudonym."""
+    """Return a CSV with the workers' answers to the questions about themselves, by pseudonym."""
     panels, study_id = study.workspace.studies.panels, study.data.study.id
     answers = panels.people(study_id)
     columns = people_columns(panels.get(study_id), answers)
@@ -134,10 +135,10 @@ EXPORTS: Mapping[str, tuple[str, Callable[[StudyExport], bytes]]] = {
     "payment.csv": (_CSV, payment_csv),
     "people.csv": (_CSV, people_csv),
 }
-"""Media type and function by file name; the README below describes each file."""
+"""Media type and function of each file, by file name. exported-study.txt describes the files of the zip."""
 ZIP = "study.zip"
 OF_PERSONS = frozenset({"payment.csv", "people.csv"})
-"""Personal data: in no file passed on with the study, and not for read-only tokens."""
+"""Files with personal data. They are not in the zip, and read-only tokens cannot get them."""
 IN_ZIP = tuple(name for name in EXPORTS if name not in OF_PERSONS and name != "truth.csv")
 
 
@@ -147,7 +148,7 @@ def opened(workspace: Workspace, study_id: str) -> StudyExport:
 
 
 def zipped(workspace: Workspace, study_id: str) -> tuple[str, Iterator[bytes]]:
-    """Return the name of the zip, and its bytes in pieces. Raises UserError for an unknown study before any piece."""
+    """Return the name of the zip, and an iterator of its bytes. Raises UserError at once for an unknown study."""
     data, records = workspace.studies.whole(study_id)
     study = StudyExport(workspace, data)
     history = workspace.studies.rules_history(study_id)
@@ -215,7 +216,7 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
 
 
 def _pictures(data: StudyData) -> tuple[dict[str, str], dict[int, str], dict[int, str]]:
-    """Return files with hashes, and the files of each item's image and source. Items share the file of a source."""
+    """Return each picture file's SHA-256, and each item's files of image and source. Items share source files."""
     files: dict[str, str] = {}
     image_of: dict[int, str] = {}
     source_of: dict[int, str] = {}
@@ -263,13 +264,13 @@ def parquet(rows: Iterable[Mapping[str, Cell]], columns: Mapping[str, Kind]) -> 
 
 
 def stem(data: StudyData) -> str:
-    """Return the file name stem of a study, valid on every system."""
+    """Return a file name without suffix, made from the name of a study. The name is valid on every system."""
     words = re.sub(r"[^\w.-]+", "-", data.study.name).strip("-.")
     return words[:80] or "study"
 
 
 class _Sink(io.RawIOBase):
-    """Output of a zip without seeking, so that the zip can be sent while it is packed."""
+    """A file object without seek that collects the bytes of a zip, so that the zip can be sent while it is packed."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -300,11 +301,11 @@ def _now() -> str:
 
 
 _README = Path(__file__).with_name("exported-study.txt")
-"""Description of the zip of a study, included in it."""
+"""The description of a study's zip, which is added to the zip as README.txt."""
 
 
 def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
-    """Restore a study. Return its id, and a note for the person. Raises UserError."""
+    """Restore a study from its zip. Return its id and a note for the person. Raises UserError if that fails."""
     files = ZipFiles(file)
     for name in (MANIFEST, RECORDS):
         if name not in files.names:
@@ -336,8 +337,8 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
             workspace.images.read(str(sha))
         except UserError as error:
             raise UserError(
-                f"The zip was exported without “{name[:80]}”, whose file was lost, and it is not here either: a study "
-                "cannot be restored without its pictures. Its votes are in answers.csv within the zip."
+                f"The zip lacks the picture “{name[:80]}”, whose file was lost before the export, and so does this "
+                "workspace. A study cannot be restored without its pictures; its votes are in answers.csv in the zip."
             ) from error
         images[str(sha)] = str(sha)
     study_id = workspace.studies.restore(records, images, _check)
@@ -365,9 +366,9 @@ def _json(data: bytes, name: str) -> Mapping[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"“{name}” is no JSON: the zip is damaged, or was changed.") from error
+        raise UserError(f"“{name}” is no JSON file: the zip is damaged or was changed.") from error
     if not isinstance(value, dict):
-        raise UserError(f"“{name}” was not exported from a study: the zip is damaged, or was changed.")
+        raise UserError(f"“{name}” was not exported from a study: the zip is damaged or was changed.")
     return value
 
 

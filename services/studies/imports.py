@@ -1,7 +1,8 @@
-"""Imports items and votes made elsewhere: from a zip, a list, images, a folder, or Mechanical Turk's results.
+"""Imports items and votes that were made elsewhere: from a zip, a list, images, a folder, or the results of Mechanical
+Turk.
 
-The files may be anybody's: names are never used as paths, sizes are limited before unpacking, and all pictures go
-through the same reader. A study gets all items or votes of a file, or none.
+The files may come from anybody. So names are never used as paths, sizes are limited before unpacking, and all pictures
+are read by `read_image`. A study gets all items or votes of a file, or none.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from study.turk import TurkVotes, turk_votes
 
 MOST_FILES = 20_000
 MOST_UNPACKED = 8_000_000_000
-"""Maximum declared bytes of all files of a zip."""
+"""Maximum bytes of all files of a zip, as declared in the zip."""
 MOST_LIST = 50_000_000
 """Maximum bytes of a list or a file of votes."""
 LISTS = ("items.csv", "metadata.csv")
-"""Name of the list in a zip or folder with several CSV files."""
+"""Names of the list of items, if a zip or folder has several CSV files."""
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
 class ZipFiles:
-    """The files of a zip. Raises UserError if it is no zip, or unpacks to too much."""
+    """The files of a zip. Raises UserError if it is no zip, has too many files, or unpacks to too many bytes."""
 
     any_name = False
 
@@ -69,7 +70,7 @@ class ZipFiles:
 
 
 class FolderFiles:
-    """The files in a folder of this machine: for the command line only. `only_list`: the CSV that lists them."""
+    """The files of a local folder, for the command line. `only_list` is the one CSV file to read."""
 
     any_name = False
 
@@ -93,7 +94,7 @@ class FolderFiles:
 
 
 class OneFile:
-    """A single file."""
+    """A single uploaded file."""
 
     any_name = True
 
@@ -106,8 +107,9 @@ class OneFile:
 
 
 ImportFiles = ZipFiles | FolderFiles | OneFile
-"""External files by their `names`, with "/" between folders. `any_name`: a file with any name may be an image. `read`
-returns the bytes of one, and raises UserError if they are more than `most`, or damaged.
+"""Files that come from outside. `names` are their paths, with "/" between folders. `any_name` is True if a file with
+any suffix may be an image. `read` returns the bytes of a file, and raises UserError if the file is damaged or has more
+than `most` bytes.
 """
 
 
@@ -127,11 +129,11 @@ def files_of(name: str, file: Path | bytes) -> ImportFiles:
 
 
 def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[tuple[NewItem, ...], tuple[str, ...]]:
-    """Store the pictures. Return the items, ready for `Studies.add_items`, and notes for the person.
+    """Store the pictures of the files. Return the items, ready for `Studies.add_items`, and notes for the person.
 
-    A CSV among the files lists the items (`study.listed_items`); an image in it is one of the files or, by hash, of the
-    workspace. Without a list every image is an item, with its folder as label if there are several. Raises UserError
-    with one sentence; pictures read before it stay unused.
+    A CSV among the files is the list of items (see `study.listed_items`). It names each image by its file, or by the
+    SHA-256 of an image of the workspace. Without a list, every image is an item; if the images are in several folders,
+    their names are the labels. Raises UserError with one sentence; pictures stored before stay unused.
     """
     pictures = _Pictures(workspace, files)
     lists = [name for name in files.names if name.lower().endswith(".csv") and not hidden(name)]
@@ -145,7 +147,7 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[
     else:
         images = [name for name in files.names if pictures.is_image(name)]
         if not images:
-            raise UserError("There is no image in it: PNG, JPEG, WebP, GIF, BMP and TIFF are taken.")
+            raise UserError("There is no image among the files: PNG, JPEG, WebP, GIF, BMP and TIFF can be read.")
         labels = {name: composed(label) for name, label in by_folder(images).items()}
         found = [
             ListedItem(name, "", NewItem("", label=labels[name], origin={"file": name}), row)
@@ -166,7 +168,7 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[
 
 
 def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tuple[int, str]:
-    """Add files to a study. Return the number of items, and notes for the person. Raises UserError."""
+    """Add the items in files to a study. Return their number, and notes for the person. Raises UserError."""
     study = workspace.studies.get(study_id)
     if study.state == "closed":
         raise UserError("This study is closed: nothing can be added to it; make a new study.")
@@ -180,27 +182,27 @@ def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tup
 
 
 def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[Item, ...], TurkVotes]:
-    """Return the votes for a study in a result file of Mechanical Turk. Saves nothing. Raises UserError."""
+    """Return a study's items, and its votes in a result file of Mechanical Turk. Saves nothing. Raises UserError."""
     study, items = workspace.studies.get(study_id), workspace.studies.items(study_id)
     with in_words():
         return items, turk_votes(read_csv(_bounded(data, "The file", MOST_LIST)), study.rules, items)
 
 
 def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int, str, str]:
-    """Describe a file for `read_votes`: number of votes, notes for the person, rows that cannot be votes. Saves
-    nothing.
+    """Describe a result file of Mechanical Turk. Return the number of votes, notes for the person, and sentences on
+    rows that are no votes. Saves nothing. Raises as `read_votes`.
     """
     _, turk = read_votes(workspace, study_id, data)
     return len(turk.votes), " ".join((f"{_counted(turk.votes)}.", *turk.notes)), " ".join(turk.problems)
 
 
 def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool = False) -> tuple[int, str]:
-    """Save a file's votes, all or none. Raises UserError for a row that is no vote, unless `even_so` leaves it out."""
+    """Save a file's votes, all or none. Raises UserError if a row is no vote; `even_so` leaves such rows out."""
     items, turk = read_votes(workspace, study_id, data)
     if turk.problems and not even_so:
         raise UserError("Nothing was imported. " + " ".join((*turk.notes, *turk.problems)))
     if not turk.votes:
-        raise UserError("There is no vote in this file that could be taken. " + " ".join((*turk.problems, *turk.notes)))
+        raise UserError("There is no usable vote in this file. " + " ".join((*turk.problems, *turk.notes)))
     by_id = {item.id: item for item in items}
     rules = workspace.studies.get(study_id).rules
     rows = [
@@ -223,7 +225,7 @@ def _counted(votes: Sequence[ImportedVote]) -> str:
 
 
 def _known(item: Item, rules: Rules) -> bool:
-    """Return whether an answer of an item is known, so that votes can be right or wrong."""
+    """Return True if the right answer to a question of an item is known, so that votes on it can be right or wrong."""
     return item.kind != "item" and any(q.id in item.expected for q in asked(rules.questions, item, item.expected))
 
 
@@ -251,11 +253,11 @@ def _the_list(lists: Sequence[str]) -> str:
     known = [name for file in LISTS for name in lists if name.rpartition("/")[2].lower() == file]
     if known or len(lists) == 1:
         return (known or list(lists))[0]
-    raise UserError("There are several CSV files in it: call the one that lists the images items.csv.")
+    raise UserError("There are several CSV files: call the one that lists the images items.csv.")
 
 
 class _Pictures:
-    """Pictures of the files or the workspace: found, read, and saved once each."""
+    """Finds the pictures that items name, in the files or the workspace, and saves each picture once."""
 
     def __init__(self, workspace: Workspace, files: ImportFiles) -> None:
         self._workspace, self._files = workspace, files
@@ -268,11 +270,11 @@ class _Pictures:
         self.named: set[str] = set()
 
     def is_image(self, name: str) -> bool:
-        """Return True if a name is that of an image; a single file is one under any name."""
+        """Return True if a file's name says that it is an image. A single file counts under any name."""
         return (is_image(name) or self._files.any_name) and not hidden(name)
 
     def find(self, name: str, row: int) -> str:
-        """Return the file that a list names. Raises UserError for a missing one."""
+        """Return the file or stored image that a row of a list names. Raises UserError if it is missing."""
         plain = name.replace("\\", "/").removeprefix("./")
         if file := by_form(self._all, plain):
             self.named.add(file)
@@ -287,11 +289,11 @@ class _Pictures:
         raise UserError(f"Row {row} of the list names “{_short(name)}”, which is not among the images.")
 
     def save(self, listed: ListedItem, name: str = "") -> str:
-        """Return the hash of an item's image, or of the file `name`, saved in the workspace. Raises UserError."""
+        """Save an item's image, or the file `name`, and return its SHA-256. Raises UserError if it is no picture."""
         name = name or listed.image
         if name in self._saved:
             return self._saved[name]
-        if name not in self._all:  # the hash of a stored image
+        if name not in self._all:  # the SHA-256 of a stored image
             self._workspace.images.path(name)
             sha = name
         else:
@@ -305,7 +307,7 @@ class _Pictures:
         return sha
 
     def notes(self) -> tuple[str, ...]:
-        """Return the corrections made to pictures."""
+        """Return sentences on the corrections that were made to pictures, each with their number."""
         kinds = Counter(re.sub(r"\d+x\d+ pixels", "another size", note) for note in self._noted.elements())
         return tuple(f"{note.rstrip('.')} ({count_of(count, 'time')})." for note, count in kinds.items())
 

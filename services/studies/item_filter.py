@@ -1,7 +1,8 @@
-"""Draws items of a study from the test cases that match a filter, with everything that an analysis needs of each.
+"""Draws items for a study from the test cases that match a filter, with all facts about them that the analysis needs.
 
-Reconstructions are drawn only if the filter names their recipe: a study asks whether edits went well, and they have
-none. `study.sampling` draws; the catalogue finds matching test cases, and only drawn ones are read.
+Reconstructions are drawn only if the filter names their recipe: a study usually asks about edits, and reconstructions
+have none. The catalogue finds the matching test cases, `study.sampling` draws among them, and only the drawn ones are
+read.
 """
 
 from __future__ import annotations
@@ -38,32 +39,34 @@ WRONG = ("newly wrong", "wrong")
 NO_LABEL, NO_EDIT = "no label", "no edit"
 """Names of the groups of images without a label or an edit."""
 ASKED_OF_SCENES = ("road", "vehicle", "pedestrian")
-"""Classes in questions that also include narrower names of data sets, such as car."""
+"""Classes that questions ask about. They include narrower classes in data sets, such as car for vehicle."""
 LEAST_SHARE = 0.0005
-"""Minimum share of a mask's pixels for a class to count as shown: people could not find less."""
+"""Minimum share of a mask's pixels from which a class counts as shown. People could not find a smaller one."""
 MOST_STRATA = 100_000
 MOST = 20_000
-"""Maximum items in one draw."""
+"""Maximum number of items in one draw."""
 
 
 class ItemDraw(BaseModel):
-    """Test cases that become items of a study: a filter, and a way to draw from the matches."""
+    """A draw of test cases for a study: a filter, and the way to draw among the matching test cases."""
 
     model_config = ConfigDict(frozen=True)
 
     filter: Filter = Field(
         ImageFilter(),
-        description=f"{WHICH}. Reconstructions only if it names their recipe, such as recipe={RECONSTRUCTION.name}",
+        description=f"{WHICH}. Reconstructions only with their recipe, such as recipe={RECONSTRUCTION.name}",
     )
     how: How = Field("random", description="At random, or equally many of each label or edit type")
-    count: Annotated[int, typed_number(FormNumber(1, MOST))] = Field(100, description=f"Items, at most {MOST:,}")
+    count: Annotated[int, typed_number(FormNumber(1, MOST))] = Field(
+        100, description=f"Number of items, at most {MOST:,}"
+    )
     group: Annotated[str, typed_text(60, one_line=True)] = Field(
-        "", description="The name of the sample; empty for one that says how it is drawn"
+        "", description="The name of the sample; empty for a name that says how it is drawn"
     )
 
     @property
     def sample(self) -> str:
-        """Return the name of the sample."""
+        """Return the name of the sample. If none was given, the name says how it is drawn."""
         standings = {standing for values in self.filter.models.values() for standing in values}
         wrong = "misclassified" if standings and standings <= {*WRONG} else ""
         way = "" if wrong and self.how == "random" else self.how if self.how == "random" else f"by {self.how}"
@@ -72,27 +75,27 @@ class ItemDraw(BaseModel):
 
 @dataclass(frozen=True)
 class Pool:
-    """The images that a filter can draw from, with counts."""
+    """The test cases among which a draw chooses, with numbers."""
 
     selection: ImageFilter
-    """Matching images that are not in the study yet."""
+    """Filter for matching images that are not in the study yet."""
     free: int
     """Number of images in `selection`."""
     fitting: int
-    """Number of all matches, including those in the study."""
+    """Number of all matching images, including those in the study."""
     unread: int
     """Number of images that match the rest of the filter, but have no prediction of the model under test."""
     unmeasured: int
-    """Number of class maps waiting to be compared: whether their images match is unknown."""
+    """Number of images whose class maps are not compared yet, so that it is unknown whether the images match."""
     model: str
     reconstructions: int = 0
     """Number of matching reconstructions left out, as the filter does not name their recipe."""
     strata: Mapping[str, int] = field(default_factory=dict)
-    """Number of images by class or edit type, if drawn by that."""
+    """Number of images by class or by edit type, if the draw is by these; otherwise empty."""
 
 
 def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
-    """Return the pool of a draw from the catalogue, without the items of `study`. Reads only counts."""
+    """Return the pool of a draw, without images that are items of `study`. Reads only counts."""
     rest, standings = (
         replace(_without_reconstructions(request.filter), models={}, test_cases=True),
         request.filter.models,
@@ -124,12 +127,12 @@ def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
 
 
 def draw(workspace: Workspace, pool: Pool, request: ItemDraw, seed: int) -> tuple[Candidate, ...]:
-    """Draw candidates of the pool, all if there are fewer than requested. Raises UserError if it is empty."""
+    """Draw test cases from the pool, all if it has fewer than requested. Raises UserError if it is empty."""
     catalogue, selection = workspace.catalogue, pool.selection
     everything = catalogue.ids(selection)
     if not everything:
         left_out = _left_out(pool.reconstructions)
-        raise UserError(f"No image is left that fits: choose otherwise, or generate more.{left_out}")
+        raise UserError(f"No image is left that fits: change the filter, or generate more images.{left_out}")
     if request.how in ("label", "edit type"):
         facet: Facet = "class" if request.how == "label" else "edit type"
         within = _labelled(selection) if request.how == "label" else selection
@@ -156,7 +159,7 @@ def _without_reconstructions(selection: ImageFilter) -> ImageFilter:
 
 
 def _reconstructions(selection: ImageFilter) -> ImageFilter | None:
-    """Return the filter of images that `_without_reconstructions` removes; None if the filter names recipes itself."""
+    """Return the filter for the reconstructions that a draw leaves out; None if the request names recipes."""
     if "recipe" in selection.facets or "recipe" in selection.without:
         return None
     return replace(selection, facets={**selection.facets, "recipe": tuple(recipe.name for recipe in control_recipes())})
@@ -176,8 +179,9 @@ def items_of(
     asked_of: Iterable[str] = (),
     known: tuple[str, ...] = (),
 ) -> tuple[NewItem, ...]:
-    """Return the drawn candidates as items, with the values that analyses need. `asked_of` are classes in questions,
-    `known` those of the model.
+    """Return the drawn test cases as items of the sample `sample`. `model` is the key of the model under test whose
+    outcomes the items record. `asked_of` are the classes that the study's questions ask about, `known` the classes of
+    the model.
     """
     names = tuple(dict.fromkeys((*ASKED_OF_SCENES, *(name for name in asked_of if name))))
     shown = {run: _shown(masks.of(run), names) for run in {candidate.run_id for candidate in candidates}}
@@ -185,7 +189,7 @@ def items_of(
 
 
 def note_of(pool: Pool, request: ItemDraw) -> str:
-    """Describe a pool in a sentence or two."""
+    """Return one or more sentences on the test cases that a draw can choose."""
     left_out = _left_out(pool.reconstructions)
     if not pool.fitting and not pool.unread and not pool.unmeasured:
         return f"No test case of this workspace fits.{left_out}"
@@ -215,14 +219,14 @@ def _left_out(reconstructions: int) -> str:
 
 
 def recipes_in(catalogue: Catalogue) -> tuple[tuple[str, str], ...]:
-    """Return names and titles of the recipes of the workspace's test cases, the most frequent first."""
+    """Return name and title of the recipes that made test cases of the workspace, the most frequent first."""
     recipe_counts = catalogue.facets(ImageFilter(test_cases=True), ("recipe",))["recipe"]
     titles = {recipe.name: recipe.title for recipe in known_recipes()}
     return tuple((name, titles.get(name, name)) for name in recipe_counts if name)
 
 
 def model_name(key: str) -> str:
-    """Return the name of a model under test: for a file its bare name, without folder and modification time."""
+    """Return the name of a model under test from its key. A file's folder and modification time are left out."""
     return re.sub(r"@[0-9a-f]+(?= \(|$)", "", key).rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
 
 
@@ -247,7 +251,7 @@ def _item(
 
 
 def _shown(mask: NamedMask | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes in a mask, by its names and those of questions; () without a mask."""
+    """Return the classes that a mask shows: those of `names`, then the mask's own; () without a mask."""
     if mask is None:
         return ()
     visible = {n: name for n, name in mask.classes.items() if share(mask.image, [n]) >= LEAST_SHARE}

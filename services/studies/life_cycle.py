@@ -1,4 +1,4 @@
-"""The life cycle of a study: start, pause, resume, extend, close, invite, delete. Commands describe their effects."""
+"""The commands of a study's life cycle, from start to deletion, with descriptions of their effects."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class DeleteDraft(StudyCommand, name="delete-draft"):
 
 
 class StartStudy(StudyCommand, name="start-study"):
-    """Freeze the rules as version 1 and take votes."""
+    """Start a study: its rules are fixed as version 1, and workers can vote."""
 
 
 class PauseStudy(StudyCommand, name="pause-study"):
-    """Stop giving out items and taking votes for a while."""
+    """Pause a running study: workers get no items, and no votes are taken until it is resumed."""
 
 
 class ResumeStudy(StudyCommand, name="resume-study"):
@@ -50,73 +50,75 @@ class ResumeStudy(StudyCommand, name="resume-study"):
 
 
 class CloseStudy(StudyCommand, name="close-study"):
-    """Close a study: it takes no more votes, for good."""
+    """Close a study permanently: no more votes are taken."""
 
 
 class ArchiveStudy(StudyCommand, name="archive-study"):
-    """Archive a study: it moves to the end of the list and takes no votes until it is taken out again."""
+    """Archive a study: it moves to the end of the list, and a running study is paused."""
 
 
 class UnarchiveStudy(StudyCommand, name="unarchive-study"):
-    """Take a study out of the archive."""
+    """Take a study out of the archive. A paused study stays paused."""
 
 
 class AskForVotes(StudyCommand, name="ask-for-votes"):
-    """Ask for more votes per item, or another consensus: a new version of the rules."""
+    """Change the number of votes per item and the consensus. This makes a new version of the rules."""
 
-    votes: _Count = Field(description="Votes an image, 1 to 50; not fewer than now")
-    consensus: _Count = Field(description="Equal answers that make a consensus, 1 to 50")
+    votes: _Count = Field(description="Votes per image, 1 to 50; not fewer than now")
+    consensus: _Count = Field(description="Number of equal answers that make a consensus, 1 to 50")
 
 
 class AddItems(StudyCommand, ItemDraw, name="add-items"):
-    """Draw more test cases into a started study, with their control items."""
+    """Draw more test cases into a started study, and add control items made from their sources."""
 
 
 class OpenInvitation(StudyCommand, name="open-invitation"):
-    """Open a link by which anybody can take part."""
+    """Make a link with which anybody can take part in a study."""
 
 
 class EndInvitation(StudyCommand, name="end-invitation"):
-    """End the link for good."""
+    """Make the link of a study invalid, permanently."""
 
 
 class MakeCodes(StudyCommand, name="make-codes"):
-    """Add new workers, each with a personal code."""
+    """Add new workers to a study, each with a personal code."""
 
     codes: Annotated[int, typed_number(FormNumber(1, MOST_CODES))] = Field(
-        description=f"How many workers, 1 to {MOST_CODES}"
+        description=f"Number of workers, 1 to {MOST_CODES}"
     )
 
 
 class EnrolWorkers(StudyCommand, name="enrol-workers"):
-    """Let workers of other studies take part in this one."""
+    """Let workers of other studies take part in this study, with the codes that they have."""
 
     workers: tuple[str, ...] = Field(max_length=MOST_CODES, description="The pseudonyms of the workers")
 
 
 class SetPanel(StudyCommand, name="set-panel"):
-    """Set how people of a panel, such as Prolific, are recognised and sent back, and the questions about themselves."""
+    """Set how a panel's participants are recognised and sent back, and the questions about the workers."""
 
     parameter: str = Field("", max_length=200, description="The parameter of the link that names the participant")
     code: str = Field("", max_length=200, description="The completion code that a participant gets at the end")
-    address: str = Field("", max_length=2000, description="Where a participant goes back to; {participant} is their id")
+    address: str = Field(
+        "", max_length=2000, description="Address to which a participant returns; {participant} is their id"
+    )
     questions: str = Field("", max_length=5000, description="Questions about the person, one per line, answers after |")
 
 
 @dataclass(frozen=True)
 class Consequences:
-    """Effects of a command, for confirmation."""
+    """Description of a command's effects, to be confirmed by the lead."""
 
     title: str
     words: tuple[str, ...]
     button: str
     final: bool = False
-    """True if it cannot be undone."""
+    """True if the command cannot be undone."""
 
 
 @dataclass(frozen=True)
 class NewCode:
-    """A worker and their new code, which is shown only now."""
+    """A worker's name and new personal code, which is shown only now."""
 
     worker: str
     code: str
@@ -124,7 +126,7 @@ class NewCode:
 
 @dataclass(frozen=True)
 class NewCodes:
-    """All codes made together."""
+    """The study and all personal codes that one command made."""
 
     study: Study
     codes: tuple[NewCode, ...]
@@ -132,16 +134,16 @@ class NewCodes:
 
 @dataclass(frozen=True)
 class _Act:
-    """A command: the states of a study that allow it (() for all), its action, and a check before."""
+    """Functions of a command, and the states of a study that allow the command; () for all states."""
 
     states: tuple[str, ...]
     do: Callable[[Study, Any], Any]
     look: Callable[[Study, Any], Mapping[str, object]] = lambda _study, _sent: {}
-    """Check of the command. Raises UserError if it is not possible; else returns values for the text on its effects."""
+    """Checks the command and returns values for the text on its effects. Raises UserError if it is not possible."""
 
 
 class StudyLifeCycle:
-    """The life cycles of the studies of one workspace. All methods may be called from any thread."""
+    """The life-cycle commands on the studies of one workspace. All methods may be called from any thread."""
 
     def __init__(self, studies: Studies, drafts: StudyDrafts) -> None:
         self._studies, self._drafts = studies, drafts
@@ -179,18 +181,18 @@ class StudyLifeCycle:
         return type(sent) in self._acts
 
     def before(self, sent: StudyCommand) -> Consequences:
-        """Return the effects of a command, without changes. Raises UserError if it is not possible."""
+        """Describe the effects of a command, without doing it. Raises UserError if it is not possible."""
         return self._before(self._studies.get(sent.study), sent)
 
     def do(self, sent: StudyCommand) -> Any:
-        """Run a command. Return the new codes for `MakeCodes`. Raises UserError if it is no longer possible."""
+        """Carry out a command. For MakeCodes, return a NewCodes. Raises UserError if the command is not possible."""
         with self._lock:
             study = self._studies.get(sent.study)
             self._before(study, sent)
             return self._acts[type(sent)].do(study, sent)
 
     def can_be_invited(self, study_id: str) -> tuple[Worker, ...]:
-        """Return unblocked workers of other studies with a code of this studio, the best record first."""
+        """Return workers of other studies who are not blocked or imported, those with most approvals first."""
         here = {worker.id for worker in self._studies.workers.of_study(study_id)}
         known: Sequence[Worker] = self._drafts.known_workers()
         others = (one for one in known if one.id not in here and not one.blocked and not one.id.startswith(IMPORTED))
@@ -225,7 +227,7 @@ class StudyLifeCycle:
         self._studies.note("items drawn", words, study.id)
 
     def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], str]:
-        """Return new items, and a description of the draw. Raises UserError."""
+        """Return the new items of a draw, and words on the draw. Raises UserError if they cannot be added."""
         new, words = self._drafts.drawn(study, sent)
         with in_words():
             check_more(study.rules, new)
@@ -276,12 +278,12 @@ def _before_votes(study: Study, sent: AskForVotes) -> Mapping[str, object]:
         raise UserError("The rules ask for these votes and this consensus already.", field="votes")
     if not votes < 2 * consensus <= 2 * votes:
         raise UserError(f"The consensus has to be {votes // 2 + 1} to {votes} of {votes} votes.", field="consensus")
-    # The smallest consensus of this many votes that is no weaker than the rules'.
+    # The smallest consensus of this many votes that is at least as strict as that of the present rules.
     return {"as_strict": math.ceil(votes * rules.consensus / rules.votes - 1e-9)}
 
 
 def _panel_of(sent: SetPanel) -> Panel:
-    """Return the typed settings. Raises UserError with the wrong field."""
+    """Return the panel settings that were typed. Raises UserError, with the field, for an invalid value."""
     questions = read_person_questions(whole(sent.questions))
     panel = Panel(sent.parameter.strip(), sent.code.strip(), whole(sent.address.strip()), questions)
     field, wrong = check_panel(panel)
@@ -291,4 +293,4 @@ def _panel_of(sent: SetPanel) -> Panel:
 
 
 _CONSEQUENCES = TextTemplates(Path(__file__).with_name("consequences"), change_words=change_words, count_of=count_of)
-"""Texts on the effects, one file per command: the question, the button, and notes, one paragraph each."""
+"""Texts on the effects, one file per command. Its paragraphs are the question, the button, and notes."""

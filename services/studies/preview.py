@@ -1,4 +1,4 @@
-"""The preview of a study: an annotator's steps, without recording or leasing anything."""
+"""The preview of a study: the steps that an annotator would go through. Nothing is stored or leased."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from study.control_items import next_kind
 from study.training import feedback
 
 SOMEBODY = "preview"
-"""Replaces a worker's name in the decision on control items."""
+"""Stands for the worker's name where the places of control items are computed."""
 MOST_STEPS = 1_000_000
 
 
@@ -27,17 +27,19 @@ def _number(value: object) -> int:
 
 
 class PreviewStep(StudyCommand, name="preview-step"):
-    """Show a step of the preview, from 1: consent, the training, the quiz, then the items."""
+    """Show a step of the preview of a study: consent, training with feedback, quiz, then the items."""
 
     number: Annotated[int, BeforeValidator(_number)] = Field(description="The step, from 1")
     answers: dict[str, str] = Field(
-        default={}, max_length=MOST_ANSWERS, description="What was answered at the step before: not kept, but told of"
+        default={},
+        max_length=MOST_ANSWERS,
+        description="Answers to the training item of the step before; not stored, only used for feedback",
     )
 
 
 @dataclass(frozen=True)
 class Previewed:
-    """A step as an annotator would get it."""
+    """A step of the preview, as an annotator would see it."""
 
     study: Study
     number: int
@@ -48,19 +50,19 @@ class Previewed:
     item: Item | None = None
     side: Side = "left"
     feedback: Feedback | None = None
-    """Feedback on the answers to the previous training item; set with the status "feedback"."""
+    """Feedback on the answers to the training item of the step before; None unless the status is "feedback"."""
     undo: bool = True
-    """True if the step before can come again: a training answer with feedback cannot be changed."""
+    """True if the page may go back a step. False after a training item, whose answer is final."""
 
 
 @dataclass(frozen=True)
 class _Way:
-    """The items of one annotator, in the order in which they are shown."""
+    """The items that one annotator would see, in order."""
 
     training: tuple[Item, ...]
     quiz: tuple[Item, ...]
     items: tuple[Item, ...]
-    """Items in order, including control items."""
+    """The items after training and quiz, with control items among them."""
 
 
 def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
@@ -68,13 +70,15 @@ def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
     study, number = studies.get(sent.study), sent.number
     way = _way(study, studies.items(study.id))
     if not study.rules.questions:
-        return Previewed(study, number, "closed", "There is no question yet: write one, then look again.")
+        return Previewed(
+            study, number, "closed", "There is no question yet: add a question, then open the preview again."
+        )
     if number == 1:
         return Previewed(study, number, "consent", "Please read what you agree to before the first image.")
     side: Side = random.Random(f"{study.rules.seed} {number}").choice(("left", "right"))
     place = number - 2
     if place < 2 * len(way.training):
-        # Each is asked, then explained: its side stays.
+        # Each training item has two steps, question and feedback, and stays on the same side of the page.
         at, explains, of = place // 2, place % 2, len(way.training)
         item, side = way.training[at], random.Random(f"{study.rules.seed} training {at}").choice(("left", "right"))
         if explains:

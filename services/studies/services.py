@@ -1,4 +1,4 @@
-"""Assembles a lead's services on the studies of one workspace, and their commands."""
+"""Assembles the services on studies of one workspace: for a lead's pages, and for the annotators' application."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from storage.workspace import Workspace
 
 
 class StudyServices:
-    """Data for a lead's pages; changes go through the commands."""
+    """The services from which a lead's pages read. Changes are made by the commands."""
 
     def __init__(self, workspace: Workspace, commands: Commands, ask_model: AskModel) -> None:
-        """Add the commands on studies to `commands`."""
+        """Create the services, and add their commands to `commands`."""
         self.stored = studies = workspace.studies
         """Studies with their workers, panels, earlier rules and log."""
         self.drafts, self.analyses = StudyDrafts(workspace, ask_model), analyses_of(studies)
@@ -31,7 +31,7 @@ class StudyServices:
             commands.take_on(service)
         commands.add(PreviewStep, lambda command: preview_step(studies, command))
         self.picture_sizes = workspace.images.sizes
-        """Returns width and height of pictures by hash."""
+        """Returns the width and height of stored pictures, by SHA-256."""
         self.import_items = partial(import_items, workspace)
         self.preview_votes = partial(preview_votes, workspace)
         self.import_votes = partial(import_votes, workspace)
@@ -40,7 +40,7 @@ class StudyServices:
         self.export = partial(opened, workspace)
         """Opens a study for one of `EXPORTS`."""
         self.export_zip = partial(zipped, workspace)
-        """Returns the name and the pieces of the zip of a study."""
+        """Returns the name of a study's zip, and an iterator of its bytes."""
 
 
 class AnnotatorServices:

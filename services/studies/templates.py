@@ -1,4 +1,4 @@
-"""Question templates for new studies, from the data beside this file. No answer is ever pre-selected."""
+"""Question templates for new studies, read from `templates.toml`. No answer is ever pre-selected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.studies import Question, Rules
 
 @dataclass(frozen=True)
 class Template:
-    """Questions and related texts; a lead may change every part before the start."""
+    """Questions and texts with which a study can begin. A lead may change all of them before the start."""
 
     name: str
     title: str
@@ -21,7 +21,7 @@ class Template:
     show_captions: bool
     instructions: str
     task: str = "any"
-    """Kind of task that it fits, "classification" or "segmentation"; "any" for both."""
+    """Kind of task that the questions are made for, "classification" or "segmentation"; "any" for both."""
 
     @property
     def consent(self) -> str:
@@ -29,7 +29,7 @@ class Template:
         return _TEXTS["consent"]
 
     def rules(self) -> Rules:
-        """Return draft rules with this template; all else is the paper's (5 votes, 4 equal, 95 %, 50 finished)."""
+        """Return draft rules with this template. Other rules are the paper's, such as 4 equal answers of 5 votes."""
         return Rules(template=self.name, **cells(self, "questions show_source show_captions instructions consent"))
 
 

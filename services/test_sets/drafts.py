@@ -1,4 +1,4 @@
-"""Commands that make a test set: fill its draft, label and split it, and release it."""
+"""The commands that make a test set: add images to its draft, label and split them, and release a version."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ from storage.test_sets.test_sets import LONGEST_NOTE, Removed, checked_note
 from storage.workspace import Workspace
 
 NEAR_DUPLICATES = "near-duplicate distance"
-"""Threshold that a release with splits adds to the given ones."""
+"""Name of a threshold that the release of a version with splits records, besides the given thresholds."""
 MOST_AT_ONCE = 100_000
-"""Maximum images in one command."""
+"""Maximum number of images in one command."""
 MOST_THRESHOLDS = 100
 MOST_UNDONE = 4
-"""Number of removals of images that can be undone. The latest are kept in memory."""
+"""Maximum number of removals of images that can be undone: the latest ones, which are kept in memory."""
 
 
 ImagesOfSet = Annotated[
     tuple[Annotated[str, Field(pattern="^[0-9a-f]{64}$")], ...],
     BeforeValidator(parts_of),
-    Field(min_length=1, max_length=MOST_AT_ONCE, description="The SHA-256 of each, as show-test-set gives it"),
+    Field(min_length=1, max_length=MOST_AT_ONCE, description="The SHA-256 of each image, from show-test-set"),
 ]
-"""Images of a draft by the SHA-256 of their files, as a list or with commas between."""
+"""Type of a command's field for images of a draft: the SHA-256s of their files, as a list or one text with commas."""
 
 
 class AddToTestSet(SetCommand):
-    """Images to add to the draft of a test set."""
+    """Command to add images to the draft of a test set."""
 
     cases: Ids = Field((), max_length=MOST_AT_ONCE, description="Test cases, as a list or with commas between")
     entries: Ids = Field(
@@ -64,41 +64,48 @@ class AddToTestSet(SetCommand):
     )
     filter: Filter | None = Field(None, description=WHICH)
     expected: int | None = Field(
-        None, ge=0, le=LARGEST_ID, description="How many the filter should find; refused where it is another number now"
+        None,
+        ge=0,
+        le=LARGEST_ID,
+        description="Number of images that you saw the filter match; with another number now, none is added",
     )
-    sources: bool = Field(False, description="Put their source images beside them")
+    sources: bool = Field(False, description="True to add their source images too")
 
 
 class SplitTestSet(SetCommand):
-    """The shares of the splits of a draft."""
+    """Command to split the draft of a test set."""
 
-    train: float = Field(0.0, ge=0, le=1, description="Share of the images")
-    validation: float = Field(0.0, ge=0, le=1, description="Share of the images")
-    test: float = Field(0.0, ge=0, le=1, description="Share of the images")
-    seed: int = Field(0, ge=0, le=LARGEST_ID, description="Another one draws other splits")
-    keep: bool = Field(True, description="Images whose source has a split keep it, and only the others are split")
+    train: float = Field(0.0, ge=0, le=1, description="Share of the images, relative to the other shares")
+    validation: float = Field(0.0, ge=0, le=1, description="Share of the images, relative to the other shares")
+    test: float = Field(0.0, ge=0, le=1, description="Share of the images, relative to the other shares")
+    seed: int = Field(0, ge=0, le=LARGEST_ID, description="Seed; another seed gives other splits")
+    keep: bool = Field(
+        True, description="True to keep the splits of sources that have one; only the other images are split"
+    )
 
 
 class ReleaseTestSet(SetCommand):
-    """The note and thresholds of a release of a draft."""
+    """Command to release the draft of a test set."""
 
     note: str = Field(
-        "", max_length=LONGEST_NOTE, description="What a reader should know of this version; empty: that of its draft"
+        "", max_length=LONGEST_NOTE, description="Note for readers of this version; empty for the note of the draft"
     )
     thresholds: dict[str, float] = Field(
-        default={}, max_length=MOST_THRESHOLDS, description="By name, the figures by which its images were chosen"
+        default={}, max_length=MOST_THRESHOLDS, description="Thresholds by which the images were chosen, by name"
     )
-    unreviewed: bool = Field(False, description="Release it with images that nobody accepted, or that were rejected")
+    unreviewed: bool = Field(
+        False, description="True to release even with rejected images, or images that nobody reviewed"
+    )
 
 
 @dataclass(frozen=True)
 class Added:
-    """Result of adding test cases."""
+    """Result of adding images to a draft."""
 
     added: int
-    """Number of new images, including sources."""
+    """Number of images that were added, including sources."""
     already: int
-    """Number of pictures already in the draft, or given twice."""
+    """Number of images that were not added, since the draft has them or they were given twice."""
     left_out: int = 0
     """Number of entries that are not in the catalogue."""
 
@@ -108,54 +115,56 @@ class SplitResult:
     """Result of splitting a draft."""
 
     groups: int
-    """Number of groups of images that stay together."""
+    """Number of groups of images. All images of a group are in one split."""
     splits: Mapping[str, int]
     """Number of images by split."""
     labels: Mapping[str, Mapping[str, int]]
     """Number of images by split and label."""
     compared: bool = True
-    """True if all sources were compared with each other. It may be False in a preview: the split itself then finds
-    similar ones."""
+    """True if all sources were compared with each other to find similar ones. May be False in a preview; the split
+    itself compares all.
+    """
 
 
 @dataclass(frozen=True)
 class Parted:
-    """Result of dividing a draft by task."""
+    """Result of dividing a draft with images of two tasks."""
 
     test_set: str
     """Id of the new set."""
     name: str
     task: TaskKind
-    """Task of its images."""
+    """Kind of task of the images in the new test set."""
     moved: int
-    """Number of images in its draft, including sources."""
+    """Number of images in the new test set, including sources."""
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A reason against the release of a draft."""
+    """A reason why a draft cannot be released."""
 
     kind: Literal["empty", "not accepted", "no split", "leak", "unchanged"]
     sentence: str
     images: tuple[str, ...] = ()
-    """Hashes of the images concerned; () for the whole draft."""
+    """SHA-256s of the images to correct; () if the reason is not about single images."""
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """Obstacles to the release of a draft that are known without opening a file."""
+    """Whether a draft can be released, as far as known without opening an image file."""
 
     obstacles: tuple[Obstacle, ...]
-    """Obstacles in the order in which a release would refuse them."""
+    """Known obstacles. A release reports the first of them."""
     not_compared: int
-    """Number of sources, and of images with an external source, without hashes yet; a release compares them with the
-    others."""
+    """Number of sources, and of images whose source the workspace does not have, that have no hashes yet. A release
+    hashes them and compares them with the others.
+    """
     tasks: Mapping[TaskKind, tuple[str, ...]]
-    """Images by task, if there are two. A model is tested on one task, but two do not prevent a release."""
+    """Images by kind of task, if there are two kinds. They do not prevent a release, but a model has one task."""
 
 
 class TestSetDrafts:
-    """Drafts of test sets of one workspace. All methods may be called from any thread."""
+    """The commands on drafts of test sets of one workspace. All methods may be called from any thread."""
 
     __test__ = False  # not a pytest class
 
@@ -169,10 +178,10 @@ class TestSetDrafts:
     def create(
         self,
         title: Annotated[
-            str, Field(max_length=10 * LONGEST_NAME, description=f"Its name, at most {LONGEST_NAME} characters")
+            str, Field(max_length=10 * LONGEST_NAME, description=f"The name, at most {LONGEST_NAME} characters")
         ],
     ) -> dict[str, str]:
-        """Create a test set: an empty draft with a permanent name."""
+        """Create a test set with an empty draft. Its name cannot be changed later."""
         return {"test_set": self._sets.create(title)}
 
     @does("draft-test-set", keeps=True)
@@ -182,11 +191,11 @@ class TestSetDrafts:
             str,
             Field(
                 max_length=LONGEST_REFERENCE,
-                description="The version that it begins with: its id, SET@2, or SET for the latest",
+                description="The released version to begin with: its id, SET@2, or SET for the latest",
             ),
         ],
     ) -> dict[str, Any]:
-        """Begin a draft of the next version of a test set, with the content of a released one."""
+        """Begin a draft of the next version of a test set, with the images of a released version."""
         return version_facts(self.begin(version))
 
     @does("delete-test-set-draft", SetCommand)
@@ -195,13 +204,14 @@ class TestSetDrafts:
         return self._sets.delete_draft(self._draft(test_set).number)
 
     def begin(self, reference: str) -> SetVersion:
-        """Begin a draft of the next version from this one. Raises UserError if there is a draft already."""
+        """Begin a draft of the next version from a released one. Raises UserError if there is a draft already."""
         return self._sets.begin_draft(version_of(self._workspace, reference).number)
 
     @does("add-to-test-set", AddToTestSet, keeps=True)
     def add_chosen(self, sent: AddToTestSet) -> Added:
-        """Add images to the draft of a test set, with mask and label: the decided one, or that of their task. Raises
-        UserError if none is named, or if the filter finds another number than expected.
+        """Add images to the draft of a test set, with their masks and labels. The label is the one that a person
+        decided, or else that of the image's task. Raises UserError if no image is named, or if the filter matches
+        another number of images than expected.
         """
         entry_ids = [*sent.entries, *self._found(sent)]
         of_entries = self._workspace.catalogue.test_cases(entry_ids)
@@ -224,11 +234,11 @@ class TestSetDrafts:
         return ids
 
     def add(self, test_set: str, cases: Iterable[int], sources: bool = False) -> Added:
-        """Put test cases into a draft, all or none, with `sources` if asked. Raises UserError for an unknown one."""
+        """Add test cases to a draft, with their sources if asked; all or none. Raises UserError for an unknown one."""
         return self._put(draft_of(self._workspace, test_set), self._entries(cases, sources))
 
     def _entries(self, cases: Iterable[int], sources: bool) -> list[SetEntry]:
-        """Return test cases as entries of a test set, followed by their sources, each once."""
+        """Return test cases as entries of a test set. If `sources`, each source image follows once."""
         known_cases = self._sets.cases(cases)
         masks: dict[tuple[str, tuple[int, int]], str] = {}
         entries = [self._entry(case, masks) for case in known_cases]
@@ -248,7 +258,7 @@ class TestSetDrafts:
 
     @does("remove-from-test-set", SetCommand)
     def remove(self, test_set: str, images: ImagesOfSet) -> dict[str, Any]:
-        """Remove images from the draft of a test set."""
+        """Remove images from the draft of a test set. The answer's “removal” can be sent to put-back-in-test-set."""
         draft = self._draft(test_set)
         removed = self._sets.remove(draft.number, images)
         if not removed:
@@ -262,11 +272,11 @@ class TestSetDrafts:
         self,
         test_set: str,
         removal: Annotated[
-            str, Field(max_length=40, description="The “removal” of the answer of remove-from-test-set")
+            str, Field(max_length=40, description="The “removal” from the answer of remove-from-test-set")
         ],
     ) -> dict[str, int]:
-        """Undo a remove-from-test-set: its images come back unchanged. The last four removals can be undone. Raises
-        UserError for a removal that is forgotten, or of another draft.
+        """Undo a remove-from-test-set: the removed images come back unchanged. Only the last four removals can be
+        undone. Raises UserError for a removal that is forgotten or of another draft.
         """
         draft, removed = self._draft(test_set), self._removals.get(removal)
         if removed is None or removed[0] != draft.number:
@@ -279,8 +289,8 @@ class TestSetDrafts:
 
     @does("part-test-set", SetCommand)
     def part(self, test_set: str) -> Parted:
-        """Divide a draft with images of two tasks: those of the rarer task move to the draft of a new test set. Raises
-        UserError for one task only.
+        """Divide a draft with images of two kinds of tasks: the images of the rarer kind move to the draft of a new
+        test set. Raises UserError if the draft has images of one kind only.
         """
         draft = self._draft(test_set)
         tasks = self._sets.tasks(draft.number)
@@ -309,9 +319,9 @@ class TestSetDrafts:
         self,
         test_set: str,
         images: ImagesOfSet,
-        label: Annotated[str, Field(max_length=LONGEST_NAME, description="Their label; empty for none")],
+        label: Annotated[str, Field(max_length=LONGEST_NAME, description="The new label; empty for none")],
     ) -> dict[str, int]:
-        """Change the label of images in the draft of a test set. Raises UserError for an image that is not in it."""
+        """Change the label of images in the draft of a test set. Raises UserError for an image not in the draft."""
         return {"relabelled": self._sets.relabel(self._draft(test_set).number, images, label)}
 
     @does("set-split-in-test-set", SetCommand)
@@ -321,23 +331,23 @@ class TestSetDrafts:
         images: ImagesOfSet,
         split: Annotated[Literal["train", "validation", "test", ""], Field(description="The split; empty for none")],
     ) -> dict[str, int]:
-        """Put images of the draft of a test set into a split by hand. Raises UserError for one that is not in it."""
+        """Set the split of images in the draft of a test set. Raises UserError for an image not in the draft."""
         return {"resplit": self._sets.set_splits(self._draft(test_set).number, dict.fromkeys(images, split))}
 
     @does("split-test-set", SplitTestSet)
     def split_now(self, sent: SplitTestSet) -> SplitResult:
-        """Split the draft of a test set by source, with similar sources together, so that nothing leaks."""
+        """Split the draft of a test set: images of one source, or similar ones, get one split, so nothing leaks."""
         return self.split(sent)
 
     def split(self, sent: SplitTestSet, on_count: OnCount | None = None) -> SplitResult:
-        """Split a draft. Raises UserError for an empty draft, without shares, or if splits to keep leak already."""
+        """Split a draft. Raises UserError if it has no images, no share is given, or splits to keep leak already."""
         draft, entries = self._to_split(sent)
         split_of, result = _split(sent, entries, self._units(entries, on_count))
         self._sets.set_splits(draft.number, split_of)
         return result
 
     def preview(self, sent: SplitTestSet) -> SplitResult:
-        """Return the result of `split`, as far as it is known without opening a file. Raises UserError as `split`."""
+        """Return the result of `split`, as far as known without opening an image. Raises UserError as `split`."""
         _, entries = self._to_split(sent)
         units, compared = self._known_units(entries)
         return replace(_split(sent, entries, units)[1], compared=compared)
@@ -350,7 +360,7 @@ class TestSetDrafts:
         return draft, entries
 
     def release(self, sent: ReleaseTestSet, on_count: OnCount | None = None) -> SetVersion:
-        """Release a draft. Raises UserError with the obstacle, and leaves the draft unchanged."""
+        """Release a draft. If there is an obstacle, raises UserError about it and leaves the draft unchanged."""
         draft = self._draft(sent.test_set)
         thresholds = {" ".join(name.split()): float(value) for name, value in sent.thresholds.items()}
         _check_thresholds(thresholds)
@@ -365,7 +375,7 @@ class TestSetDrafts:
         return self._sets.release(draft.number, expected, note, thresholds)
 
     def warning(self, version: SetVersion) -> str:
-        """Return a sentence for a released version with images of two tasks, else ""."""
+        """Return a warning if a released version has images of two kinds of tasks; otherwise ""."""
         tasks = self._sets.tasks(version.number)
         if len(tasks) < 2:
             return ""
@@ -376,8 +386,9 @@ class TestSetDrafts:
 
     @does("release-test-set", ReleaseTestSet)
     def release_now(self, sent: ReleaseTestSet) -> dict[str, Any]:
-        """Release the draft of a test set: the version never changes again, and its id is a hash of its content. The
-        answer's “warning” is a sentence if the version has images of two tasks, else empty.
+        """Release the draft of a test set. The version never changes again, and its id is a hash of its content. The
+        answer's “warning” is a sentence if the version has images of two kinds of tasks; otherwise it is empty. Raises
+        UserError if an obstacle prevents the release.
         """
         version = self.release(sent)
         return {**version_facts(version), "warning": self.warning(version)}
@@ -402,7 +413,7 @@ class TestSetDrafts:
         return draft_of(self._workspace, test_set)
 
     def _entry(self, case: CaseOfSet, masks: dict[tuple[str, tuple[int, int]], str]) -> SetEntry:
-        """Return the entry of a test case. `masks` caches those scaled to the size of an image."""
+        """Return a test case as an entry, with its mask scaled to the image. `masks` caches scaled masks."""
         mask = case.mask
         if mask is not None and case.image_size != case.source_size:
             key = (mask, case.image_size)
@@ -425,8 +436,8 @@ class TestSetDrafts:
         return units, twins is not None and len(hashes) == len(compared)
 
     def not_accepted(self, test_set: str) -> tuple[int, ...]:
-        """Return the catalogue numbers of images of a draft that are not accepted. Raises UserError for an unknown set
-        and one without a draft.
+        """Return the catalogue ids of the draft's images that are not accepted. Raises UserError for an unknown test
+        set, and for a test set without a draft.
         """
         draft = draft_of(self._workspace, test_set)
         cases, imported = self._sets.not_accepted(draft.number), self._sets.brought_not_accepted(draft.number)
@@ -440,7 +451,7 @@ class TestSetDrafts:
         units: Callable[[], Sequence[Unit]],
         thresholds: Mapping[str, float] | None = None,
     ) -> Iterator[Obstacle]:
-        """Yield the obstacles to a release. Without `thresholds` only images are compared with the parent's."""
+        """Yield the obstacles to a release. Without `thresholds`, only images are compared with the version before."""
         if not entries:
             yield Obstacle("empty", f"“{draft.set_name}” has no images yet: add some first.")
             return
@@ -449,7 +460,7 @@ class TestSetDrafts:
         parted = any(entry.split for entry in entries)
         if parted:
             yield from _loose(entries)
-            yield from _leaks(units(), "Part the draft again, by source.")
+            yield from _leaks(units(), "Split the draft again by source.")
         if draft.parent:
             parent = version_of(self._workspace, draft.parent)
             added_thresholds = {NEAR_DUPLICATES: float(DISTANCE)} if parted else {}
@@ -467,10 +478,10 @@ def two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> str:
 def _split(
     sent: SplitTestSet, entries: Sequence[SetEntry], units: Sequence[Unit]
 ) -> tuple[dict[str, Split], SplitResult]:
-    """Return the split of each image by hash, and the counts. Raises UserError as `TestSetDrafts.split`."""
+    """Return the split of each image by SHA-256, and the counts. Raises UserError as `TestSetDrafts.split`."""
     shares: dict[Split, float] = {"train": sent.train, "validation": sent.validation, "test": sent.test}
     if not any(shares.values()):
-        raise UserError("Say how large the splits are, such as 0.8 for train and 0.2 for test.", field="train")
+        raise UserError("Give the share of each split, such as 0.8 for train and 0.2 for test.", field="train")
     if sent.keep:
         for leak in _leaks(units, "Give the images one split, or split all again without “keep”."):
             raise UserError(leak.sentence)
@@ -492,18 +503,20 @@ def _nothing(sent: AddToTestSet) -> UserError:
 
 def _check_thresholds(thresholds: Mapping[str, float]) -> None:
     if NEAR_DUPLICATES in thresholds:
-        raise UserError(f"“{NEAR_DUPLICATES}” is set by the studio; give other names.", field="thresholds")
+        raise UserError(
+            f"“{NEAR_DUPLICATES}” is set by the studio: give the threshold another name.", field="thresholds"
+        )
     for name, value in thresholds.items():
         if not name or len(name) > LONGEST_NAME or not math.isfinite(value):
             raise UserError(
-                f"The threshold {name[:80]!r} cannot be taken: give a name and a finite number.", field="thresholds"
+                f"The threshold {name[:80]!r} is invalid: give a name and a finite number.", field="thresholds"
             )
 
 
 def _not_accepted(
     entries: Sequence[SetEntry], cases: Mapping[int, str], imported: Mapping[str, str]
 ) -> Iterator[Obstacle]:
-    """Yield an obstacle for unaccepted images, given with their verdicts by test case and by imported image."""
+    """Yield an obstacle if images are not accepted: verdicts by test case in `cases`, by SHA-256 in `imported`."""
     verdicts = [*cases.values(), *imported.values()]
     if not verdicts:
         return

@@ -1,4 +1,4 @@
-"""The images of a version as files, one by one, with everything currently known of each."""
+"""The images of a version of a test set with all known facts, for writing the version as files."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def export_version(
     progress: OnProgress | None = None,
     licences: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write a released version as files (see `formats`), and return the folder. `licences` are those of models by name
-    in the lineage, in addition to the shipped profiles'; the card names models without a known one.
+    """Write a released version as files in the format `layout` (see `formats`), and return the folder. `licences` adds
+    licences of models, by the model's name in the lineage, to those that the shipped profiles state. The card of the
+    export names models without a known licence.
 
-    Raises UserError for a draft, which may change tomorrow, and as `formats.exporting.export`.
+    Raises UserError for a draft, since a draft may still change, and as `formats.exporting.export`.
     """
     if version.is_draft:
         raise UserError(f"“{version.words}” is a draft: release it, then export the version.", field="version")
@@ -60,8 +61,8 @@ def export_version(
 
 
 def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
-    """Return the model or method that drew an image, or "" if its facts do not name one. Facts of an import may have
-    any shape.
+    """Return the text `name`, such as "model" or "method", from the lineage in an image's facts; "" if there is none.
+    Facts of imported images may have any shape.
     """
     lineage = facts.get("lineage")
     value = lineage.get(name) if isinstance(lineage, dict) else None
@@ -69,7 +70,7 @@ def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
 
 
 def _licences(models: Sequence[str], licences: Mapping[str, str]) -> dict[str, str]:
-    """Return the licence of each model, "" if unknown."""
+    """Return the licence of each model, "" if unknown. The shipped profiles' licences are known too."""
     known = dict(licences)
     for name in profile_names() if set(models) - known.keys() else ():
         known = {**load_profile(name).drawing_licences(), **known}
@@ -77,7 +78,7 @@ def _licences(models: Sequence[str], licences: Mapping[str, str]) -> dict[str, s
 
 
 class VersionImages:
-    """The images of a version. Their metadata is read on request."""
+    """The images of a version. Their facts are read in small groups, when needed."""
 
     def __init__(self, workspace: Workspace, version: SetVersion) -> None:
         self._workspace, self._version = workspace, version
@@ -91,7 +92,7 @@ class VersionImages:
             yield from self._examples(entries[start : start + _AT_ONCE])
 
     def of(self, some: Sequence[Example]) -> Iterator[Example]:
-        """Return some of the images again, in the given order, with all metadata."""
+        """Yield the given images again, in the given order, with all facts."""
         return self._examples([self._entries[example.sha] for example in some])
 
     def _examples(self, entries: Sequence[SetEntry]) -> Iterator[Example]:
@@ -122,12 +123,13 @@ class VersionImages:
 
 
 _packet = lru_cache(maxsize=64)(xmp)
-"""The XMP packet of a method, shared by all its images."""
+"""Returns the XMP packet of a method, which all images drawn by the method share."""
 
 
 def _is_drawn(entry: SetEntry, facts: Mapping[str, Any]) -> bool:
-    """Return True if a machine seems to have drawn the image: it has a test case, or an imported one has an original,
-    edits or a lineage. An imported photograph has none of these.
+    """Return True if a model seems to have drawn the image. That is so if the image is a test case, or if it was
+    imported and has another image as its source, a new caption, edits, or a method in its lineage. An imported
+    photograph has none of these.
     """
     if entry.role == "source":
         return False
@@ -136,7 +138,7 @@ def _is_drawn(entry: SetEntry, facts: Mapping[str, Any]) -> bool:
 
 
 def origin_of(image: ImportedImage, import_name: str) -> dict[str, Any]:
-    """Return the origin of an imported image of a test set, with all metadata of its files."""
+    """Return the facts about an imported image to store with its entry in a test set."""
     metadata: dict[str, Any] = {"import": import_name, **cells(image, "name caption new_caption")}
     metadata |= {"edits": [to_plain(edit) for edit in image.edits], "edit_types": list(image.edit_types)}
     metadata["facts"] = dict(image.facts)
@@ -149,7 +151,7 @@ def _said_of(known: CaseFacts, captions: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _brought(origin: Mapping[str, Any], source: str, captions: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata of an imported image, as stored by `origin_of`, or of a source."""
+    """Return the metadata of an imported image from the facts that `origin_of` made, or of a source image."""
     return {
         "caption": origin.get("caption") or captions.get(source, ""),
         "new_caption": origin.get("new_caption", ""),
@@ -160,6 +162,6 @@ def _brought(origin: Mapping[str, Any], source: str, captions: Mapping[str, str]
 
 
 def stem_of(entry: SetEntry) -> str:
-    """Return the stem of its file name: the same in every workspace, and never a path."""
+    """Return the file name without suffix of an entry: the same in every workspace, and never a path."""
     words = re.sub(r"[^a-z0-9]+", "-", entry.label.lower())[:_LONGEST_STEM].strip("-")
     return f"{words or 'image'}-{entry.image[:16]}"

@@ -1,7 +1,7 @@
-"""Released versions as zip files for browsers: written in the background, and kept for an hour.
+"""Released versions as zip files for browsers. A zip is written in the background, and kept for an hour.
 
-The files are written in the workspace, on a disk with room for a copy of its images, and packed without compression,
-since pictures are compressed already. The same version in the same format gives the same bytes.
+The files are written in the workspace's folder, whose disk needs room for a copy of the images. They are packed without
+compression, since pictures are compressed already. The same version in the same format always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from services.work_queue import WorkQueue, WorkView
 from storage.workspace import Workspace
 
 FORMATS = tuple(LAYOUTS)
-"""Formats of imported images, by name in commands."""
+"""Names of all formats, as used in commands."""
 FORMAT_TITLES = TITLES
 """Titles of the formats."""
 WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)
-"""Formats that a test set can be written in."""
+"""Names of the formats in which a test set can be written."""
 FOLDER = "exports"
-"""Folder in the workspace, excluded from backups; its content can always be made again."""
+"""Name of the workspace's folder for exports. It is not in backups, since exports can always be made again."""
 _ABOUT = "export.json"
-"""File in the folder of an export with its format and version."""
+"""Name of a file in the folder of an export, with the export's format and version."""
 _LONGEST_STEM = 60
 _PIECE = 1 << 20
 _TIME = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that a zip can hold: no export stores its time, so that it can be repeated exactly."""
+"""The earliest time that a zip can store. All files get it, so that an export can be repeated exactly."""
 
 
 @dataclass(frozen=True)
 class ReadyExport:
-    """A zip that can be fetched."""
+    """A finished zip that can be downloaded."""
 
     version: str
     """Id of the version."""
@@ -59,30 +59,32 @@ class ReadyExport:
 
 
 class SetExports:
-    """Exports of one workspace, one by one. All methods may be called from any thread."""
+    """Makes and keeps the exports of one workspace, one after another. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, changes: Changes | None = None) -> None:
         self._workspace = workspace
         self._queue = WorkQueue(changes, _let_go)
         self.view, self.cancel, self.close = self._queue.view, self._queue.cancel, self._queue.close
-        """View an export, cancel it or delete its zip, or close all and delete all zips. The first two raise Missing
-        for an unknown one."""
+        """`view` returns the progress of an export. `cancel` stops an export, or deletes its zip. `close` stops all
+        exports and deletes all zips. `view` and `cancel` raise Missing for an unknown export.
+        """
         self._lock = threading.Lock()
         self._waited: dict[int, int] = {}
-        """Number of waiters of each export that only they want."""
+        """For each export that only waiting callers want, the number of these callers."""
         self._tell_what_was_lost()
 
     def start(self, reference: str, layout: str, waits: bool = False) -> WorkView:
-        """Begin an export of a released version, or return the same one in progress or finished.
+        """Begin an export of a released version, and return its progress. If the same export is in progress or
+        finished, it is returned.
 
-        A caller that `waits` calls `leave` at the end. Raises UserError for an unknown version, a draft, an unknown
-        format, or if too much waits.
+        A caller that `waits` for the export must call `leave` at the end. Raises UserError for an unknown version, a
+        draft or an unknown format, or if too much work waits.
         """
         version = version_of(self._workspace, reference)
         if version.is_draft:
             raise UserError(f"“{version.words}” is a draft: release it, then export the version.", field="version")
         if layout not in WRITTEN:
-            raise UserError("There is no such format: take one from the list.", field="layout")
+            raise UserError("There is no such format: choose one from the list.", field="layout")
         with self._lock:
             for known in self._queue.of(version.id):
                 if known.kind == layout and _of_use(known):
@@ -97,22 +99,22 @@ class SetExports:
             return self._queue.view(number)
 
     def leave(self, number: int, needed: bool = False) -> None:
-        """Stop waiting for an export. It is cancelled if nobody else wants it, unless it is `needed` later."""
+        """Stop waiting for an export. If nobody else wants it and it is not `needed` later, it is cancelled."""
         with self._lock:
             left = self._waited.pop(number, 0) - 1
             if left > 0 and not needed:
                 self._waited[number] = left
             elif left == 0 and not needed:
-                with suppress(Missing):  # a page has removed it
+                with suppress(Missing):  # a page has removed the export
                     if self._queue.view(number).active:
                         self._queue.cancel(number)
 
     def of(self, version: SetVersion) -> Sequence[WorkView]:
-        """Return the exports of a version in progress or finished, the latest first."""
+        """Return all known exports of a version, the latest first."""
         return self._queue.of(version.id) if version.id else ()
 
     def ready(self, number: int) -> ReadyExport:
-        """Return the zip of an export. Raises UserError if it is not done."""
+        """Return the zip of an export. Raises UserError if the export is not finished, Missing if the zip is gone."""
         view = self._queue.view(number)
         if view.state != "done":
             raise UserError("This export is not finished, or failed: see the page of the version.")
@@ -129,7 +131,7 @@ class SetExports:
             raise UserError("The studio ended before this export was fetched: export the version again.")
 
         for left in self._workspace.left_behind(FOLDER):
-            with suppress(OSError, ValueError):  # killed before it wrote what it is
+            with suppress(OSError, ValueError):  # the studio was killed before it wrote this file
                 layout, version = json.loads((left / _ABOUT).read_text(encoding="utf-8"))
                 self._queue.start(layout, version, lost)
             shutil.rmtree(left, ignore_errors=True)
@@ -173,8 +175,8 @@ class _Halves:
 
 
 def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
-    """Pack an export as a zip with one folder `name` in it, its manifest last. Each file is deleted once it is packed,
-    so at most one exists twice.
+    """Pack the files of an export as a zip with one folder `name`. The manifest is the last file. Each file is deleted
+    once it is packed, so that at most one file is on the disk twice.
     """
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     files.sort(key=lambda file: file == MANIFEST)
@@ -182,7 +184,7 @@ def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
         for number, file_name in enumerate(files, start=1):
             path = folder / file_name
             entry = zipfile.ZipInfo(f"{name}/{file_name}", _TIME)
-            entry.create_system, entry.external_attr = 3, 0o644 << 16  # as on Unix, on every system
+            entry.create_system, entry.external_attr = 3, 0o644 << 16  # the same values on every system
             entry.file_size = path.stat().st_size
             with path.open("rb") as source, archive.open(entry, "w") as into:
                 shutil.copyfileobj(source, into, _PIECE)
@@ -192,11 +194,11 @@ def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
 
 
 def file_stem(name: str, otherwise: str) -> str:
-    """Return a name that is valid in file names of every system, and in headers."""
+    """Return a name that is valid in file names of every system and in HTTP headers; else `otherwise`."""
     words = re.sub(r"[^a-z0-9]+", "-", name.lower())[:_LONGEST_STEM].strip("-")
     return words or otherwise
 
 
 def _let_go(result: ReadyExport) -> None:
-    # A file being sent stays readable on Unix; elsewhere it stays until the next start of the studio.
+    # On Unix a file can be deleted while it is sent. On other systems it stays until the next start of the studio.
     shutil.rmtree(result.file.parent, ignore_errors=True)

@@ -1,5 +1,5 @@
-"""Hashes that identify pictures of the workspace, computed once from their files and stored; and pairs of copies, found
-by `core.twins`.
+"""Hashes of the workspace's pictures, computed once from their files and stored; and twins: pairs of pictures of which
+one is an edited copy of the other, as found by `core.twins`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from core.twins import SHAPE, Looks, twins_among, twins_between
 from storage.workspace import Workspace
 
 _AT_ONCE = 200
-"""Number of images whose hashes are saved together: an interruption loses no more."""
+"""Number of images whose hashes are saved together. An interruption loses at most this many."""
 MOST_TWINS = 20_000
-"""Maximum pictures to search for twins, in quadratic time. For more, only hashes are compared."""
+"""Maximum number of pictures to search for twins, which takes quadratic time. More are only hashed."""
 Twins = tuple[tuple[str, str], ...]
 
 
 def hashes_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None = None) -> dict[str, ImageHashes]:
-    """Return the hashes of stored images. Raises UserError for a missing or damaged file."""
+    """Return the hashes of stored images, computed if missing. Raises UserError for a missing or damaged file."""
     shas = list(dict.fromkeys(images))
     hashes = workspace.test_sets.hashes(shas)
     new: dict[str, ImageHashes] = {}
@@ -45,21 +45,21 @@ def hashes_in(picture: Image.Image) -> ImageHashes:
 
 
 def compared_of(workspace: Workspace, entries: Sequence[SetEntry]) -> tuple[str, ...]:
-    """Return the pictures whose looks keep images together: sources, or the image if its source is external."""
+    """Return the pictures to compare for grouping: sources, or images whose source is not in the workspace."""
     here = images_here(workspace, (entry.source for entry in entries))
     known = frozenset(here)
     return tuple(dict.fromkeys([*here, *(entry.image for entry in entries if entry.source not in known)]))
 
 
 def images_here(workspace: Workspace, images: Iterable[str]) -> tuple[str, ...]:
-    """Return the images that the workspace has among these, in order. Sources of imports may be external."""
+    """Return those images that the workspace has, in order. It may lack the sources of imported images."""
     shas = list(dict.fromkeys(images))
     here = workspace.images.sizes(shas)
     return tuple(sha for sha in shas if sha in here)
 
 
 def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | None = None) -> Looks:
-    """Return the looks (small copies) of images, in the given order. Raises UserError for a missing or damaged file."""
+    """Return small copies of images, to find twins, in order. Raises UserError for a missing or damaged file."""
     looks = np.empty((len(images), *SHAPE), np.uint8)
     for place, sha in enumerate(images):
         looks[place] = workspace.thumbnails.look(sha)
@@ -69,8 +69,8 @@ def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | No
 
 
 def twins_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None = None) -> Twins:
-    """Return the pairs of twins among images; none for more than `MOST_TWINS`. Raises UserError as `looks_of`."""
-    shas = sorted(set(images))  # sorted, so that the order of the caller does not matter
+    """Return the pairs of twins among images; () for more than `MOST_TWINS`. Raises UserError as `looks_of`."""
+    shas = sorted(set(images))  # sorted, so that the result does not depend on the caller's order
     if len(shas) > MOST_TWINS:
         return ()
     pairs = twins_among(looks_of(workspace, shas, on_count), on_count)
@@ -78,7 +78,7 @@ def twins_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | No
 
 
 def twins_in(workspace: Workspace, images: Sequence[str], others: Sequence[str]) -> frozenset[str]:
-    """Return the images that have a twin among the others; none for more than `MOST_TWINS`."""
+    """Return the images that have a twin among the others; empty for more than `MOST_TWINS`."""
     if max(len(images), len(others)) > MOST_TWINS:
         return frozenset()
     pairs = twins_between(looks_of(workspace, images), looks_of(workspace, others))

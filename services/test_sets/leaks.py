@@ -1,7 +1,8 @@
-"""Checks whether a model was trained on images of a test set, by comparing a folder of its training images.
+"""Checks whether a model was trained on images of a test set, by comparing the test set with a folder of training
+images.
 
-A report row is a file with the pixels of a test image, one that looks like it, or a mirrored, cropped, shifted or
-marked copy of it; or a file that cannot be read.
+The report lists each file that equals a test image, looks like one, or is a mirrored, cropped, shifted or marked copy
+of one. It also lists files that cannot be read.
 """
 
 from __future__ import annotations
@@ -27,59 +28,60 @@ from storage.engine.rows import whole
 from storage.workspace import Workspace
 
 _AT_ONCE = 2000
-"""Number of files compared at once with the images of a test set."""
+"""Number of files that are compared together with the images of a test set."""
 Look = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class LeakRow:
-    """A training file that is found in the test set, or could not be compared."""
+    """A training file that matches an image of the test set, or that could not be compared."""
 
     file: str
     """Path in the folder."""
     found: Literal["same", "alike", "copy", "not compared"]
     image: str = ""
-    """SHA-256 of the test set's image that it equals, or comes closest to."""
+    """SHA-256 of the image that the file matches; "" if the file could not be compared."""
     role: Role = "generated"
-    """Role of that image; "source": the test set has images made from it."""
+    """Role of that image. A "source" is an image from which images of the test set were made."""
     distance: int = 0
-    """Number of differing bits of their perceptual hashes; 0 for a copy, which hashes do not find."""
+    """Number of differing bits of the perceptual hashes; 0 for a copy, which other means find."""
     reason: str = ""
-    """Why it was not compared, in a sentence."""
+    """One sentence on why the file was not compared; "" if it was."""
 
 
 @dataclass(frozen=True)
 class LeakReport:
-    """Result of comparing a folder."""
+    """Result of comparing a folder with a version of a test set."""
 
     version: SetVersion
     rows: tuple[LeakRow, ...]
-    """Sorted by file."""
+    """The rows of the report, sorted by file."""
     files: int
-    """Number of images compared."""
+    """Number of image files in the folder."""
     others: int
     """Number of files without the suffix of an image, which are skipped."""
     compared: int
-    """Number of the test set's images and sources that they were compared with."""
+    """Number of images and sources of the test set with which the files were compared."""
     copies: bool
-    """True if near copies were searched. They are not if the test set has more than `MOST_TWINS` images and sources."""
+    """True if copies were searched; False if the test set has more than `MOST_TWINS` images and sources."""
 
     @property
     def leaks(self) -> tuple[LeakRow, ...]:
-        """Return the rows of files that are in the test set."""
+        """Return the rows of files that match an image of the test set."""
         return tuple(row for row in self.rows if row.found != "not compared")
 
 
 def check_folder(
     workspace: Workspace, version: SetVersion, folder: Path, on_count: OnCount | None = None
 ) -> LeakReport:
-    """Compare every image in `folder`, following links, with the images of a version and their sources: by pixels
-    (upright, in RGB), by looks, and as copies. Images in the split “train” may be trained on, and are left out.
+    """Compare every image file in `folder` and below, following links, with the images of a version and their sources.
+    Files are compared by their pixels (upright, in RGB), by perceptual hashes, and as edited copies. Images of the
+    version in the split “train” are left out, since models may be trained on them.
 
-    Raises UserError if there is no such folder, or a file of the version is missing.
+    Raises UserError if the folder does not exist, or if a file of the version is missing.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder: name the one that holds the training images.")
+        raise UserError(f"{folder} is no folder: give the folder with the training images.")
     index = _Index(workspace, version)
     files, rows, others = [], list[LeakRow](), 0
     for path, problem in _below(folder):
@@ -107,7 +109,7 @@ def check_folder(
 
 
 class _Index:
-    """The images of a version that must not have been trained on."""
+    """The images of a version on which a model must not be trained, and their sources, prepared for comparison."""
 
     def __init__(self, workspace: Workspace, version: SetVersion) -> None:
         entries = [entry for entry in workspace.test_sets.entries(version.number) if entry.split != "train"]
@@ -130,7 +132,7 @@ class _Index:
         return self._pixels.get(pixels)
 
     def alike(self, perceptual: int) -> tuple[str, Role, int] | None:
-        """Return the closest image, its role and distance; None if none is close."""
+        """Return the image with the closest perceptual hash, its role and distance; None if none is close."""
         near = self._near.near(perceptual)
         if not near:
             return None
@@ -138,7 +140,7 @@ class _Index:
         return *self._perceptual[closest], near[closest]
 
     def copies(self, files: Sequence[tuple[str, Look]]) -> list[LeakRow]:
-        """Return the rows of files that are copies of an image."""
+        """Return a report row for each file that is a copy of an image. A file is given by its name and small copy."""
         if not files or not len(self._looks):
             return []
         shas, row_of = list(self._roles), dict[int, LeakRow]()
@@ -149,10 +151,10 @@ class _Index:
 
 
 def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:
-    """Return the row of a file that is found by hashes or cannot be compared; else its look."""
+    """Return the report row of a file that hashes match or that cannot be compared; else its small copy."""
     file = _named(path, folder)
-    if not path.is_file():  # a broken link, or a pipe, which would block its reader
-        return LeakRow(file, "not compared", reason="It is no file, or a link to none.")
+    if not path.is_file():  # a broken link, or a pipe, which would block this program
+        return LeakRow(file, "not compared", reason="This is no file, or a link to a missing file.")
     try:
         picture = read_image(path).image
     except UserError as error:
@@ -165,7 +167,7 @@ def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield every file in a folder, visiting each folder once despite links; and why a folder cannot be read."""
+    """Yield every file in a folder and below, each folder once; and a sentence for a folder that is unreadable."""
     problems: list[tuple[Path, str]] = []
 
     def cannot(error: OSError) -> None:

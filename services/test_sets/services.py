@@ -19,16 +19,16 @@ class TestSetServices:
     __test__ = False  # not a pytest class
 
     def __init__(self, workspace: Workspace, commands: Commands, changes: Changes) -> None:
-        """Add the commands on test sets to `commands`."""
+        """Create the services, and add their commands to `commands`."""
         self.versions, self.drafts = Versions(workspace), TestSetDrafts(workspace)
         commands.take_on(self.versions)
         commands.take_on(self.drafts)
         self.exports, self.work = SetExports(workspace, changes), WorkQueue(changes)
-        """`work` queues splits, releases and checks of large sets, each under the id of its set."""
+        """Zips of versions; and a queue for splits, releases and checks of large sets, under the set's id."""
         self.stored = workspace.test_sets
         """Stored sets with their versions and entries."""
         self.set_of, self.version_of = partial(set_of, workspace), partial(version_of, workspace)
-        """Return the set of an id or name, or the version of a reference. Raise Missing."""
+        """Return the test set of an id or name, and the version of a reference. Both raise Missing."""
         self.orphans = workspace.images.orphans
         """Returns unused image files."""
         self.workspace_folder = str(workspace.folder)

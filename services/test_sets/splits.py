@@ -1,7 +1,8 @@
-"""Groups images of a test set that must stay together, and assigns them to splits. Pure.
+"""Groups images of a test set that must stay together, and assigns the groups to splits. Reads no files and no
+database.
 
-Knowledge of one image helps a model with others of the same source, and with those of a similar source. So sources are
-split, similar ones together, and never single images.
+A model that was trained on one image has an advantage on other images of the same source or a similar source. So all
+images of a source, and of similar sources, go into one split.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from core.perceptual_hashes import Groups, join_alike
 from core.test_sets import SetEntry, Split
 
 Unit = tuple[SetEntry, ...]
-"""Images that must be in one split."""
+"""A group of images that must be in the same split."""
 
 
 def units_of(
     entries: Sequence[SetEntry], hashes: Mapping[str, int], twins: Iterable[tuple[str, str]] = ()
 ) -> tuple[Unit, ...]:
-    """Return groups of images that must stay in one split. Images are grouped if they share a source, if their sources
-    look alike or are `twins`, or if one source was made from another. `hashes` has perceptual hashes, by SHA-256 of a
-    source, or of an image with an external source.
+    """Return the groups of images that must be in the same split. Two images are in one group if they have the same
+    source, if their sources look alike or are `twins`, or if one is the source of the other. `hashes` holds the
+    perceptual hashes of sources by SHA-256; for a source that the workspace does not have, that of the image.
     """
     groups: Groups[str] = Groups()
     for entry in entries:
@@ -37,26 +38,28 @@ def units_of(
 
 
 def splits_of(unit: Unit) -> tuple[Split, ...]:
-    """Return the splits of a unit's images, without ""; more than one is a leak."""
+    """Return the splits of a group's images, sorted, without "". More than one split is a leak."""
     return tuple(sorted({entry.split for entry in unit if entry.split}))
 
 
 def leaks_in(units: Sequence[Unit]) -> tuple[Unit, ...]:
-    """Return the units that are in more than one split."""
+    """Return the groups whose images are in more than one split."""
     return tuple(unit for unit in units if len(splits_of(unit)) > 1)
 
 
 def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, keep: bool) -> dict[str, Split]:
-    """Return a split for every image, by hash: as many as `shares` say, as far as whole units allow, equally for each
-    label.
+    """Return a split for every image, by SHA-256. The numbers of images come as close to the `shares` as whole groups
+    allow, in total and for each label.
 
-    Units go, the largest first and equal sizes in an order drawn by `seed`, to the split that lacks most of their
-    labels: the rule of iterative stratification (Sechidis, Tsoumakas and Vlahavas, "On the Stratification of
-    Multi-Label Data", 2011), needed for units of several labels. With few images a label says little: a fifth of three
-    is less than one, so by labels alone the largest split would get all of them. Hence a unit only goes where it brings
-    the number of images closer to the share, and no split stays empty while there are units for it.
+    The groups are assigned one by one: the largest first, those of equal size in an order drawn with `seed`. Each goes
+    to the split that lacks most images of its labels. This is the rule of iterative stratification (Sechidis, Tsoumakas
+    and Vlahavas, "On the Stratification of Multi-Label Data", 2011), which works for groups with several labels. Labels
+    alone are not enough if a label has few images: a fifth of three images is less than one, so the largest split would
+    get all of them. So a group goes only to a split that it brings closer to its total share, and no split stays empty
+    while there are groups for it.
 
-    With `keep` a unit that has a split keeps it; such a unit must have only one. At least one share is above 0.
+    With `keep`, a group that has a split keeps it. No group may then have two splits. At least one share must be above
+    0.
     """
     total = sum(shares.values())
     share_of = {split: share / total for split, share in shares.items() if share > 0}

@@ -1,4 +1,4 @@
-"""Queries on test sets: lists, content of versions, differences, and verification."""
+"""Queries on test sets: list them, show the images of a version, compare two versions, and verify a version."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from storage.workspace import Workspace
 
 DRAFT = "draft"
 LONGEST_REFERENCE = 260
-"""Maximum characters of a reference to a version."""
+"""Maximum number of characters of a reference to a version."""
 _ID = re.compile(r"[0-9a-f]{8,64}")
 Reference = Annotated[
     str,
@@ -45,14 +45,14 @@ class SetCommand(Command):
 
 @dataclass(frozen=True)
 class Difference:
-    """Differences between two versions. An image may be in several fields, but not both added and removed."""
+    """Differences between two versions. An image that both versions have may be in several fields."""
 
     added: tuple[SetEntry, ...]
     removed: tuple[SetEntry, ...]
     relabelled: tuple[tuple[SetEntry, SetEntry], ...]
-    """Pairs of old and new entries."""
+    """Old and new entry of each image with another label."""
     remasked: tuple[tuple[SetEntry, SetEntry], ...]
-    """Pairs with another mask, or other names of its classes."""
+    """Old and new entry of each image with another mask, or other names of the mask's classes."""
     resplit: tuple[tuple[SetEntry, SetEntry], ...]
 
     def __bool__(self) -> bool:
@@ -65,40 +65,40 @@ class Verified:
 
     version: SetVersion
     id_holds: bool
-    """True if its id follows from its content, and for a draft, which has no id."""
+    """True if the id is the hash of the version's content. Always True for a draft, which has no id."""
     files: int
-    """Number of images, masks and sources checked."""
+    """Number of files of images, masks and sources that were checked."""
     missing: tuple[str, ...]
-    """Hashes of missing files."""
+    """SHA-256s of missing files."""
     damaged: tuple[str, ...]
-    """Hashes of files whose bytes do not match their name."""
+    """SHA-256s that name files with other content, or files that cannot be read."""
 
     @property
     def whole(self) -> bool:
-        """Return True if nothing is wrong."""
+        """Return True if the id is right and no file is missing or damaged."""
         return self.id_holds and not self.missing and not self.damaged
 
 
 @dataclass(frozen=True)
 class ImageOfSet:
-    """An image of a version, with everything to show of it."""
+    """An image of a version, with the facts that a page shows."""
 
     shown: ShownEntry
     known: CaseFacts | None
-    """Facts on its making and judging, or None if it is no test case."""
+    """Facts on how the test case was made and judged; None for an image that is no test case."""
     sizes: Mapping[str, tuple[int, int]]
-    """Width and height of the image, its source and its mask, by hash."""
+    """Width and height of the image, its source and its mask, by SHA-256."""
 
 
 class Versions:
-    """Answers queries on the versions of test sets. All methods may be called from any thread."""
+    """The queries on versions of test sets. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
     @does("list-test-sets", Query)
     def list_test_sets(self) -> dict[str, Any]:
-        """List the test sets with their versions, the latest first."""
+        """List the test sets, each with its versions, the latest first."""
         return {"test_sets": [set_facts(one) for one in self._workspace.test_sets.all()]}
 
     @does("compare-test-sets", Query)
@@ -107,7 +107,7 @@ class Versions:
         old: Reference,
         new: Reference,
     ) -> dict[str, Any]:
-        """Compare two versions: images added, removed, relabelled, with another mask, in another split."""
+        """Compare two versions: images that were added or removed, or have another label, mask or split."""
         return difference_facts(self.compare(old, new))
 
     @does("show-test-set", Query)
@@ -115,7 +115,7 @@ class Versions:
         self,
         version: Reference,
         after: After = 0,
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Images in a page")] = 50,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of images in the page")] = 50,
     ) -> dict[str, Any]:
         """Show a version of a test set, and list its images. Raises Missing for an unknown version."""
         shown_version = version_of(self._workspace, version)
@@ -129,8 +129,8 @@ class Versions:
 
     @does("verify-test-set", Query)
     def verify_named(self, version: Reference) -> dict[str, Any]:
-        """Check that a version matches its id, and that all its files exist and are intact; also list unused image
-        files (orphans), which do no harm. Raises Missing for an unknown version.
+        """Check that the id of a version is the hash of its content, and that all its files exist and are intact. Also
+        list image files that nothing uses (“orphans”); they do no harm. Raises Missing for an unknown version.
         """
         return {
             **verified_facts(self.verify(version_of(self._workspace, version))),
@@ -138,25 +138,25 @@ class Versions:
         }
 
     def image(self, reference: str, image: str) -> ImageOfSet:
-        """Return one image of a version. Raises Missing for an unknown version, or if the image is not in it."""
+        """Return one image of a version. Raises Missing for an unknown version, or an image not in it."""
         version, sets = version_of(self._workspace, reference), self._workspace.test_sets
         for shown in sets.shown(version.number, ImageFilter(images=(image,)), 0, 1):
             entry = shown.entry
             known = sets.facts([entry.test_case])[entry.test_case] if entry.test_case is not None else None
             return ImageOfSet(shown, known, self._workspace.images.sizes([entry.image, entry.source, entry.mask]))
-        raise Missing("This image is not in this version; the page may be an old one.", field="image")
+        raise Missing("This image is not in this version. The page may be out of date: reload it.", field="image")
 
     def compare(self, old: str, new: str) -> Difference:
-        """Compare two versions. Raises Missing for an unknown one."""
+        """Return the differences between two versions, given by reference. Raises Missing for an unknown version."""
         return self.difference(*(version_of(self._workspace, reference) for reference in (old, new)))
 
     def difference(self, old: SetVersion, new: SetVersion) -> Difference:
-        """Return the changes from the old to the new version."""
+        """Return the differences between an old and a new version."""
         sets = self._workspace.test_sets
         return difference(sets.entries(old.number), sets.entries(new.number))
 
     def verify(self, version: SetVersion, on_count: OnCount | None = None) -> Verified:
-        """Read and check every file of a version."""
+        """Read every file of a version and compare its content with its SHA-256. Also check the version's id."""
         entries = self._workspace.test_sets.entries(version.number)
         expected_id = version_id(version.set_name, version.parent, version.note, version.thresholds, entries)
         shas = sorted(
@@ -170,7 +170,7 @@ class Versions:
                     damaged.append(sha)
             except UserError:
                 missing.append(sha)
-            except OSError:  # such as a disk that fails to read it
+            except OSError:  # such as a disk that fails to read the file
                 damaged.append(sha)
             if on_count is not None:
                 on_count(number, len(shas))
@@ -179,7 +179,7 @@ class Versions:
 
 
 def set_of(workspace: Workspace, reference: str) -> TestSet:
-    """Return the test set with this id or name. Raises Missing."""
+    """Return the test set with this id or name. Raises Missing if there is none."""
     sets = workspace.test_sets
     set_ids = {name: set_id for set_id, name in sets.names().items()}
     title = " ".join(reference.split())
@@ -191,9 +191,9 @@ def set_of(workspace: Workspace, reference: str) -> TestSet:
 
 
 def version_of(workspace: Workspace, reference: str) -> SetVersion:
-    """Return the version of an id, its first digits, or a set's latest (see `_VERSION`). Raises Missing."""
+    """Return the version that a reference names (see `Reference`). Raises Missing if it names none or several."""
     name, at, which = reference.strip().rpartition("@")
-    named = reference.strip() in workspace.test_sets.names().values()  # a name may look like a reference
+    named = reference.strip() in workspace.test_sets.names().values()  # the name of a set may look like a reference
     if at and not named and (which == DRAFT or which.isdecimal()):
         return _of_set(set_of(workspace, name), which)
     if _ID.fullmatch(reference.strip()) and not named:
@@ -209,7 +209,7 @@ def version_of(workspace: Workspace, reference: str) -> SetVersion:
 
 
 def draft_of(workspace: Workspace, reference: str) -> SetVersion:
-    """Return the draft of a set. Raises Missing for an unknown set, and UserError for one without a draft."""
+    """Return the draft of a test set. Raises Missing for an unknown set, and UserError without a draft."""
     test_set = set_of(workspace, reference)
     if test_set.draft is None:
         raise UserError(f"“{test_set.name}” has no draft: begin one of its next version.", field="test_set")
@@ -226,7 +226,7 @@ def _of_set(test_set: TestSet, which: str) -> SetVersion:
 
 
 def difference(old: Iterable[SetEntry], new: Iterable[SetEntry]) -> Difference:
-    """Return the differences, sorted by the images' hashes."""
+    """Return the differences between old and new entries, sorted by the images' SHA-256."""
     before, after = ({entry.image: entry for entry in entries} for entries in (old, new))
     both = [(before[image], after[image]) for image in sorted(before.keys() & after.keys())]
     return Difference(
@@ -239,7 +239,7 @@ def difference(old: Iterable[SetEntry], new: Iterable[SetEntry]) -> Difference:
 
 
 def set_facts(test_set: TestSet) -> dict[str, Any]:
-    """Return a test set as plain data."""
+    """Return a test set and its versions as plain data."""
     versions = [version_facts(version) for version in test_set.versions]
     return facts(test_set, "name created", test_set=test_set.id, versions=versions)
 
@@ -263,7 +263,7 @@ def entry_facts(entry: SetEntry) -> dict[str, Any]:
 
 
 def difference_facts(found: Difference) -> dict[str, Any]:
-    """Return a difference as plain data, counts first."""
+    """Return differences as plain data, with the numbers of images first."""
     single, pairs = cells(found, "added removed"), cells(found, "relabelled remasked resplit")
     return {
         "counts": {name: len(entries) for name, entries in (single | pairs).items()},
@@ -276,11 +276,11 @@ def difference_facts(found: Difference) -> dict[str, Any]:
 
 
 def verified_facts(found: Verified) -> dict[str, Any]:
-    """Return the result of a check as plain data."""
+    """Return the result of a verification as plain data."""
     version = found.version.id or f"{found.version.test_set}@{DRAFT}"
     return facts(found, "whole id_holds files missing damaged", version=version)
 
 
 def shown_cases(entries: Sequence[SetEntry]) -> str:
-    """Name images in a few words: by their test cases, or the first digits of their hashes."""
+    """Return the names of a few images for a sentence: the id of the test case, or the first digits of the SHA-256."""
     return few_names([str(entry.test_case) if entry.test_case is not None else entry.image[:8] for entry in entries])

@@ -121,7 +121,7 @@ def test_the_grid_shows_what_the_next_run_writes_and_takes_a_choice(studio: Stud
     do(studio, run_id, "run-all")
     assert written(studio, run_id) == wanted
     for refused, said in (
-        ('[["red", "purple"]]', "no such alternative"),
+        ('[["red", "purple"]]', "no longer has this alternative"),
         ('[["red", "blue"], ["red", "white"]]', "one"),
     ):
         assert said in do(studio, run_id, "combination-use", edits=refused, used=True).problem

@@ -160,7 +160,7 @@ def test_what_a_person_wrote_is_run_over_only_where_they_insist_or_it_is_outdate
     send(studio, run, "caption", text=WET)
     fill(studio, run)
     assert studio.workspace.runs.get(run).values["keywords"].author == "model"
-    assert "brings yours back" in studio.states.of(run).notices["keywords"]
+    assert "restores your edit" in studio.states.of(run).notices["keywords"]
     send(studio, run, "undo")
     assert studio.workspace.runs.get(run).values["keywords"].author == "person"
     assert "keywords" not in studio.states.of(run).notices

@@ -200,7 +200,7 @@ def test_a_single_image_is_an_item(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     "files, said",
     [
-        ({"readme.txt": "x"}, "There is no image in it"),
+        ({"readme.txt": "x"}, "There is no image among the files"),
         ({"a.png": b"no picture"}, "“a.png”: The file is not an image"),
         ({"l.csv": "name\nx\n"}, "no column “image”"),
         ({"l.csv": "image\n"}, "names no image"),
@@ -385,7 +385,7 @@ def test_a_zip_names_the_pictures_that_are_lost_and_holds_all_else(workspace: Wo
     assert len(pd.read_csv(io.BytesIO(archive.read("answers.csv")))) == 10
     with workspace_in(tmp_path / "other") as other:
         for file in lost:
-            with pytest.raises(UserError, match=f"exported without “{re.escape(file)}”, whose file was lost"):
+            with pytest.raises(UserError, match=f"lacks the picture “{re.escape(file)}”, whose file was lost"):
                 restore_study(other, data)
             assert other.images.add(pictures[file]) == lost[file]
         restore_study(other, data)
@@ -673,7 +673,7 @@ def test_a_folder_comes_in_and_a_study_goes_out_on_the_command_line(
     assert said.out.startswith("1 image added. 1 image is not in the list, and left out.\n")
     assert f"{study_id}  draft     Birds" in said.out
     assert said.err.splitlines() == [
-        "There are several CSV files in it: call the one that lists the images items.csv.",
+        "There are several CSV files: call the one that lists the images items.csv.",
         f"{tmp_path / 'out.zip'} exists already: name a file that does not.",
     ]
     assert zipfile.ZipFile(tmp_path / "out.zip").testzip() is None

@@ -385,7 +385,7 @@ def test_what_no_command_takes_is_refused_and_changes_nothing(workspace: Workspa
         (lambda: drafts.add(set_id, [*cases, 99]), "no test case 99"),
         (lambda: drafts.add_chosen(AddToTestSet(test_set=set_id)), "Name test cases"),
         (lambda: drafts.relabel(set_id, ("0" * 64,), "x"), "has no image"),
-        (lambda: drafts.split(SplitTestSet(test_set=set_id)), "how large the splits are"),
+        (lambda: drafts.split(SplitTestSet(test_set=set_id)), "the share of each split"),
         (lambda: drafts.add("Boats", cases), "no test set “Boats”"),
     ):
         with pytest.raises(UserError, match=words):

@@ -328,7 +328,7 @@ def test_a_refusal_names_its_field(
 def test_what_work_refuses_is_told_with_its_field(studio: Studio, client: TestClient) -> None:
     set_id = filled(studio)
     told = done(client, "set-work", kind="split-test-set", test_set=set_id, train="0", test="0")
-    assert (told["state"], told["field"]) == ("failed", "train") and "how large" in told["error"]
+    assert (told["state"], told["field"]) == ("failed", "train") and "share of each split" in told["error"]
     told = done(client, "set-work", kind="release-test-set", test_set=set_id, thresholds="near-duplicate distance=1")
     assert (told["state"], told["field"]) == ("failed", "thresholds")
 
