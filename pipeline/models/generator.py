@@ -324,7 +324,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
 
     def _offload(self) -> bool:
         """Let the parts take turns on the GPU. Return False if they do so already, or run on the CPU."""
-        if self._device == "cpu" or self._placing.offload != "none":
+        if self._placing.device == "cpu" or self._placing.offload != "none":
             return False
         self._pipe.enable_model_cpu_offload()
         self._at.now = replace(self._placing, offload="models", reason="its memory ran out while it drew")

@@ -254,7 +254,7 @@ def test_pictures_of_a_folder_become_the_backgrounds_and_no_model_is_loaded(tmp_
     ("changes", "reason"),
     [
         ({"composite": {"layout": "outpaint"}}, "The profile demo draws no background around the subject"),
-        ({"backgrounds": {"bank": 5}}, "take the layout text"),
+        ({"backgrounds": {"bank": 5}}, "choose the layout text"),
         ({"composite": {"layout": "text"}, "backgrounds": {"bank": 5}}, ""),
     ],
 )

@@ -363,7 +363,7 @@ def same_on_control_images_of_its_own(generator: Any, **changes: Any) -> None:
         for one, its in zip(wanted, controls, strict=True)
     ]
     assert [result.image.tobytes() for result in together] == alone and len(set(alone)) == 3
-    with pytest.raises(ValueError, match="one size"):
+    with pytest.raises(ValueError, match="the same size"):
         generator.draw(wanted[:2], 2, [control(), control().resize((32, 32))], settings, lambda *_: None)
 
 
@@ -582,7 +582,8 @@ def test_a_model_draws_again_after_memory_ran_out_while_it_decoded(folder: Path)
 
 @pytest.mark.slow
 def test_a_generator_that_may_go_by_layers_draws_the_same_so(small: Path, folder: Path) -> None:
-    for generator in (few_steps_at(small, "DDIMScheduler"), load_models(sdxl_at(folder)).generator):
+    generators: list[Any] = [few_steps_at(small, "DDIMScheduler"), load_models(sdxl_at(folder)).generator]
+    for generator in generators:
         whole = drawn(generator)
         by_layers_on_the_cpu(generator._pipe)
         same = drawn(generator) == whole

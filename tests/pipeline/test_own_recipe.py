@@ -372,7 +372,7 @@ def test_a_stage_name_means_one_type_of_value_and_reads_only_what_comes_before()
     early = dataclasses.replace(CAPTION, name="early", reads=("later",))
     for stage, said in (
         (other, "means something else"),
-        (early, "what does not come before"),
+        (early, "that does not come before it"),
         (dataclasses.replace(CAPTION, name="task"), "no name for a stage"),
         (dataclasses.replace(CAPTION, name="Half done"), "no name for a stage"),
     ):

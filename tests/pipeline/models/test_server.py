@@ -741,7 +741,7 @@ def test_a_profile_names_servers(peer: Misbehaving, tmp_path: Path) -> None:
         ("http://", "", r'address must be a URL such as "http'),
         ("http://", "http://me:secret@", r"address must have no user name, no password"),
         ('model = "m"', 'model = "m"\nmore = { seed = 3 }', r"seed is set by the studio itself"),
-        ('model = "m"', 'model = "m"\nprompt = "$label!"', r"may hold \$task and no other"),
+        ('model = "m"', 'model = "m"\nprompt = "$label!"', r"may contain \$task and no other"),
     ],
 )
 def test_a_wrong_section_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
