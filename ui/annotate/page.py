@@ -26,7 +26,7 @@ POLICY = (
 
 
 def annotate_page(preview: str = "") -> Html:
-    """Return the document of the page. If `preview` is a study's id, the page previews that study and records nothing."""
+    """Return the page's document. If `preview` is a study's id, the page previews that study and records nothing."""
 
     def address(name: str) -> str:
         # The stamp is the time of the last change, so that browsers fetch a file again only after a change.

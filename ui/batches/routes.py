@@ -103,7 +103,7 @@ def _shown(runs: BatchRuns, number: int) -> Mapping[str, Any]:
 
 
 def _planning(view: WorkView) -> Mapping[str, Any]:
-    """Return the progress of planning, or the address of the batch once it is planned. Raises UserError if it failed."""
+    """Return the progress of planning, or the address of the planned batch. Raises UserError if planning failed."""
     if view.state == "failed":
         raise UserError(view.error, field="plan")
     if view.state == "done":
