@@ -168,7 +168,7 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
 
 
 def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None = None) -> Html:
-    """Return the verdict on a result, and the buttons to review it. `following` is the next result to review or None."""
+    """Return the verdict on a result, and the buttons to review it. `following` is the next result to review."""
     return render(
         "explore/review.html",
         case=case,
