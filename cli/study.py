@@ -1,6 +1,6 @@
-"""`python -m study simulate`: simulated annotators on a running studio.
+"""`python -m study simulate`: lets simulated annotators work on a running studio.
 
-Results go to stdout. A person's mistake ends with one sentence and exit code 2, a failed worker with 1.
+Results go to stdout. A user's mistake ends with one sentence and exit code 2, a failed worker with exit code 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def simulate(options: argparse.Namespace) -> int:
-    """Run the crew and print the results."""
+    """Run the simulated workers and print their results."""
     codes = [line.strip() for line in _text(options.codes).splitlines() if line.strip()] if options.codes else []
     if bool(options.link) == bool(codes):
         raise ValueError("Give the study's link with --link, or a file of personal codes with --codes.")
@@ -65,7 +65,7 @@ def simulate(options: argparse.Namespace) -> int:
 
 
 def told(runs: Sequence[WorkerRun]) -> str:
-    """Return the results of the workers, in lines for a terminal."""
+    """Return the results of the simulated workers, as lines for a terminal."""
     votes = [vote for each in runs for vote in each.votes]
     ends = Counter(each.end for each in runs)
     lines = [

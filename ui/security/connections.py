@@ -18,7 +18,7 @@ WANTED = 8192
 ENOUGH = 1024
 """The usual limit of open files. If the limit is lower, a message at the start says how to raise it."""
 BACKLOG = 128
-"""Number of connections that may wait to be accepted."""
+"""Maximum number of waiting connections. asyncio accepts all of them together, before any can be closed."""
 MOST = 4096
 """Maximum number of connections at a time. A low limit of open files makes it smaller."""
 KEPT_SECONDS = 130
