@@ -48,7 +48,7 @@ def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: Image
     ) -> Response:
         def make() -> Mapping[str, Any]:
             if map not in MAPS or not (colour in COLOURS or colour.startswith("model:")):
-                raise UserError("There is no such map: reload the page.", field="map")
+                raise UserError("The page has asked for an unknown map: reload it.", field="map")
             found.append(image_map.points("umap" if map == "umap" else "pca", View.read(view).filter, colour))
             return {}
 

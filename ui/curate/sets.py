@@ -136,7 +136,9 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
         readiness = services.drafts.readiness(found) if found.is_draft else None
         shas = services.stored.chosen(found.number, _filter(place_of(request), readiness))
         if len(shas) > MOST_PICKED:
-            raise UserError(f"These are {len(shas):,} images; at most {MOST_PICKED:,} are picked at once.")
+            raise UserError(
+                f"These are {len(shas):,} images, and at most {MOST_PICKED:,} can be selected at once: filter them."
+            )
         return {"images": shas}
 
     @fetched_at(app, "/curate/api/set-split")
@@ -266,7 +268,7 @@ def _version(test_set: TestSet, name: str) -> SetVersion:
     for version in test_set.versions:
         if version_key(version) == name:
             return version
-    raise Missing(f"“{test_set.name}” has no {'draft' if name == DRAFT else 'such version'}; take one from its page.")
+    raise Missing(f"“{test_set.name}” has no {'draft' if name == DRAFT else 'such version'}: choose one on its page.")
 
 
 def _filter(place: SetPlace, readiness: Readiness | None) -> ImageFilter:
@@ -312,7 +314,7 @@ def _shares(data: dict[str, Any]) -> dict[str, Any]:
         try:
             read[name] = float(text or 0) / 100
         except ValueError as error:
-            raise UserError("This is no number: give per cent, such as 80.", field=name) from error
+            raise UserError("This is no number: give a percentage, such as 80.", field=name) from error
         if not 0 <= read[name] <= 1:
             raise UserError("A share has to be from 0 to 100 per cent.", field=name)
     return read
@@ -333,6 +335,6 @@ def _thresholds(data: dict[str, Any]) -> dict[str, Any]:
         if not name or number is None:
             raise UserError(f"“{line.strip()[:80]}” is no threshold: write NAME=NUMBER.", field="thresholds")
         if name in thresholds:
-            raise UserError(f"The threshold “{name[:80]}” is there twice: give one figure.", field="thresholds")
+            raise UserError(f"The threshold “{name[:80]}” is given twice: keep one of them.", field="thresholds")
         thresholds[name] = number
     return {**data, "thresholds": thresholds}

@@ -35,9 +35,9 @@ from ui.templating import render
 MOST_NAMED = 20
 """Maximum number of files that are named if something is wrong with them. Others are counted."""
 WORK_WORDS = {
-    "split-test-set": "Parting it into splits",
-    "release-test-set": "Releasing it",
-    "verify-test-set": "Reading its files",
+    "split-test-set": "Dividing the images into splits",
+    "release-test-set": "Releasing the draft",
+    "verify-test-set": "Reading all files",
 }
 _SMALL = 200
 """Number of images below which all are proposed for the test split. A fifth would be too few to judge a model."""
@@ -48,8 +48,8 @@ Cell = tuple[int, str, bool]
 """A number of images, the address that shows them, and whether they are shown now."""
 SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets.js",)
 KINDS: Mapping[str, tuple[str, str]] = {
-    "added": ("added", "in the new one only"),
-    "removed": ("removed", "in the old one only"),
+    "added": ("added", "in the new version only"),
+    "removed": ("removed", "in the old version only"),
     "relabelled": ("relabelled", "with another label"),
     "remasked": ("other mask", "another mask, or other names of its classes"),
     "resplit": ("re-split", "in another split"),

@@ -29,7 +29,7 @@ def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComp
     """
     first, second = pair
     if first.kind != second.kind:
-        words = "These two are of different kinds of tasks: there is nothing to compare."
+        words = "One is a classifier and the other a segmenter, so there is nothing to compare."
         return el("section", el("p", words, class_="notice"), id="part-compared", class_="card box")
     tables = [_edits(pair, table) for table in EDIT_TABLES if table != "class"]
     sizes = [evaluated.effectiveness or evaluated.segmentation for evaluated in pair]

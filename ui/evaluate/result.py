@@ -115,7 +115,7 @@ def _of_segmenter(found: Evaluated, effect: SegmentationEffect, losses: LossEffe
 def change_of(one: SegmentedClass) -> Figure:
     """Return the IoU of a class on generated images minus that on originals, without an interval."""
     if one.iou_original is None or one.iou_generated is None:
-        return Figure(None, why="it is not there")
+        return Figure(None, why="these images lack the class")
     return Figure(one.iou_generated - one.iou_original)
 
 

@@ -21,11 +21,11 @@ from ui.markup import Html, el
 
 PART, TIME = "part-retraining", "retraining-time"
 _ARM_HINTS: Mapping[ArmKey, str] = {
-    "augmentation": "the originals, changed by torchvision at each look",
+    "augmentation": "the originals, changed by torchvision at random each time",
     "reconstructions": "the sources drawn again without an edit",
     "generated": "all test cases of the sources to learn from",
-    "valid": "those that votes, or a score learnt from votes, find valid",
-    "ranked": "those that are looked at first",
+    "valid": "test cases that votes, or a score learnt from votes, find valid",
+    "ranked": "test cases at the head of the ranking",
 }
 _BEHIND: Mapping[TaskKind, str] = {
     "classification": "the images that are still wrong in most of the trainings",

@@ -430,5 +430,5 @@ def _sent_place(data: Mapping[str, Any]) -> Place:
     whole = all(isinstance(known[name], str) for name in texts)
     numbers = [known[name] for name in ("version", "other") if name in known]
     if not whole or any(isinstance(number, bool) or not isinstance(number, int | None) for number in numbers):
-        raise UserError("This is no evaluation. Please reload the page.")
+        raise UserError("The page has sent an invalid evaluation. Please reload it.")
     return Place(**known)

@@ -106,7 +106,7 @@ def exported(client: TestClient, version: SetVersion, layout: str) -> tuple[str,
 
 def test_who_has_no_test_set_is_told_what_one_is(client: TestClient) -> None:
     said = page(client, "/curate/sets")
-    assert "A view is a question, a test set is a list" in said and "Create the first test set" in said
+    assert "A filter finds new images, a test set keeps its list" in said and "Create the first test set" in said
 
 
 def test_the_list_says_versions_images_labels_and_splits(studio: Studio, client: TestClient) -> None:
@@ -198,7 +198,7 @@ def test_a_split_is_told_while_its_shares_are_typed(studio: Studio, client: Test
         return str(client.get("/curate/api/set-split", params={**asked, **changes}).json()["words"])
 
     begin = "This gives about train 2, test 2 of 4 images. There are 3 groups of images that stay together."
-    assert told() == f"{begin} Pressing the button compares the sources first."
+    assert told() == f"{begin} The button first compares the sources."
     done(client, "set-work", kind="split-test-set", **{**asked, "keep": True})
     assert told() == begin.replace("about ", "")
     assert "add up to" not in told()
@@ -369,7 +369,7 @@ def test_the_difference_shows_each_kind_and_any_two_versions(studio: Studio, cli
     assert "boat ship" in page(client, f"{address}?kind=relabelled")
     other = released(studio, "Other")
     across = page(client, f"{address}?old={other.id}&new={set_id}@1")
-    assert "They hold the same images" in across and "Other, Version 1: 4 images" in across
+    assert "Both versions have the same images" in across and "Other, Version 1: 4 images" in across
 
 
 def test_verify_names_what_is_missing_damaged_and_orphaned(studio: Studio, client: TestClient) -> None:
