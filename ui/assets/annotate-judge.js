@@ -16,7 +16,7 @@
   function toldLine({ question, given, expected, right }, several) {
     const mark = several && right !== null ? make("span", { class: `pill ${right ? "ok" : "warn"}` }, right ? "✓ right" : "✗ not right") : null;
     const said = make("dd", { class: "said" }, make("span", {}, "Your answer: "), make("b", {}, given ? words(given) : "none"), mark);
-    const told = right === null ? make("dd", { class: "mut" }, "Here no answer is right or wrong.")
+    const told = right === null ? make("dd", { class: "mut" }, "This question has no right or wrong answer.")
       : right ? null : make("dd", {}, make("span", {}, "Right is: "), make("b", {}, words(expected)));
     return make("div", { class: "told-line" }, make("dt", {}, question), said, told);
   }
@@ -191,7 +191,7 @@
       }
       const open = view.open().length;
       sendButton.disabled = !view.awake() || open > 0;
-      count.textContent = feedback ? "For training only: this answer counts for nothing." : open ? `${open} to answer` : "";
+      count.textContent = feedback ? "For training only: this answer does not count." : open ? `${open} to answer` : "";
       place.textContent = `${all.indexOf(at) + 1} of ${all.length}`;
       back.disabled = view.current <= 0;
       on.disabled = view.current >= all.length - 1;
@@ -221,7 +221,7 @@
       }, { once: true });
       shown.addEventListener("error", () => {
         tries += 1;
-        note.textContent = "The image did not come. It is asked for again; your place is kept.";
+        note.textContent = "The image did not load. The page tries again; your place is kept.";
         // The first time by itself; then with what comes next, as its address may be another one by now.
         setTimeout(() => { if (figure.isConnected) { if (tries > 1) act.again(); else load(); } }, RETRY_PICTURE);
       });

@@ -200,7 +200,7 @@
     paint();
     byId("point-count").textContent = count.toLocaleString("en");
     byId("point-words").textContent = `${count === 1 ? "image" : "images"} on the map${data.missing ? `, ${data.missing.toLocaleString("en")} not yet` : ""}`;
-    tell(count ? "" : data.missing ? "The images are being looked at: the map fills while you wait." : first.pairs.length ? "No image fits the filter." : "There are no images yet.");
+    tell(count ? "" : data.missing ? "The images are being embedded: the map fills while you wait." : first.pairs.length ? "No image fits the filter." : "There are no images yet.");
     pick(region);
     map.ready = true;
     map.counts = data.legend.map((one) => [one.name, one.count]);
@@ -400,8 +400,8 @@
     const umap = which === "umap", none = umap && !state.umap, share = /(\d+) %/.exec(state.note);
     fields.choose(document.querySelectorAll("[data-map]"), (tab) => tab.dataset.map === which);
     const newer = state.embedded - state.umap;
-    byId("about-map").textContent = !umap ? "The plane in which the images differ most. It is there at once."
-      : state.failed || (state.making ? `Making it: ${state.note}${share ? left("placing", Number(share[1]), 100) : ""}.` : !state.available ? "UMAP is not installed: pip install umap-learn, and start the studio again."
+    byId("about-map").textContent = !umap ? "The plane in which the images differ most. This map is ready at once."
+      : state.failed || (state.making ? `Making the map: ${state.note}${share ? left("placing", Number(share[1]), 100) : ""}.` : !state.available ? "UMAP is not installed: pip install umap-learn, and start the studio again."
       : none ? "Keeps images that look alike together. Making it takes minutes; you can go on working."
       : newer > 0 ? `Made of ${state.umap.toLocaleString("en")} images; ${newer.toLocaleString("en")} are newer.` : "Keeps images that look alike together.");
     byId("making").hidden = !umap || !state.available || (!state.making && !none && newer <= 0 && !state.failed);

@@ -194,7 +194,7 @@
     if (!ids.length) return;
     if (!gallery.chosen.size && kind() !== "classification") { gallery.say("An image of a segmentation has no label."); return; }
     const known = [...document.querySelectorAll('#filters [data-key^="class:"] span')].map((one) => one.textContent).slice(0, 9);
-    const why = "What it shows in truth, where the label that it was made for is wrong.";
+    const why = "What the image really shows, if the label that it was made for is wrong.";
     question({ title: gallery.chosen.size ? `Label of ${many(ids)}` : "Label of this image", words: why, text: "Label", choices: known, yes: "Give this label",
       act: (said) => post("relabel-images", { entries: ids, label: said }) });
   }
@@ -331,7 +331,7 @@
     const counted = words(count);
     const every = (verdict, button) => question({
       title: `${button} ${counted}?`, text: verdict === "rejected" ? "Another reason, or none" : "", choices: verdict === "rejected" ? REASONS[kind()] : [], empty: true, yes: button,
-      words: "All that this filter shows, also what is not in sight. One undo takes all of it back.",
+      words: "All images of this filter, also those out of sight. One undo takes all of it back.",
       act: (reason) => { if (what.entries) mark(what.entries, (cell) => { cell.verdict = verdict; }); post("decide", { ...what, verdict, reason: reason || "" }); },
     });
     question({
@@ -352,7 +352,7 @@
     let sets;
     try { sets = (await wire.get("/curate/api/drafts")).sets; } catch (error) { gallery.refuse(error.message); return; }
     question({
-      title: `Add ${words(count)} to a test set`, words: "A test set is a list: what fits this filter later does not come by itself.",
+      title: `Add ${words(count)} to a test set`, words: "A test set is a list: images that match this filter later are not added.",
       choices: sets.map((one) => one.name), text: "Name of a new test set", yes: "Add to a new set", digits: sets.length > 0,
       act: async (name) => {
         try {

@@ -126,7 +126,7 @@
     const line = make("div", { className: "bar" }, make("i"));
     if (told.total) line.firstChild.style.width = `${Math.round((100 * told.done) / told.total)}%`;
     else line.classList.add("unsure");
-    const words = told.state === "waiting" ? "Waiting for what comes before it" : told.total ? `${told.done.toLocaleString("en")} of ${told.total.toLocaleString("en")}${told.left}` : "Working";
+    const words = told.state === "waiting" ? "Waiting for earlier work" : told.total ? `${told.done.toLocaleString("en")} of ${told.total.toLocaleString("en")}${told.left}` : "Working";
     place.hidden = false;
     place.replaceChildren(make("span", {}, words), line, makeButton("Cancel", stop, { className: "btn s" }));
   }

@@ -71,8 +71,8 @@
   let noting = null, ticket = 0, asked = 0;
   // Images that the model under test has not read: it is asked on request, and looked after until it is done.
   function modelPart(unread) {
-    if (asked && Date.now() - asked < PATIENCE) { setTimeout(study.noteDraw, 4000); return [`It is reading them: ${unread} to go.`]; }
-    return [button("Have it read them", async (event) => {
+    if (asked && Date.now() - asked < PATIENCE) { setTimeout(study.noteDraw, 4000); return [`The model is reading these images: ${unread} to go.`]; }
+    return [button("Let the model read them", async (event) => {
       event.currentTarget.disabled = true;
       try { await wire.post(api("ask-model"), study.drawn()); asked = Date.now(); study.noteDraw(); }
       catch (error) { study.tell("draw", error.message); }
