@@ -14,7 +14,7 @@ _SEGMENTS = re.compile(r"[\w.~-]+(/[\w.~-]+)*", re.ASCII)
 
 
 def read_root_path(text: str) -> str:
-    """Return a typed root path as "/a/b", without a "/" at the end; "" for "/". Raises UserError if it is no path."""
+    """Return a typed root path as "/a/b", without a "/" at the end; "" for "/". Raises UserError for others."""
     path = text.strip().strip("/")
     if not path:
         return ""
@@ -42,5 +42,5 @@ def in_browser(address: str) -> str:
 
 
 def studio_address(scheme: str, host: str) -> str:
-    """Return the studio's address for `scheme` and `host`, such as "https://example.org/studio", without a last "/"."""
+    """Return the studio's address for `scheme` and `host`, such as "https://example.org/studio" (no "/" at the end)."""
     return f"{scheme}://{host}{_ROOT.get()}"

@@ -34,8 +34,8 @@ def render(name: str, /, **values: object) -> Html:
 
     Templates may call the functions of `ui.explore.parts`, of `plots` and `words` in `ui.study`, and the macros of
     `ui/templates/pieces.html` by name. Text is escaped, None becomes nothing, and a list becomes its items one after
-    another. An undefined name is an error. The addresses in `href`, `src` and `action` need `| at`, so that they work
-    below the path of a proxy.
+    another. An undefined name is an error. Addresses of the studio in `href`, `src` and `action` need `| at`, so that
+    they work below the path of a proxy.
     """
     return Html(_environment().get_template(name).render(values))
 

@@ -77,7 +77,7 @@ def theme() -> Any:
 
 
 def head() -> str:
-    """Return the markup for the head of the Explore page: its style sheet, and its script or an error without it."""
+    """Return the markup for the head of the Explore page: style sheet, script, and an error without the script."""
     style, script = asset_address("explore.css"), asset_address("explore.js")
     message = f"<div class='studio'><p class='problem missing' role='alert'>{MISSING}</p></div>"
     failed = f'document.body.insertAdjacentHTML("afterbegin", "{message}")'

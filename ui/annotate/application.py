@@ -59,7 +59,7 @@ _HEADERS = tuple(
 )
 """Headers that are added to every reply that lacks them."""
 _KEEP = "private, max-age=900"
-"""Cache-Control of pictures, since a reload or an undo shows them again: only the worker's browser, for 15 minutes."""
+"""Cache-Control of pictures. Only the worker's browser may keep them, for 15 minutes, to show them after a reload."""
 _STATUS = {UnfitAnswers: 400, Malformed: 400, NotSignedIn: 401, WorkerNotAllowed: 403, Over: 410}
 _REFUSED = {"not yours": 404, "not running": 409, "full": 409, "answered": 409}
 

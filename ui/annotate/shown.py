@@ -86,7 +86,7 @@ def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | Non
 
 
 def _may_be_asked(rules: Rules, item: NewItem) -> list[Question]:
-    """Return the questions that an item may get, with all follow-ups: the page decides by the answers which to show."""
+    """Return the questions that an item may get, with all follow-ups, which the page shows after a fitting answer."""
     chosen: dict[str, Question] = {}
     for question in rules.questions:
         if asked([replace(question, follows="")], item, {}) and (not question.follows or question.follows in chosen):
@@ -106,7 +106,7 @@ def _captions(item: NewItem) -> tuple[list[list[str]] | None, list[list[str]] | 
 
 
 def _marked(pieces: tuple[Piece, ...], kind: str) -> list[list[str]]:
-    """Return the later text of a comparison as [text, kind]: its added words get `kind`, without spaces at the end."""
+    """Return the later of two compared texts as lists of [text, kind]. Added words get `kind`, all else gets "same"."""
     marked: list[list[str]] = []
     for piece in pieces:
         if piece.kind == "same":

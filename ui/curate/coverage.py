@@ -87,7 +87,7 @@ class Look:
 
     @staticmethod
     def of(query: Mapping[str, str]) -> Look:
-        """Parse the query of an address. Invalid values are ignored; no value here can hide an image."""
+        """Parse the query of an address. Invalid values are ignored."""
         by: Any = query.get("by", "")
         return Look(
             grid=GRIDS[1] if query.get("table") == "weather" else GRIDS[0],
@@ -260,7 +260,7 @@ def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:
 
 
 def _share(share: Proportion, words: str, nothing: str) -> str:
-    """Return a share as text: "3 of 4" for few images, else a percentage. Only none is 0 %, and only all is 100 %."""
+    """Return a share as text: "3 of 4" for few images, else a percentage. It is 0 % or 100 % only for none or all."""
     if share.value is None:
         return nothing
     if share.n < FEW:

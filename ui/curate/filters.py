@@ -34,7 +34,7 @@ _USED = DataTable(__file__, str, "used")
 """Text for filters that have no value in this column, and for batches, since their pages link to the gallery."""
 _STANDING_WORDS = {"newly wrong": "newly wrong", "wrong": "wrong before too", UNREAD: "not asked yet"}
 Chip = tuple[tuple[str, str], str, int | None, str]
-"""A filter value: its name and value in the address, its text, the number of its images (None if uncounted), a key."""
+"""A filter value: its name and value in the address, its text, the number of its images or None, and a key."""
 ORDERS: tuple[tuple[str, Order], ...] = (
     ("newest first", Order()),
     ("oldest first", Order("oldest")),

@@ -117,7 +117,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
 def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
     @fetched_at(app, "/curate/api/drafts")
     def drafts() -> Mapping[str, Any]:
-        """Return all test sets, since images can be added to each. A set without a draft (False) needs one first."""
+        """Return all test sets, since images can be added to each. If `draft` is False, the set needs a draft first."""
         sets = services.stored.all()
         return {
             "sets": [

@@ -103,7 +103,7 @@ class ShownVersion:
     """Hashes of the images on the page that hinder the release, by kind of obstacle."""
 
     def address(self, meant: ImageFilter | None = None, against: str = "") -> str:
-        """Return the address of the images that match `meant` and have the obstacle `against`; of all without both."""
+        """Return the address of images that match `meant` and have the obstacle `against`. Without both: all images."""
         place = SetPlace(meant or ImageFilter(), against)
         query = urlencode({"version": version_key(self.version), **place.query}, doseq=True)
         return f"{set_address(self.held.id)}?{query}"

@@ -34,7 +34,7 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
     group: tuple(Term(name, **content) for name, content in terms.items())
     for group, terms in tomllib.loads(Path(__file__).with_name("terms.toml").read_text(encoding="utf-8")).items()
 }
-"""All terms, in the order of the page."""
+"""All terms, by the title of their section, in the order of the help window."""
 TERMS: Mapping[str, Term] = {
     name.lower(): term for terms in GROUPS.values() for term in terms for name in (term.name, *term.shown)
 }

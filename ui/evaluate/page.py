@@ -156,7 +156,7 @@ def list_page(
     chosen: ModelChoice | None,
     signed_in: bool,
 ) -> str:
-    """Return the list of subjects that can be evaluated. `models` shows the chosen model, or offers some."""
+    """Return the page with all subjects to evaluate. `models` is the part with the chosen model, or with a choice."""
     content = render("list", models=models, subjects=subjects_part(subjects, gallery, chosen))
     return _page("Evaluate", content, signed_in)
 
@@ -174,7 +174,7 @@ def evaluation_page(
     versions: Sequence[SubjectView],
     signed_in: bool,
 ) -> str:
-    """Return the page that evaluates a model on a subject: class mapping, progress of reading, and answer."""
+    """Return the page that evaluates a model on a subject: class mapping, progress of the predictions, and figures."""
     place = stand.place
     content = render(
         "evaluation",
@@ -196,7 +196,7 @@ def evaluation_page(
 
 
 def state_parts(stand: Stand, result: Html | None, compared: Html | None) -> dict[str, Html]:
-    """Return the parts of the page that change while a model reads; missing ones are empty."""
+    """Return the parts of the page that change while a model predicts images. Missing parts are empty."""
     return {
         "part-compared": compared or el("section", id="part-compared"),
         "part-work": work_part(stand),
@@ -262,4 +262,4 @@ def report_html(
 
 
 FILES = {kind: SUFFIXES.get(kind, ".html") for kind in _FILES}  # type: ignore[call-overload]
-"""File endings of reports by their kinds."""
+"""Ending of the file name of each kind of report."""

@@ -92,7 +92,7 @@ class _Pages:
         self.evaluations, self.retrainings, self.like, self.looking = evaluations, retrainings, likeness, focus
 
     def asked(self, place: Place) -> EvaluationQuestion:
-        """Return the evaluation question that a page's address asks. Raises UserError if it is invalid."""
+        """Return the evaluation question that a page's address asks. Raises UserError for an invalid address."""
         return self.evaluations.asked(OnModel.of(place.fields))
 
     def choices(self, place: Place) -> tuple[ModelChoice, ...]:
@@ -119,7 +119,7 @@ class _Pages:
         return render("chosen", chosen=chosen, identity=identity, does=DOES), chosen
 
     def stand(self, place: Place) -> Stand:
-        """Return the progress of an evaluation. Raises UserError for an invalid place."""
+        """Return the progress of the evaluation at an address. Raises UserError for an invalid address."""
         service, question = self.evaluations, self.asked(place)
         drawing = service.controls.work.of(about_control(question.subject)) if service.controls is not None else ()
         control = next(iter(drawing), None)
@@ -424,7 +424,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
 
 
 def _sent_place(data: Mapping[str, Any]) -> Place:
-    """Parse the place that a page sends. Raises UserError for anything that our pages do not send."""
+    """Parse the images, model and comparison that a page sends. Raises UserError for what our pages never send."""
     known = {name: value for name, value in data.items() if name in Place.__dataclass_fields__}
     texts = {name for name in known if name not in ("version", "other")}
     whole = all(isinstance(known[name], str) for name in texts)

@@ -59,7 +59,7 @@ class Place:
 
     @property
     def second(self) -> Place | None:
-        """Return the place of the second model or version, which this place is compared with, or None."""
+        """Return this place with the second model or version instead of the first, or None without a second."""
         if self.beside:
             return replace(self, key=self.beside, beside="", other=None)
         if self.other is not None:
@@ -90,7 +90,7 @@ class Links:
     study: StudyPlan | str | None = None
     """A study that can be drafted, or a sentence that says why none can; None where none is needed."""
     can_check: bool = False
-    """True if masks can be checked from here."""
+    """True if the page can start a check of the masks."""
 
 
 def evaluate_address(end: str = "", **query: Any) -> str:

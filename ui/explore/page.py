@@ -74,7 +74,7 @@ class Action(BaseModel):
     state: int = 0
     """Number of the run's state that the page showed."""
     own: bool = False
-    """True if a field sent the command. It shows a refusal itself."""
+    """True if a field sent the command. The field then shows a refusal itself."""
 
 
 class Batch(BaseModel):
@@ -141,7 +141,7 @@ class PageValues:
     state: RunState | None
     """The open run, or None on the start page."""
     comparison: ModelComparison
-    """The model under test on the open run."""
+    """Results of the model under test on the open run."""
     edited: tuple[EditedShare, ...] | None
     """Share of each stage's values that people changed, or None while that list is closed."""
     together: TogetherState
@@ -248,15 +248,15 @@ class Explorer:
         return stage
 
     def take_picture(self, path: str, name: str, label: str = "") -> Reply:
-        """Open the run that an uploaded picture carries, or begin a new run with the picture and a label."""
+        """Open the run that an uploaded picture contains, or begin a new run with the picture and a label."""
         return self._take(path, lambda data: vars(self.exchange.take_picture(data, name, label)))
 
     def take_run(self, path: str) -> Reply:
-        """Open the run that an uploaded file carries."""
+        """Open the run that an uploaded file contains."""
         return self._take(path, lambda data: vars(self.exchange.take_run(data)))
 
     def give_mask(self, run_id: str, path: str, classes: str) -> Reply:
-        """Give a run the mask in an uploaded file."""
+        """Set the mask of a run from an uploaded file."""
         return self._take(path, lambda data: {"said": self.runs.give_mask(run_id, data, classes)})
 
     def _take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:

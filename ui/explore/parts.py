@@ -16,7 +16,7 @@ Size = tuple[int, int]
 """Width and height of a picture, in pixels."""
 
 CONTROL = "drawing the control image"
-"""Label of a job that belongs to no stage."""
+"""Label of a job that belongs to no stage and draws the control image."""
 
 UNKNOWN_PICTURE = "not a drawn scene"
 WORTH_A_MARK = 3
@@ -111,8 +111,8 @@ def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:
 
 
 def _far(text: str, near: int, follows: bool, precedes: bool) -> Child:
-    """Return unchanged text with a mark around its words that are more than `near` words from a change. A change is
-    before the text if it `follows`, and after the text if it `precedes`.
+    """Return unchanged text with a mark around its words that are more than `near` words from a change. `follows` is
+    True if a change comes before the text, `precedes` if a change comes after the text.
     """
     words = re.findall(r"\S+\s*|^\s+", text)
     start, end = near * follows, len(words) - near * precedes

@@ -27,7 +27,7 @@ PLAIN: Mapping[str, str] = DataTable(__file__, str, "plain")
 EXPLAINED: Mapping[str, str] = DataTable(__file__, str, "explained")
 """Explanation of each stage in one or two sentences, by title."""
 FIRST_TIME = " · the first time, the models are loaded too"
-"""Text after the seconds of work whose progress is still unknown."""
+"""Text after the seconds of a running stage whose progress is still unknown."""
 ICONS = DataTable(__file__, str, "icons")
 """Icon before the word of a state, so that a state can be recognized without its colour."""
 

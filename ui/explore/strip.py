@@ -50,7 +50,7 @@ class Drawing:
 
 
 def drawing_of(state: RunState) -> Drawing | None:
-    """Return the images that are being drawn, or None while nothing is."""
+    """Return the images that are being drawn, or None if no image is being drawn."""
     job = state.job
     if job is None or running_stage(job) != "generation" or job.progress is None:
         return None
@@ -94,7 +94,7 @@ class Strip:
         return next(iter(self.cases or self.all), None)
 
     def next_unreviewed(self, case: StoredTestCase) -> StoredTestCase | None:
-        """Return the next unreviewed result after `case`, starting again after the last; None if there is no other."""
+        """Return the next unreviewed result after `case`, starting again after the last; None if all are reviewed."""
         shown = self.cases if any(other.review is None and other.id != case.id for other in self.cases) else self.all
         # The filter may hide `case` itself, so its place among all results decides which one is next.
         order = [other.id for other in self.all]

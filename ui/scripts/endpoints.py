@@ -86,8 +86,8 @@ plan batches with `PlanByScript`."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
 """Fields that name the sending page and the state of its form. Scripts fill in only those that are required."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
-"""Seconds between two checks of a watched job, and before an unchanged state is sent again. By sending, Gradio notices
-that a client is gone and ends its watcher."""
+"""Seconds between two checks of a watched job, and before an unchanged state is sent again. The repetition lets Gradio
+notice that a client is gone, and end its watcher."""
 MOST_WATCHERS, MOST_OF_A_TOKEN = 200, 20
 """Maximum number of watchers at a time, and of watchers with the same token. Further watchers wait, and further ones
 with the same token are refused."""

@@ -20,7 +20,7 @@ ENOUGH = 1024
 BACKLOG = 128
 """Maximum number of waiting connections. asyncio accepts all of them together, before any can be closed."""
 MOST = 4096
-"""Maximum number of connections at a time. A low limit of open files makes it smaller."""
+"""Maximum number of connections at a time. A low limit of open files makes the number smaller."""
 KEPT_SECONDS = 130
 """Seconds that a connection stays open after a reply. This is longer than a proxy keeps a connection (Caddy two
 minutes, Traefik 90 seconds, nginx one minute). Otherwise the proxy would at times send a request into a closing
@@ -144,7 +144,7 @@ class Connection(H11Protocol):
 
 
 def room_for_connections() -> tuple[int, str]:
-    """Raise the limit of open files. Return the maximum number of connections, and a warning if it stays small."""
+    """Raise the limit of open files. Return the maximum number of connections, and a warning about a small limit."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

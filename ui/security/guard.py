@@ -79,7 +79,7 @@ _HEADERS = (
 class Guard:
     """ASGI middleware around the whole application.
 
-    `session` finds a session by its token, and `script` the token of a script by its text. `locked` is True if a
+    `session` returns the session of a cookie's text, and `script` the token of a script's text. `locked` is True if a
     password is set. `assets` are the files of the sign-in page (below /sign-in/), `names` are host names of this
     machine besides localhost, and `inline` are the scripts inside our own pages.
     """

@@ -116,7 +116,7 @@ def disagreements_box(report: StudyReport, data: StudyData) -> Html:
 
 
 def all_disagreements(report: StudyReport, data: StudyData, shown: DisagreementFilter) -> Html:
-    """Return the disagreements that pass the filter, a page at a time."""
+    """Return one page of the list of disagreements that pass the filter."""
     found = [
         case
         for case in disagreements(report)

@@ -70,7 +70,7 @@ KINDS: dict[QuestionKind, str] = {
     "text": "free text",
 }
 SHOWN = 48
-"""Number of items whose pictures are shown at first. A button adds as many."""
+"""Number of items whose pictures are shown at first. A button shows as many more."""
 
 Recipes = Sequence[tuple[str, str]]
 """Name and title of each recipe."""

@@ -35,7 +35,7 @@ def divided_votes(counts: Mapping[str, int], question: Question) -> str:
 
 
 def in_order(counts: Mapping[str, int], question: Question) -> Mapping[str, int]:
-    """Return the counts of votes in the order of the question's answers, so that colours always mean the same."""
+    """Return the counts of votes in the order of the question's answers, so that each answer keeps its colour."""
     return {answer: counts[answer] for answer in question.answers() if answer in counts}
 
 
