@@ -44,7 +44,7 @@ def votes(workspace: Workspace, options: argparse.Namespace) -> str:
     """Add the votes in a result file of Mechanical Turk."""
     file = Path(options.path)
     if file.stat().st_size > MOST_LIST:
-        raise UserError(f"{file} is larger than {MOST_LIST // 1_000_000} MB.")
+        raise UserError(f"{file} is larger than {MOST_LIST // 1_000_000} MB: split it into several files.")
     return import_votes(workspace, options.study, file.read_bytes(), options.even_so)[1]
 
 
@@ -52,7 +52,7 @@ def export(workspace: Workspace, options: argparse.Namespace) -> str:
     """Write the whole study as a zip. Until the zip is complete, the file has another name."""
     target = Path(options.path)
     if target.exists():
-        raise UserError(f"{target} exists already: name a file that does not.")
+        raise UserError(f"{target} exists already: choose another file name.")
     half = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         _, parts = zipped(workspace, options.study)

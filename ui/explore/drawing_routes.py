@@ -51,7 +51,7 @@ def add_drawing_routes(
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
         if data is None:
-            return PlainTextResponse("A model draws this kind: ask for it on the page first.", status_code=404)
+            return PlainTextResponse("A model draws this control image: start it on the page first.", status_code=404)
         # A segmentation map depends on the mask, which may change.
         headers = FRESH if settings.kind == "segmentation" else _FOR_A_WHILE
         return Response(data, media_type="image/png", headers=headers)
@@ -60,5 +60,5 @@ def add_drawing_routes(
     def preview(name: str) -> Response:
         data = previews.png(name)
         if data is None:
-            return PlainTextResponse("This preview is gone: the image is further on.", status_code=404)
+            return PlainTextResponse("This preview is gone: the image has a newer one.", status_code=404)
         return Response(data, media_type="image/png", headers=_FOR_A_WHILE)

@@ -268,7 +268,7 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
 
     def study_file(command: DownloadStudy) -> Plain:
         if command.file not in EXPORTS:
-            raise UserError(f"There is no file {command.file!r}: there are {', '.join(EXPORTS)}.", field="file")
+            raise UserError(f"There is no file {command.file!r}: choose one of {', '.join(EXPORTS)}.", field="file")
         return _download(command.file, EXPORTS[command.file][1](services.studies.export(command.study)))
 
     yield UploadPicture, take_picture
@@ -318,7 +318,9 @@ def perform(
     token = let_in(command, request)
     sent = _of(command, values)
     if token is not None and token.reads_only and isinstance(sent, DownloadStudy) and sent.file in OF_PERSONS:
-        raise NotAllowed(f"The token “{token.name}” only reads: “{sent.file}” is about people, and needs a full one.")
+        raise NotAllowed(
+            f"The token “{token.name}” only reads. “{sent.file}” is about people: use a token that may change things."
+        )
     if token is not None:
         tokens.require_place(sent)
     done = do(sent)
@@ -398,7 +400,7 @@ async def watching(
     number = token.id if token is not None else 0
     if number and watchers[number] >= MOST_OF_A_TOKEN:
         raise NotAllowed(
-            f"This token watches {MOST_OF_A_TOKEN} jobs already: end one of these, or ask now and then with show_job."
+            f"This token watches {MOST_OF_A_TOKEN} jobs already: end one of these watches, or call show_job instead."
         )
     watchers[number] += 1
     try:
@@ -440,7 +442,7 @@ def let_in(command: type[Command], request: gr.Request | Request) -> Token | Non
     """Return the token of a request or None. Raises NotAllowed if the token only reads but the command changes data."""
     token = token_of(request)
     if token is not None and token.reads_only and not command.looks:
-        raise NotAllowed(f"The token “{token.name}” only reads: “{command.name}” needs one that may change things.")
+        raise NotAllowed(f"The token “{token.name}” only reads. “{command.name}” needs a token that may change things.")
     return token
 
 

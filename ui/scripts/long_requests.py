@@ -103,7 +103,7 @@ async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) 
     The export stops once no caller waits for it, unless a page has begun it. Raises UserError.
     """
     if command.format not in WRITTEN:
-        raise UserError(f"There is no format {command.format!r:.80}: take {', '.join(WRITTEN)}.", field="format")
+        raise UserError(f"There is no format {command.format!r:.80}: choose {', '.join(WRITTEN)}.", field="format")
     views, asked_again, end = list[WorkView](), False, time.monotonic() + waiter.seconds
 
     def begin() -> None:
@@ -167,7 +167,7 @@ async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter)
     The import continues after the caller has left. Raises UserError, also for an import that ends without a number.
     """
     if sent.format and sent.format not in FORMAT_TITLES:
-        raise UserError(f"There is no format {sent.format!r:.80}: take {', '.join(FORMAT_TITLES)}.", field="format")
+        raise UserError(f"There is no format {sent.format!r:.80}: choose {', '.join(FORMAT_TITLES)}.", field="format")
     end = time.monotonic() + waiter.seconds
     state = begun = await run_in_threadpool(_begin, sent, imports)
     while state.state == "running" and not state.number and time.monotonic() < end and await waiter.listens():

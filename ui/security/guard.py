@@ -157,9 +157,9 @@ class Guard:
                 return _refused(405, "Agents post here; the page Scripts says how.")
         if token is not None:
             if not _ENDPOINTS.fullmatch(path) or _CLOSED.match(path):
-                return _refused(403, "A token opens the endpoints for scripts only.")
+                return _refused(403, "A token gives access to the endpoints for scripts only.")
             if token.reads_only and path.startswith(_UPLOAD):
-                return _refused(403, "This token only looks: a file needs one that may change things.")
+                return _refused(403, "This token only reads: to send a file, use a token that may change things.")
             return None
         if path.startswith(ANNOTATE) or (method, path) in self._open:
             return None

@@ -54,7 +54,7 @@ _TOO_MUCH = "This is more than a page of the studio sends. Please shorten it."
 _UPLOADED, _ZIPPED = 400 * _MB, 2_000 * _MB
 LIMITS = (
     Limit("/annotate/", 16 * 1024, "This request is too large: at most 16 KB are accepted."),
-    Limit("/sign-", 16_000, "This takes the form of the sign-in page only."),
+    Limit("/sign-", 16_000, "Only the form of the sign-in page is accepted here."),
     Limit("/study/api/", 400_000, _TOO_MUCH),
     Limit(LIKE_PICTURE, 40 * _MB, "The picture is larger than 40 MB: save it smaller."),
     Limit("/curate/api/", 2 * _MB, _TOO_MUCH),
@@ -122,7 +122,7 @@ class BodyLimit:
 def require_own_page(request: Request) -> None:
     """Raise BadRequest unless a page of ours has sent the request."""
     if FROM_PAGE not in request.headers or is_foreign(request):
-        raise BadRequest(403, "This is taken from the studio's own pages only.")
+        raise BadRequest(403, "Only the studio's own pages may send this.")
 
 
 async def posted(request: Request) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
     async def sign_in(request: Request) -> Response:
         form_field = await _form(request)
         if form_field is None:
-            return PlainTextResponse("This takes the form of the sign-in page only.", status_code=400)
+            return PlainTextResponse("Only the form of the sign-in page is accepted here.", status_code=400)
         next_address, address = form_field("next"), request.client.host if request.client else None
         try:
             async with turns:

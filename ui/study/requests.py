@@ -84,7 +84,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
     def before(sent: Mapping[str, Any], name: str) -> Reply:
         command = parsed(name, sent)
         if not isinstance(command, drafts.StudyCommand) or not services.life_cycle.knows(command):
-            raise UnknownCommand(f"nothing is said before {name!r}")
+            raise UnknownCommand(f"no effect of {name!r} can be described")
         ahead = services.life_cycle.before(command)
         return {"title": ahead.title, "words": list(ahead.words), "button": ahead.button, "bad": ahead.final}
 
