@@ -179,7 +179,7 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
     Return the command of each function of the application by the function's number, or None for a function that only
     a page calls.
     """
-    # Each watcher occupies one of Gradio's threads for calls. Other calls must still find a free one.
+    # Each watcher occupies one of Gradio's slots for running calls. Other calls must still find a free slot.
     page._queue.max_thread_count = MOST_WATCHERS + page.max_threads
     SleepyQueue.made_of(page._queue)
     # Gradio keeps a copy of all components for each caller, although these components are the same for everybody.
