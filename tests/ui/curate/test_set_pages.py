@@ -160,7 +160,10 @@ def test_a_draft_says_what_stands_against_its_release(studio: Studio, client: Te
 def test_the_title_leads_to_all_images_of_the_version(studio: Studio, client: TestClient) -> None:
     version = released(studio)
     shown = client.get(f"/curate/sets/{version.test_set}?version=1&split=test").text
-    assert f'<a href="/curate/sets/{version.test_set}?version=1" title="All its images, of all splits"' in shown
+    assert (
+        f'<a href="/curate/sets/{version.test_set}?version=1" title="All images of this version, of all splits"'
+        in shown
+    )
 
 
 def test_a_window_proposes_shares_that_suit_the_draft(studio: Studio, client: TestClient) -> None:
@@ -228,7 +231,9 @@ def test_two_tasks_are_warned_about_and_parted_with_one_press(studio: Studio, cl
     studio.test_sets.drafts.add(set_id, studio.workspace.test_cases.extend(run, None, [made_case(picture(15))]))
     said = page(client, f"/curate/sets/{set_id}")
     assert "Two tasks It has 4 images of classification and 1 of segmentation." in said and "Separate them" in said
-    assert "It will hold 4 images of classification and 1 of segmentation." in said, "the window of the release"
+    assert "The version will hold 4 images of classification and 1 of segmentation." in said, (
+        "the window of the release"
+    )
     reply = done(client, "part-test-set", test_set=set_id)
     assert reply["said"] == "1 image is now in a test set of its own."
     assert reply["open"]["words"] == "Open “Birds (segmentation)”"
