@@ -205,7 +205,7 @@ def test_a_split_is_told_while_its_shares_are_typed(studio: Studio, client: Test
     done(client, "set-work", kind="split-test-set", **{**asked, "keep": True})
     assert told() == begin.replace("about ", "")
     assert "add up to" not in told()
-    assert "The shares add up to 120 %, not 100 %" in told(train="20", test="100")
+    assert "The shares add up to 120 %, so they are scaled to 100 %." in told(train="20", test="100")
     few = told(train="40", validation="30", test="30", keep="true")
     assert "That is too few groups: validation would get no image." in few, "those with a split keep it"
     refused = client.get("/curate/api/set-split", params={**asked, "train": "many"})

@@ -73,7 +73,7 @@ def test_a_mistake_in_a_stream_has_its_sentence_and_its_field(url: str) -> None:
         ("list_jobs", {"data": ["x"]}, 400, "1 values were sent, and “list_jobs” takes no values.", "data"),
         ("show_run", {"data": {"runs": "x"}}, 400, "There is no field “runs”: “show_run” takes run.", "runs"),
         ("show_run", {"run": "x"}, 400, "Send the values as “data”", "data"),
-        ("show_run", {"data": "x"}, 400, "“data” is a list of values", "data"),
+        ("show_run", {"data": "x"}, 400, "“data” must be a list of values", "data"),
         ("show_run", ["x"], 400, "What was sent is no JSON object.", ""),
         ("show_run", b"{", 400, "What was sent is no JSON.", ""),
         ("show_run", b"\xff", 400, "What was sent is no JSON.", ""),
