@@ -98,7 +98,7 @@ def test_a_mistake_is_one_sentence(url: str, name: str, body: Any, status: int, 
 
 def test_what_is_no_call_is_told_in_one_sentence(url: str) -> None:
     assert "by POST" in told(httpx.get(f"{url}gradio_api/run/show_run"), 405)[0]
-    assert "JSON only" in told(httpx.post(f"{url}gradio_api/run/show_run", content=b"x"), 400)[0]
+    assert "Only JSON is accepted" in told(httpx.post(f"{url}gradio_api/run/show_run", content=b"x"), 400)[0]
     assert told(httpx.get(f"{url}gradio_api/nothing"), 404)
     assert told(httpx.get(f"{url}gradio_api/queue/data"), 422)
     for way in ("call", "call/v2"):
