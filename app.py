@@ -1,4 +1,4 @@
-"""Serves the studio: reads the settings, then assembles storage, models and pages. No logic of its own."""
+"""Serves the studio: reads the settings, then assembles storage, models and pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SHUTDOWN_SECONDS = 3
 UPLOADS = "dillema-uploads-"
-"""Prefix of the name of the folder of uploads; a random part follows."""
+"""First part of the name of the folder of uploads; a random part follows."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 7860
     password: str = field(default="", repr=False)
-    """The study lead's password from the environment; "" for the one stored in the workspace, if any."""
+    """Password of the study lead from the environment. If it is "", the one stored in the workspace counts, if any."""
     set_password: bool = False
-    """True to only ask for a password and store its hash in the workspace."""
+    """True to ask for a password, store its hash in the workspace, and end."""
     mcp: bool = False
     """True to offer the endpoints to agents as MCP tools."""
     data_roots: tuple[Path, ...] = ()
-    """Folders in which scripts may plan batches. If empty, only the page may plan them."""
+    """Folders in which scripts may plan batches. If empty, only the page of batches may plan them."""
     root_path: str = ""
-    """Path at which a proxy serves the studio, as `read_root_path` returns it."""
+    """Path below which a proxy serves the studio, such as "/studio"; "" for none."""
 
 
 def read_settings(
@@ -69,18 +69,20 @@ def read_settings(
 
     defaults = ServerSettings()
     parser = argparse.ArgumentParser(prog="app.py", description="Serves DILLEMA Studio.")
-    parser.add_argument("--profile", default=environment.get("PROFILE") or defaults.profile, help="which models (demo)")
+    parser.add_argument(
+        "--profile", default=environment.get("PROFILE") or defaults.profile, help="name of the profile (demo)"
+    )
     parser.add_argument(
         "--workspace",
         default=environment.get("WORKSPACE") or str(defaults.workspace),
-        help="folder of the runs (workspace)",
+        help="folder of the workspace (workspace)",
     )
     parser.add_argument("--host", default=defaults.host, help="address to serve on (127.0.0.1)")
     parser.add_argument("--port", default=environment.get("PORT") or str(defaults.port), help="port to serve on (7860)")
     parser.add_argument(
         "--set-password",
         action="store_true",
-        help="ask for the study lead's password, keep its hash in the workspace, and end (or set STUDIO_PASSWORD)",
+        help="ask for the study lead's password, store its hash in the workspace, and end (or set STUDIO_PASSWORD)",
     )
     parser.add_argument(
         "--mcp",
@@ -92,7 +94,7 @@ def read_settings(
         "--data-roots",
         metavar=f"DIR[{os.pathsep}DIR]",
         default=environment.get("DATA_ROOTS", ""),
-        help="folders with data sets: below them scripts and agents may plan batches (none; or set DATA_ROOTS)",
+        help="folders of data sets for which scripts and agents may plan batches (none; or set DATA_ROOTS)",
     )
     parser.add_argument(
         "--root-path",
@@ -106,7 +108,7 @@ def read_settings(
     except ValueError:
         port = 0
     if not 1 <= port <= 65535:
-        raise UserError(f"The port {options.port!r} is no port: give a number from 1 to 65535.")
+        raise UserError(f"{options.port!r} is no port: give a number from 1 to 65535.")
     password, workspace = environment.get("STUDIO_PASSWORD", ""), Path(options.workspace)
     roots = tuple(Path(folder) for folder in options.data_roots.split(os.pathsep) if folder.strip())
     below = read_root_path(options.root_path)
@@ -116,11 +118,12 @@ def read_settings(
 
 
 def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastAPI, Studio]:
-    """Return the application, not served yet, and its studio, whose workspace is open: close both at the end.
+    """Return the application, which is not served yet, and its studio with an open workspace. The caller closes the
+    studio and its workspace.
 
-    `models` replaces those of the profile. Raises UserError for an unknown profile, missing weights, an unusable
-    workspace, a data root that is no folder, a root path that the studio itself has pages below, and a host beyond this
-    machine without a password. Loads no model.
+    `models` replaces the models of the profile. No model is loaded. Raises UserError for an unknown profile, missing
+    weights, an unusable workspace, a data root that is no folder, a root path below which the studio itself has pages,
+    and a missing password if other machines can reach the host.
     """
     profile, models = _profile_and_models(settings, models)
     workspace = _workspace(settings)
@@ -161,7 +164,7 @@ def _annotators(workspace: Workspace) -> FastAPI:
 def _whole(
     settings: ServerSettings, profile: Profile, models: Models, workspace: Workspace, annotators: FastAPI
 ) -> tuple[FastAPI, Studio]:
-    """Return the complete application, after seconds of importing."""
+    """Return the complete application and its studio. The imports take some seconds."""
     from demo import data_set
     from services.studio import Studio
     from ui.addresses import served_below
@@ -172,7 +175,7 @@ def _whole(
 
 
 def _first(settings: ServerSettings, profile: Profile, workspace: Workspace, annotators: FastAPI) -> FastAPI:
-    """Return the application served until the complete one is ready, after a second of importing."""
+    """Return the application that is served until the complete one is ready. The imports take a second."""
     from fastapi import FastAPI
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -182,7 +185,7 @@ def _first(settings: ServerSettings, profile: Profile, workspace: Workspace, ann
 
 
 def _add_first(app: FastAPI, profile: Profile, annotators: FastAPI, status: str) -> None:
-    """Add /healthz and the annotators' pages."""
+    """Add /healthz, which replies with `status`, and the annotators' pages."""
     from core.version import version
 
     @app.api_route("/healthz", methods=["GET", "HEAD"])
@@ -193,13 +196,13 @@ def _add_first(app: FastAPI, profile: Profile, annotators: FastAPI, status: str)
 
 
 def _guarded(app: FastAPI, settings: ServerSettings, workspace: Workspace) -> str:
-    """Put the guard in front of everything added so far. Return the script for the head of pages."""
+    """Put the guard in front of everything added so far. Return a script for the head of the Explore page."""
     from services.sign_in import LeadSignIn
     from ui.security.root_path import BelowRootPath
     from ui.security.sign_in import stand_guard
 
     script = stand_guard(app, LeadSignIn(workspace, settings.password), settings.host)
-    app.add_middleware(BelowRootPath, root_path=settings.root_path)  # the outermost, as it is added last
+    app.add_middleware(BelowRootPath, root_path=settings.root_path)  # added last, so it is the outermost
     return script
 
 
@@ -266,7 +269,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
     add_scripts_page(app, studio.commands, studio.tokens, settings.mcp)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "SSR mode")  # it is off anyway
+        warnings.filterwarnings("ignore", "SSR mode")  # this mode is off anyway
         mounted = gr.mount_gradio_app(
             app,
             page,
@@ -284,7 +287,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
             theme=theme(),
             head=head() + for_the_signed_in,
         )
-    # Our header has the links between pages; Gradio would add its own bar above it, for the page of the endpoints.
+    # Gradio must know one page only. Otherwise it would add its own bar of links above our header.
     page.config["pages"] = page.config["pages"][:1]
     refuse_own_address(settings.root_path, mounted.routes)
     if settings.mcp:
@@ -295,7 +298,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
 
 
 def endpoints_of(studio: Studio) -> Services:
-    """Return the endpoints for scripts with the services that they call."""
+    """Return the services of the studio that the endpoints for scripts call."""
     from ui.scripts.endpoints import Services
 
     return Services(
@@ -313,7 +316,7 @@ def endpoints_of(studio: Studio) -> Services:
 
 
 def explorer_of(studio: Studio) -> Explorer:
-    """Return the Explore page with the services that it calls."""
+    """Return the object that answers the requests of the Explore page, with the services of the studio."""
     from ui.explore.page import Explorer
 
     return Explorer(
@@ -333,9 +336,11 @@ def explorer_of(studio: Studio) -> Explorer:
 
 
 def _stay_here(profile: Profile) -> None:
-    """Prevent calls beyond this machine that the profile does not need, before gradio and transformers are imported."""
+    """Prevent libraries from calling other machines, except to download models of the profile. Call this before gradio
+    and transformers are imported.
+    """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    # Gradio sums up all remembered calls whenever one fails, for a page that is not served here.
+    # Gradio sums up all remembered calls whenever one fails, for a page that the studio does not serve.
     os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"], os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = str(10**9), "1"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ.setdefault("DISABLE_TELEMETRY", "YES")
@@ -345,7 +350,9 @@ def _stay_here(profile: Profile) -> None:
 
 
 def _keep_uploads_apart() -> None:
-    """Give this server its own folder of uploads, which is emptied: Gradio's default serves all of a machine."""
+    """Give this server its own folder of uploads, which is removed at the end. In Gradio's default folder, all servers
+    of a machine share their uploads.
+    """
     temp_dir = os.environ.get("GRADIO_TEMP_DIR", "")
     if not Path(temp_dir).name.startswith(UPLOADS):
         if temp_dir:
@@ -357,25 +364,25 @@ def _keep_uploads_apart() -> None:
 
 
 def _leave_a_core(environment: MutableMapping[str, str] = os.environ, cores: int | None = None) -> None:
-    """Leave one core to the page and other programs, unless a person sets the number. Call it before torch is imported.
+    """Leave one core to the page and other programs, unless OMP_NUM_THREADS is set. Call this before torch is imported.
 
-    Computing threads wait for each other busily. With all cores taken, a browser on the same machine makes an image of
-    the demo take four times as long, and the estimate at the gate worthless.
+    Threads that compute keep their core busy while they wait for each other. If they use all cores, a browser on the
+    same machine makes an image of the demo take four times as long, and the estimate at the gate is worthless.
     """
     available = cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     environment.setdefault("OMP_NUM_THREADS", str(max(1, available - 1)))
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Return a bound socket, so that a taken port is noticed before anything is loaded."""
+    """Return a listening socket. Raises UserError if the port is taken, before anything is loaded."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named, as asyncio sends small answers at once (TCP_NODELAY) only on such sockets. On others they
-    # wait 40 ms for the browser to confirm the first half.
+    # The protocol is named because asyncio sends small answers at once (TCP_NODELAY) only on such sockets. On others
+    # the second half of an answer waits 40 ms until the browser has confirmed the first.
     server = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((host, port))
-        server.listen()  # two sockets that are bound but not listening would not notice each other
+        server.listen()  # without this, a second server could bind the same port unnoticed
     except OSError as error:
         server.close()
         if isinstance(error, socket.gaierror):
@@ -388,7 +395,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def serve(settings: ServerSettings) -> None:
-    """Serve until SIGTERM or Ctrl-C; then stop running work and close the workspace."""
+    """Serve the studio until SIGTERM or Ctrl-C. Then stop running work and close the workspace."""
     _leave_a_core()
     with _listen(settings.host, settings.port) as listening:
         from pipeline.models.machine import share_cores
@@ -413,7 +420,7 @@ def _run(
     listening: socket.socket,
     address: str,
 ) -> None:
-    """Serve annotators at once, and the whole studio once it is assembled."""
+    """Serve the annotators' pages at once, and the whole studio once it is assembled."""
     import uvicorn
 
     from ui.security.connections import BACKLOG, KEPT_SECONDS, Patience, room_for_connections
@@ -430,7 +437,7 @@ def _run(
         if remark := without_gpu(profile):
             print(remark, file=sys.stderr, flush=True)
         print(f"DILLEMA Studio, profile {profile.name}: {address} (Ctrl-C ends it)", flush=True)
-        # A full collection would scan all of this again, and delay every answer by a fifth of a second.
+        # Later full garbage collections would scan all imported objects again, for a fifth of a second each.
         gc.collect()
         gc.freeze()
         studio.thumbnails.start()
@@ -452,8 +459,7 @@ def _run(
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     server = uvicorn.Server(config)
-    # After its own shutdown uvicorn raises the signal again, which would end this process before the workspace is
-    # closed.
+    # After its own shutdown uvicorn raises the signal again. This would end the process before the workspace is closed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with suppress(KeyboardInterrupt):
@@ -466,9 +472,10 @@ def _run(
 
 
 def set_password(settings: ServerSettings) -> None:
-    """Ask for the study lead's password and store its hash in the workspace. All sessions end.
+    """Ask for the study lead's password and store its hash in the workspace. All sessions of the lead end.
 
-    A terminal is asked twice, unseen; else the first line of the input is used. Raises UserError for none.
+    At a terminal, ask twice without showing the password. Otherwise read the first line of the input. Raises UserError
+    if no password is given.
     """
     from services.passwords import SECRET, choose
     from storage.workspace import Workspace
@@ -481,13 +488,15 @@ def set_password(settings: ServerSettings) -> None:
     with Workspace(settings.workspace) as workspace:
         workspace.studies.sessions.set_secret(SECRET, stored)
         workspace.studies.sessions.close_all("lead")
-    print(f"The password of {settings.workspace} is set; a studio that is running without one asks after a new start.")
+    print(f"The password of {settings.workspace} is set. Start a running studio anew if it had no password before.")
     if settings.password:
-        print("STUDIO_PASSWORD is set as well: as long as it is, that one counts.")
+        print("STUDIO_PASSWORD is also set: as long as it is set, its password counts.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program. Return the exit code: 2 after one sentence for a mistake that a person can correct."""
+    """Run the program and return the exit code. For a mistake that the user can correct, print one sentence and return
+    2.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
         settings = read_settings(arguments)

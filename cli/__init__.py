@@ -1,3 +1,3 @@
-"""The command lines: they turn arguments into calls of the rooms below, and print for a terminal. Each `python -m ROOM`
-begins here.
+"""The command lines. They turn arguments into calls of the other packages, and print for a terminal. Each
+`python -m PACKAGE` begins here.
 """

@@ -1,7 +1,7 @@
 """`python -m pipeline batch`: whole data sets without a browser.
 
-A person's mistake ends with one sentence and exit code 2; work that failed in part with 3; captions that wait for a
-yes with 4.
+A user's mistake ends with one sentence and exit code 2. The exit code is 3 if a part of the work failed, and 4 if
+captions wait for approval.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def plan(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Choose the items of a plan, and record the work on them. Nothing is made yet."""
+    """Choose the items of a plan, and record the work on them. No caption or image is made yet."""
     number = service.plan(read_plan(Path(options.plan)))
     _print(service.status(number))
     _print_estimate(service, number)
@@ -66,7 +66,9 @@ def plan(service: BatchService, workspace: Workspace, options: argparse.Namespac
 
 
 def run(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Work on a batch from its current state to its end. The captions wait for approval before images are drawn."""
+    """Work on a batch from its current state to its end. Before images are drawn, it stops until you approve the
+    captions.
+    """
     number = _number(service, options.batch)
     order, line = service.order(number), ProgressLine()
     if options.yes and service.status(number).batch.approved is None:
@@ -98,7 +100,7 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
 
 
 def run_shard(options: argparse.Namespace) -> int:
-    """Run one shard of the handed-out lots. Does not open the workspace's database."""
+    """Run one shard of the lots (groups of items) that `hand-out` has written, without the workspace's database."""
     if not options.batch.isdecimal():
         raise UserError("A shard needs the number of its batch, as `batch hand-out` prints it, not its plan.")
     shard, of = options.shard
@@ -119,12 +121,14 @@ def run_shard(options: argparse.Namespace) -> int:
 
 
 def hand_out_lots(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Write the lots of a pass into the workspace. `run --shard` does them, in any job."""
+    """Write the open work of a batch into the workspace, as lots (groups of items). `run --shard`, in any job of a
+    cluster, does a share of them.
+    """
     return _handed_out(service, workspace, _number(service, options.batch))
 
 
 def merge_shards(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Record the results of shards, and hand out the next lots when all of them have ended."""
+    """Record the results of shards. Once all shards have ended, write the next lots (groups of items)."""
     number = _number(service, options.batch)
     merged = merge(workspace, number, service.order(number))
     print(f"{merged.answered:,} of {merged.lots:,} lots of the shards are merged.")
@@ -135,7 +139,9 @@ def merge_shards(service: BatchService, workspace: Workspace, options: argparse.
 
 
 def take_lots_back(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Take handed-out lots back, with unmerged results of shards. After that, `run` can go on."""
+    """Take back the lots (groups of items) that `hand-out` has written, with results that are not merged. Then `run`
+    can continue without shards.
+    """
     number = _number(service, options.batch)
     print("The lots are taken back." if take_back(workspace, number) else "No lots are handed out.")
     return 0
@@ -163,7 +169,7 @@ def _handed_out(service: BatchService, workspace: Workspace, number: int) -> int
 
 
 def status(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Show the progress of a batch, or of all."""
+    """Show the progress of one batch, or of all batches."""
     if options.batch is not None:
         number = _number(service, options.batch)
         _print(service.status(number))
@@ -179,25 +185,25 @@ def status(service: BatchService, workspace: Workspace, options: argparse.Namesp
 
 
 def sample(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
-    """Show some of the captions that wait to be drawn."""
+    """Show some of the captions that wait for approval."""
     _print_sample(service, _number(service, options.batch))
     return 0
 
 
 def approve(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Approve the captions. The images are drawn from now on."""
+    """Approve the captions of a batch. The next `run` draws their images."""
     workspace.batches.approve(_number(service, options.batch))
     return 0
 
 
 def stop(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Pause a batch, whichever process runs it, once its current lots are done. `run` resumes it."""
+    """Pause a batch in the process that runs it, once the items in progress are done. `run` resumes the batch."""
     workspace.batches.set_wish(_number(service, options.batch), "pause")
     return 0
 
 
 def retry_failed(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Plan failed work again. `run` then tries it."""
+    """Plan failed work again. The next `run` tries it again."""
     number = _number(service, options.batch)
     again = workspace.batches.retry_failed(number, options.reason)
     print(f"{again:,} planned again." if again else "Nothing has failed.")
@@ -205,7 +211,7 @@ def retry_failed(service: BatchService, workspace: Workspace, options: argparse.
 
 
 def report(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Show the results, costs and failures of a batch, by reason."""
+    """Show the results and the cost of a batch, and its failures by reason."""
     number = _number(service, options.batch)
     failures = workspace.batches.failures(number)[:LISTED]
     _print(service.status(number), "batch-report.txt", failures=failures)
@@ -228,7 +234,9 @@ def _print_sample(service: BatchService, number: int) -> None:
 
 
 def _number(service: BatchService, named: str) -> int:
-    """Return the number of a batch, named by its number or its plan's file. A new plan is planned first."""
+    """Return the number of the batch that is named by its number or by the file of its plan. A new plan is planned
+    first.
+    """
     return int(named) if named.isdecimal() else service.plan(read_plan(Path(named)))
 
 
@@ -241,5 +249,7 @@ def _pools(options: argparse.Namespace, workers: int | None) -> AbstractContextM
 def _shard(text: str) -> tuple[int, int]:
     shard, _, of = text.partition("/")
     if not (shard.isdecimal() and of.isdecimal() and 0 < int(shard) <= int(of) <= MOST_SHARDS):
-        raise argparse.ArgumentTypeError(f"a shard is its number and how many there are, such as 3/16, not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"a shard is a number and the number of all shards, such as 3/16, not {text!r}"
+        )
     return int(shard), int(of)

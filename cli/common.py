@@ -14,13 +14,13 @@ from core.text_templates import TextTemplates
 from storage.workspace import DATABASE, Workspace
 
 DIFFERENT, WRONG, SOME_FAILED, WAITS, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 3, 4, 130, 141, 143
-"""Exit codes. The code 0 means that all went well."""
+"""Exit codes. The code 0 means success."""
 TEMPLATES = TextTemplates(Path(__file__).with_name("templates"))
-"""Templates of printed texts that are longer than a line."""
+"""Templates of printed texts that have several lines."""
 
 
 def printable(line: str) -> str:
-    """Return a line with control characters escaped: a file name may contain ones that a terminal obeys."""
+    """Return a line with its control characters escaped, since a file name may contain commands for the terminal."""
     return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
 
 
@@ -39,10 +39,10 @@ def counting(what: str) -> Iterator[OnCount]:
 
 
 def in_workspace(folder: Path, act: Callable[[Workspace], int]) -> int:
-    """Run `act` on the workspace in `folder` and return its exit code; 2 after one sentence for an error."""
+    """Run `act` on the workspace in `folder` and return its exit code. For an error print one sentence and return 2."""
     try:
         if not (folder / DATABASE).is_file():
-            raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")
+            raise UserError(f"{folder} contains no workspace: name the workspace's folder with --workspace.")
         with Workspace(folder) as workspace:
             return act(workspace)
     except UserError as error:
@@ -55,14 +55,14 @@ def in_workspace(folder: Path, act: Callable[[Workspace], int]) -> int:
 
 
 def until_pipe_closes(run: Callable[[], int]) -> int:
-    """Return the exit code of `run`, or `PIPE_CLOSED` once the reader of its lines has left, as `head` does."""
+    """Return the exit code of `run`, or `PIPE_CLOSED` if the reader of its output stops reading, such as `head`."""
     try:
         try:
             return run()
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        for stream in (sys.stdout, sys.stderr):  # else Python would try to write the buffer again at its end
+        for stream in (sys.stdout, sys.stderr):  # else Python would write the buffer again when it exits
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return PIPE_CLOSED

@@ -1,7 +1,7 @@
 """`python -m services.curation`: imports images into a workspace without a browser.
 
-Only this command line takes folders of this machine, never HTTP. The server may be running at the same time. A person's
-mistake ends with one sentence and exit code 2.
+Folders of this machine can be imported only by this command line, never over HTTP. The server may run at the same time.
+A user's mistake ends with one sentence and exit code 2.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def bring_in(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]:
-    """Import a folder, a zip or a tar, and put it into a test set if requested."""
+    """Import the images of a folder, a zip or a tar, and put them into a test set if requested."""
     labels = options.labels.split(",") if options.labels else ()
     with counting("import") as on_count:
         done = import_source.bring_in(
@@ -63,7 +63,7 @@ def show(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]:
 
 
 def into_set(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]:
-    """Put a finished import into the draft of a test set."""
+    """Put the images of a finished import into the draft of a test set."""
     yield imports.into_set(workspace, options.number, options.test_set).words
 
 

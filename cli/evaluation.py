@@ -1,9 +1,9 @@
 """`python -m evaluation`: evaluates a model under test on a test set, like the page Evaluate, without a browser.
 
-The report goes to stdout, as Markdown or with `--json` as data; progress to stderr. Images that the model has not read
-are read first, and predictions stored; a stopped training resumes. A person's mistake ends with one sentence and exit
-code 2. Unreadable images give 3, Ctrl-C 130, SIGTERM 143, and a reader that closed the pipe 141. In all cases,
-predictions and trainings are kept.
+The report goes to stdout, as Markdown or with `--json` as data; progress goes to stderr. The model first predicts all
+new images, and the predictions are stored. A stopped training resumes. A user's mistake ends with one sentence and exit
+code 2. The exit code is 3 after unreadable images, 130 after Ctrl-C, 143 after SIGTERM, and 141 if the reader of the
+output stops reading. In all cases, predictions and trainings are kept.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ def _covered(repetitions: int) -> int:
 
 
 def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
-    """Return the report, and the number of unreadable images."""
+    """Run a command that evaluates a model. Return the report, and the number of unreadable images."""
     profile = load_profile(options.profile)
-    service = EvaluationService(profile, workspace, lambda _: None)  # the user decides where images go
+    service = EvaluationService(profile, workspace, lambda _: None)  # the user may send images to any server
     try:
         question = _asked(service, workspace, options)
         cases = service.cases(question.subject)
@@ -217,7 +217,7 @@ def _retrained(
 
 
 def _trainings(workspace: Workspace, options: argparse.Namespace) -> str:
-    """Return a list of the trainings in the workspace; with `--remove-old`, of those left."""
+    """Return the list of trainings in the workspace. With `--remove-old`, first remove old trainings."""
     removed = remove_old(workspace) if options.remove_old else ()
     trainings = trainings_of(workspace)
     if options.json:
@@ -237,11 +237,13 @@ def _asked(service: EvaluationService, workspace: Workspace, options: argparse.N
 
 
 def _model(service: EvaluationService, subject: Subject, options: argparse.Namespace, text: str) -> UnderTestSettings:
-    """Return the profile's model for "", else that of a name such as torchvision:resnet50, of an address or a file."""
+    """Return the model that `text` names: a name such as torchvision:resnet50, an address, a file or a folder. For ""
+    return the profile's model. Raises UserError.
+    """
     if not text:
         listed = next((one for one in service.models(subject) if one.from_profile), None)
         if listed is None:
-            raise UserError("The profile names no model under test for these images: say one with --model.")
+            raise UserError("The profile names no model under test for these images: name one with --model.")
         return listed.settings
     source, _, name = text.partition(":")
     if source in SOURCES and name:
@@ -253,14 +255,14 @@ def _model(service: EvaluationService, subject: Subject, options: argparse.Names
     elif Path(text).is_file():
         values = {"source": "onnx" if text.endswith(".onnx") else "file", "file": str(Path(text).absolute())}
     else:
-        raise UserError(f"There is no model {text[:200]!r}: say timm:NAME, torchvision:NAME, a file or an address.")
+        raise UserError(f"There is no model {text[:200]!r}: give timm:NAME, torchvision:NAME, a file or an address.")
     for pair in options.set:
         key, _, value = pair.partition("=")
         values[key.strip()] = value.strip()
     try:
         return UnderTestSettings.model_validate(values)
     except ValidationError as error:
-        raise UserError(f"The model cannot be asked for: {reason(error, UnderTestSettings)}.") from error
+        raise UserError(f"The settings of the model are wrong: {reason(error, UnderTestSettings)}.") from error
 
 
 def _report(found: Evaluated, options: argparse.Namespace) -> str:

@@ -1,6 +1,6 @@
-"""Model commands: `models` lists them, `fetch` downloads their weights, `check` tries each.
+"""Commands on models: `models` lists them, `fetch` downloads their weights, `check` tries each.
 
-A command line may call all rooms below it: in `pipeline`'s, only this module knows the models under test.
+Of the modules for `python -m pipeline`, only this one knows the models under test.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from pipeline.profiles.profile import Profile, load_profile, profile_names
 from pipeline.seams import DrawRequest, LanguageRequest
 
 _ALONE = ("captioner", "language model", "sentence model", EDITOR, "embedder")
-"""Models that are checked alone. All others are needed together for drawing, and are released together."""
+"""Models that are released right after their check. All others draw together, so they stay loaded together."""
 Found = hub.HubListing | web_file.FileListing
 
 
 def models(options: argparse.Namespace) -> int:
     """List the models of the profiles: origin, files on this machine, download size, memory, and whether this machine
-    can hold it. Uses no network.
+    has enough memory. Uses no network.
     """
     machine, profiles_listed = this_machine(), list[ListedProfile]()
     for name in options.profiles or profile_names():
@@ -57,8 +57,8 @@ def models(options: argparse.Namespace) -> int:
 
 
 def fetch(options: argparse.Namespace) -> int:
-    """Fetch the weights of a profile from the hub: show the size and ask first, resume an earlier try, and verify the
-    files by the hub's own hashes. Exit code 0 if all is here, 3 if some failed.
+    """Download the weights of a profile from the hub. Show the size and ask first. Resume an earlier download, and
+    verify the files by the hub's hashes. The exit code is 0 if all weights are here, and 3 if some failed.
     """
     profile, line = load_profile(options.profile), ProgressLine()
     listings, failed = list[tuple[str, Found]](), 0
@@ -70,10 +70,10 @@ def fetch(options: argparse.Namespace) -> int:
                 listings.append((role, _listing(role, weights, options.verify)))
         except CannotLoad as error:
             if _no_network(error):
-                raise  # the next model would fail in the same way
+                raise  # without a network, all other models would fail too
             line.say(str(error))
             failed += 1
-    # Two roles may share a file.
+    # Two roles may share a file, which counts only once.
     left = {place: size for _, listing in listings for place, size in listing.left.items()}
     needed = sum(left.values())
     for role, listing in listings:
@@ -121,7 +121,7 @@ def _listing(role: str, weights: Weights, verify: bool) -> Found:
 
 
 def _require_room(found: list[tuple[str, Found]], left: Mapping[Path, int]) -> None:
-    """Check the space on the disk of the hub's cache, and on that of torch's if it is another one."""
+    """Raise UserError if the disk of the hub's cache, or of torch's cache, has too little space."""
     files = [one.place for _, one in found if isinstance(one, web_file.FileListing) and one.missing]
     apart = {place: left[place] for place in files if hub.disk_of(place) != hub.disk_of(hub.cache_folder())}
     hub.require_room(sum(left.values()) - sum(apart.values()))
@@ -133,7 +133,7 @@ def _require_yes(needed: int, agreed: bool) -> None:
     if agreed:
         return
     if not sys.stdin.isatty():
-        raise UserError(f"{in_bytes(needed)} would be fetched: say --yes, as nobody can be asked here.")
+        raise UserError(f"{in_bytes(needed)} would be downloaded, and nobody can be asked here: confirm with --yes.")
     sys.stderr.write(f"Fetch {in_bytes(needed)}? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -141,7 +141,7 @@ def _require_yes(needed: int, agreed: bool) -> None:
 
 
 def _fetch_all(found: list[tuple[str, Found]], needed: int, line: ProgressLine) -> int:
-    """Fetch all weights. Return the number of models that failed."""
+    """Download all weights. Return the number of models whose download failed."""
     pace, came, failed = Pace(needed), 0, 0
     with stop_on_signals() as stop:
         for role, listing in found:
@@ -149,10 +149,10 @@ def _fetch_all(found: list[tuple[str, Found]], needed: int, line: ProgressLine) 
             def told(count: int, role: str = role) -> None:
                 nonlocal came
                 came += count
-                # In steps of 5 %: without a terminal, each new note is a line.
+                # The note changes in steps of 5 %, since each new note is a line if there is no terminal.
                 share = min(100, came * 100 // max(1, needed)) // 5 * 5
                 note = f"{share} % of {in_bytes(needed)}"
-                left = pace.seconds_left(came) if came * 100 >= needed else None  # the first bytes tell little
+                left = pace.seconds_left(came) if came * 100 >= needed else None  # too early to estimate
                 line(Progress(role, min(came, needed), needed, left, note))
 
             try:
@@ -179,9 +179,9 @@ class Tried:
     seconds_to_load: float = 0.0
     seconds_of_a_step: float = 0.0
     memory: int = 0
-    """Bytes of main memory that the model added."""
+    """Main memory that the model added, in bytes."""
     gpu_memory: int = 0
-    """Maximum bytes of GPU memory in use, if there is a GPU."""
+    """Maximum GPU memory in use, in bytes; 0 without a GPU."""
     problem: str = ""
 
     def in_words(self) -> str:
@@ -189,7 +189,7 @@ class Tried:
         if self.problem:
             return f"{self.role:<28} {self.name}: {self.problem}"
         gpu = f", GPU {in_bytes(self.gpu_memory)}" if self.gpu_memory else ""
-        # A part of another model, such as a ControlNet of its generator, was counted there.
+        # A part of another model, such as a ControlNet of a generator, was counted with that model.
         memory = f"memory {in_bytes(self.memory)}" if self.memory > 0 else "no more memory"
         return (
             f"{self.role:<28} works: loaded in {self.seconds_to_load:.1f} s, one step {self.seconds_of_a_step:.1f} s, "
@@ -198,8 +198,9 @@ class Tried:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Load each model of a profile once and do one step: a few words, one denoising step, one drawing. Fetches nothing.
-    Prints time and memory of each; a failure stops no other. Exit code 0 if all work, 3 if one does not.
+    """Load each model of a profile and do one step with it: a few words, one denoising step, one drawing. Download
+    nothing. Print the time and memory of each model. After a failure the other models are tried too. The exit code is 0
+    if all models work, and 3 if one fails.
     """
     profile = load_profile(options.profile)
     failed, loaded_models = 0, load_models(profile)
@@ -235,7 +236,7 @@ def _tried(models: Models, profile: Profile, role: str, weights: Any, called: st
 
 
 def _step_of(models: Models, profile: Profile, role: str) -> Callable[[], Any]:
-    """Load the model. Return a function that does one step with it."""
+    """Load the model of a role. Return a function that does one step with the model."""
     picture = Image.radial_gradient("L").resize((512, 512)).convert("RGB")
     task = Task("classification", label=(profile.tasks.labels or ("bird",))[0])
     if role == "captioner":

@@ -23,11 +23,11 @@ SHORTCUTS = {
     "edits_at_once": "counterfactuals.edits_at_once",
     "images_per_caption": "generation.images_per_caption",
 }
-"""Settings with their own option. The steps have one too, but are a setting of the method."""
+"""Settings that have an option of their own. The option --steps is not here, since each method has its own setting."""
 
 
 def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
-    """Return the settings with some changed, such as {"generation.steps": "12"}. Raises UserError with the setting."""
+    """Return the settings with changes such as {"generation.steps": "12"}. Raises UserError for a wrong change."""
     data = settings.model_dump()
     for name, value in changes.items():
         stage, _, field = name.partition(".")
@@ -44,7 +44,9 @@ def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
 
 
 def asked_settings(options: argparse.Namespace, recipe: Recipe) -> dict[str, str]:
-    """Return the given settings, by name. Raises UserError for one that is no NAME=VALUE or is not read."""
+    """Return the settings given as options, by name. Raises UserError for a text that is not NAME=VALUE, and for a
+    setting that the recipe does not use.
+    """
     values = {}
     for text in options.set:
         name, separator, value = text.partition("=")
@@ -65,7 +67,7 @@ def asked_settings(options: argparse.Namespace, recipe: Recipe) -> dict[str, str
 
 
 def asked_task(options: argparse.Namespace, profile: Profile) -> Task:
-    """Return the given task. Raises UserError if a part of it is missing or belongs to the other task."""
+    """Return the task given as options. Raises UserError if an option is missing or belongs to another kind of task."""
     if options.task == "classification":
         if options.protected:
             raise UserError("--protected belongs to --task segmentation: for classification give --label.")
@@ -80,10 +82,11 @@ def asked_task(options: argparse.Namespace, profile: Profile) -> Task:
 
 
 def asked_sources(options: argparse.Namespace) -> dict[Path, Path]:
-    """Return the given source images, each with the folder of its run. Raises UserError if there are none.
+    """Return the given source images, each with the folder for its results. Raises UserError if a given folder contains
+    no image.
 
-    A single file gets the given folder itself. Several files, or those of a folder, get one folder each in it, named
-    after the file; a repeated name gets a number.
+    The results of a single file go to the folder --out itself. Each of several files, or of the files in a folder, gets
+    a folder in --out, named after the file. A repeated name gets a number.
     """
     files = list(dict.fromkeys(file for name in options.images for file in _images_in(Path(name))))
     out = Path(options.out)
@@ -104,7 +107,7 @@ def several(options: argparse.Namespace) -> bool:
 
 
 def _images_in(path: Path) -> list[Path]:
-    """Return a file, or the images of a folder by name, without the masks beside them."""
+    """Return a file itself, or the images in a folder, sorted by name and without masks."""
     if not path.is_dir():
         return [path]
     try:
@@ -113,12 +116,12 @@ def _images_in(path: Path) -> list[Path]:
         raise UserError(f"The folder {path} cannot be read: {error.strerror or error}.") from error
     images = [file for file in files if not file.stem.endswith(".mask")]
     if not images:
-        raise UserError(f"There is no image in the folder {path}: give one that holds PNG, JPEG or WebP files.")
+        raise UserError(f"There is no image in the folder {path}: give a folder with PNG, JPEG or WebP files.")
     return images
 
 
 def asked_mask(options: argparse.Namespace, source: Path, size: tuple[int, int]) -> Mask | None:
-    """Return the given mask for a source image of `size`; None without one. Raises UserError."""
+    """Return the mask given for a source image of `size`, or None if none is given. Raises UserError."""
     if not options.mask:
         return None
     path = Path(options.mask)
@@ -133,7 +136,7 @@ def asked_mask(options: argparse.Namespace, source: Path, size: tuple[int, int])
 
 
 def require_mask_options(options: argparse.Namespace) -> None:
-    """Raise UserError if the options of the mask do not fit together."""
+    """Raise UserError if the options --mask, --classes and --task do not fit together."""
     if not options.mask:
         if options.classes:
             raise UserError("--classes belongs to --mask: give the mask too.")
@@ -143,5 +146,5 @@ def require_mask_options(options: argparse.Namespace) -> None:
     if not options.classes:
         raise UserError('--mask needs --classes: the number and name of each class, such as "0 sky, 1 road".')
     if several(options) and not Path(options.mask).is_dir():
-        raise UserError("Several images have a mask each: give --mask the folder in which they are.")
+        raise UserError("Several images need a mask each: give the folder of the masks with --mask.")
     parse_classes(options.classes)

@@ -1,9 +1,10 @@
-"""Parsers of the command lines. Commands, options and their words are in a TOML file beside each module.
+"""Parsers of the command lines. A TOML file beside each module defines its commands and options.
 
-`[commands.NAME]` has `help`, a `description` if that is longer ("$doc": the docstring of its function), the names of
-the shared `[options]` that it `takes`, and `options` of its own. Its function has its name, or that of `act`. An option
-has the arguments of argparse's `add_argument`; its flags are its key, or `flags`. "$NAME", alone or in a text, is a
-value of the module. `workspace = true` adds --workspace.
+A table `[commands.NAME]` has `help`, and a longer `description` if needed ("$doc" is the docstring of the function).
+`takes` lists options from the shared table `[options]`, and `options` are the command's own. The function that performs
+the command has the name of the command, or of `act`. An option has the arguments of argparse's `add_argument`; its
+flags are its key, or `flags`. "$NAME", alone or in a text, stands for a value that the module passes to `parser_of`.
+`workspace = true` adds --workspace.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that reports wrong options in one sentence instead of the list of all options."""
+    """Parser that reports wrong options in one sentence, not with the list of all options."""
 
     def error(self, message: str) -> NoReturn:
         sentence = message.removeprefix("argument ")
@@ -26,7 +27,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser_of(module_file: str, *functions: Callable[..., Any], **values: Any) -> Parser:
-    """Return the parser that the TOML file of a module describes. A command sets `act` to its function, if any."""
+    """Return the parser that the TOML file of a module describes. Its result has the command's function as `act`, or
+    None if none of `functions` fits.
+    """
     table = tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
     known = {"int": int, "float": float, "path": Path, "suppress": argparse.SUPPRESS, **values}
     acts = {function.__name__: function for function in functions}
@@ -55,7 +58,9 @@ def add_workspace_option(parser: argparse.ArgumentParser) -> None:
 
 
 def whole_number(least: int, most: int, refusal: str = "") -> Callable[[str], int]:
-    """Return the reader of an option with a whole number. `refusal` is the error for another `{text}`."""
+    """Return a function that reads an option as a whole number from `least` to `most`. `refusal` is the error message,
+    in which "{text}" stands for the wrong text.
+    """
 
     def read(text: str) -> int:
         if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:

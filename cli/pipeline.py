@@ -1,9 +1,9 @@
 """The command line of `pipeline`: `python -m pipeline augment IMAGE ...` does the whole job, `again` repeats it,
 `recipes` and `profiles` list them, and `models`, `fetch` and `check` manage the models (`models.py`).
 
-Results go to stdout, one path per line; progress and remarks to stderr. A person's mistake ends with one sentence and
-exit code 2. Failed images give 3, Ctrl-C 130, SIGTERM 143, and a reader that closed the pipe 141. In all cases,
-finished images of `augment` are kept.
+Results go to stdout, one path per line; progress and remarks go to stderr. A user's mistake ends with one sentence and
+exit code 2. The exit code is 3 after failed images, 130 after Ctrl-C, 143 after SIGTERM, and 141 if the reader of the
+output stops reading. In all cases, finished images of `augment` are kept.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         parser.print_help(sys.stderr)
         return WRONG
     if command_line[0] == BATCH:
-        from cli import batches  # a single image needs nothing of it
+        from cli import batches  # slow to import, and not needed for a single image
 
         return batches.main(command_line[1:])
     options = parser.parse_args(arguments)
@@ -77,8 +77,9 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def augment(options: argparse.Namespace) -> int:
-    """Run all stages of a recipe for one image, or for several one after another. Failed images are listed, and the
-    others continue: exit code 0 without failures, else 3. The same command tries failed ones again with the next seed.
+    """Run all stages of a recipe for one image, or for several images one after another. Failed images are listed, and
+    the others continue. The exit code is 0 without failures, else 3. The same command tries failed images again, with
+    the next seed.
     """
     profile, recipe, report = load_profile(options.profile), recipe_of(options.recipe), _report(options)
     if refused := recipe.cannot_draw(profile):
@@ -159,14 +160,16 @@ def _augment_one(
 
 
 def again(options: argparse.Namespace) -> int:
-    """Make every image of a `run.json` again. Return 0 if all pixels are equal, 1 if not, 3 if one failed."""
+    """Make every image of a `run.json` again and compare the pixels. The exit code is 0 if all images are equal, 1 if
+    some differ, and 3 if one failed.
+    """
     path = Path(options.run)
     if path.is_dir():
         path = path / run_file.FILE
     saved = run_file.read(path)
     chosen = [image for image in saved.images if options.image in (None, image.file)]
     if not saved.images:
-        raise UserError(f"There is no image in {path}: nothing to make again.")
+        raise UserError(f"There is no image in {path} to make again.")
     if not chosen:
         names = saved.images[0].file if len(saved.images) == 1 else f"{saved.images[0].file} to {saved.images[-1].file}"
         raise UserError(f"There is no image {options.image} in {path}: it has {names}.")
@@ -177,7 +180,7 @@ def again(options: argparse.Namespace) -> int:
     source = run_file.load_png(path.parent / run_file.SOURCE, saved.source_sha256)
     folder = make_folder(Path(options.out))
     if folder.resolve() == path.parent.resolve():
-        raise UserError("The images would replace those they are compared with: choose another --out.")
+        raise UserError("The new images would replace the old ones: choose another --out.")
     models = load_models(profile)
     models.check()
     line, differ, failed, compiled = ProgressLine(), 0, 0, set[bool]()
@@ -222,7 +225,7 @@ def again(options: argparse.Namespace) -> int:
         )
         if compiled != {_compiled(image.record.lineage) for image in chosen}:
             before, after = ("without", "with") if True in compiled else ("with", "without")
-            reason = f"They were drawn {before} compiled blocks, and now {after}: the last bits hang on it. {reason}"
+            reason = f"They were drawn {before} compiled blocks, and now {after}: this changes the last bits. {reason}"
         line.say(f"{differ} of {len(chosen)} images differ. {reason}")
     return DIFFERENT if differ else SOME_FAILED if failed else 0
 
@@ -233,7 +236,7 @@ def _compiled(lineage: Lineage) -> bool:
 
 
 def recipes(_options: argparse.Namespace) -> int:
-    """List the recipes: their stages, what they make, and the profiles that can make it if not all can."""
+    """List the recipes with a description and their stages, and the profiles that can run a recipe if not all can."""
     shipped = [load_profile(name) for name in profile_names()]
     for recipe in known_recipes():
         print(f"{recipe.name:<16} {recipe.description}")
@@ -252,7 +255,7 @@ def profiles(_options: argparse.Namespace) -> int:
 
 
 def settings_list(options: argparse.Namespace) -> int:
-    """List every setting that a recipe reads: its value in a profile, and a description."""
+    """List every setting that a recipe uses, with its value in a profile and a description."""
     recipe = recipe_of(options.recipe)
     settings = recipe.settings_in(load_profile(options.profile))
     for stage in type(settings).model_fields:
@@ -267,7 +270,7 @@ def _report(options: argparse.Namespace) -> Report:
 
 
 def _quiet_libraries() -> None:
-    """Silence remarks of libraries, unless somebody asks for them by `python -W` or the libraries' own variables."""
+    """Silence remarks of libraries, unless the user turns them on with `python -W` or the libraries' own variables."""
     for name in ("TRANSFORMERS_VERBOSITY", "DIFFUSERS_VERBOSITY"):
         os.environ.setdefault(name, "error")
     if not sys.warnoptions:

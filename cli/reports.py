@@ -1,6 +1,7 @@
-"""Output of the command line while it works: words for a person, or JSON for a program, one event per line.
+"""Output of the command line while it works: text for a person, or JSON with one event per line for a program.
 
-In words, results go to stdout, one path per line, and all else to stderr. As JSON, everything goes to stdout.
+As text, results go to stdout, one path per line, and everything else goes to stderr. As JSON, everything goes to
+stdout.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from pipeline.stages.generation import PlannedImage
 
 
 class Words:
-    """Reports on one source image after another to a person."""
+    """Reports the work on source images to a person, as text."""
 
     def __init__(self) -> None:
         self._line = ProgressLine()
         self._noted: set[str] = set()
 
     def begun(self, source: Path, number: int, total: int, folder: Path) -> None:
-        """Report the start of a source image; its files go to `folder`."""
+        """Report the start of the work on a source image. Its results go to `folder`."""
         if total > 1:
             self._line.say(f"{source} ({number} of {total})")
 
     def note(self, text: str) -> None:
-        """Report a note on the source image, once."""
-        if text not in self._noted:  # a hundred photos would each repeat the same note
+        """Report a note on the source image. A note that was reported before is left out."""
+        if text not in self._noted:  # a hundred photos would all repeat the same note
             self._noted.add(text)
             self._line.say(text)
 
     def event(self, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
-        """Report an event of the driver."""
+        """Report an event that the driver has sent."""
         match event:
             case StageBegan():
                 self._line(Progress(event.stage, 0, 1, note=f"stage {event.number} of {event.total}"))
@@ -67,7 +68,7 @@ class Words:
         self._line.say(f"Stopped. Images kept: {store.images}, see {store.file}. The same command continues from here.")
 
     def done(self, store: FolderStore, failed: int) -> None:
-        """Report the end of a source image, with the number of failed images."""
+        """Report the end of the work on a source image, with the number of its failed images."""
         self._line.clear()
         print(store.file, flush=True)
         if failed:
@@ -77,12 +78,12 @@ class Words:
             )
 
     def source_failed(self, source: Path, error: Exception) -> None:
-        """Report that a source image failed; the next one begins."""
+        """Report that a source image failed. The work goes on with the next."""
         self._line.say(f"{source}: {one_line(error)}")
         self._say_reply(error)
 
     def ended(self, sources: int, failed: int, images_failed: int) -> None:
-        """Report the end of all source images, with the failed ones and the failed images of the others."""
+        """Report the end of the command, with the numbers of failed source images and of failed generated images."""
         parts = [f"{failed} of {sources} source images"] if failed else []
         parts += [count_of(images_failed, "generated image")] if images_failed else []
         if sources > 1 and parts:
@@ -101,7 +102,9 @@ class Words:
 
 
 class JsonLines:
-    """Like `Words`, for a program. Every line is an object with `event` and, after the beginning, `source`."""
+    """Reports the work on source images to a program, as lines of JSON. Each line is an object with `event`, and with
+    `source` if it belongs to a source image. The methods are those of `Words`.
+    """
 
     def __init__(self) -> None:
         self._source = ""

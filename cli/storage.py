@@ -1,4 +1,4 @@
-"""`python -m storage backup WORKSPACE FILE.zip`, `... restore FILE.zip FOLDER` and `... check WORKSPACE`."""
+"""`python -m storage`: backs up a workspace into a zip, restores it, and checks it for damage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.damage import damage
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Return 0, 1 if something is damaged, or 2 after one sentence on standard error."""
+    """Run a command. Return 0, or 1 if something is damaged. For an error print one sentence to stderr and return 2."""
     options = parser_of(__file__).parse_args(arguments)
     try:
         if options.command == "check":

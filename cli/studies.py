@@ -1,7 +1,7 @@
-"""`python -m services.studies`: images and votes into a study, and a study out of a workspace, without a browser.
+"""`python -m services.studies`: adds images and votes to a study, and exports and restores studies, without a browser.
 
-Only this command line takes folders of this machine, never HTTP. The server may be running at the same time. A person's
-mistake ends with one sentence and exit code 2.
+Folders of this machine can be imported only by this command line, never over HTTP. The server may run at the same time.
+A user's mistake ends with one sentence and exit code 2.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ def images(workspace: Workspace, options: argparse.Namespace) -> str:
 
 
 def votes(workspace: Workspace, options: argparse.Namespace) -> str:
-    """Add the votes of a result file of Mechanical Turk."""
+    """Add the votes in a result file of Mechanical Turk."""
     file = Path(options.path)
     if file.stat().st_size > MOST_LIST:
-        raise UserError(f"{file} is larger than {MOST_LIST // 1_000_000} MB.")
+        raise UserError(f"{file} is larger than {MOST_LIST // 1_000_000} MB: split it into several files.")
     return import_votes(workspace, options.study, file.read_bytes(), options.even_so)[1]
 
 
 def export(workspace: Workspace, options: argparse.Namespace) -> str:
-    """Write the whole study as a zip. The file gets its name once it is complete."""
+    """Write the whole study as a zip. Until the zip is complete, the file has another name."""
     target = Path(options.path)
     if target.exists():
-        raise UserError(f"{target} exists already: name a file that does not.")
+        raise UserError(f"{target} exists already: choose another file name.")
     half = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         _, parts = zipped(workspace, options.study)

@@ -1,6 +1,6 @@
-"""`python -m study simulate`: simulated annotators on a running studio.
+"""`python -m study simulate`: lets simulated annotators work on a running studio.
 
-Results go to stdout. A person's mistake ends with one sentence and exit code 2, a failed worker with 1.
+Results go to stdout. A user's mistake ends with one sentence and exit code 2, a failed worker with exit code 1.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def simulate(options: argparse.Namespace) -> int:
-    """Run the crew and print the results."""
+    """Run the simulated workers and print their results."""
     codes = [line.strip() for line in _text(options.codes).splitlines() if line.strip()] if options.codes else []
     if bool(options.link) == bool(codes):
         raise ValueError("Give the study's link with --link, or a file of personal codes with --codes.")
     known = read_truth(read_csv(_bytes(options.truth), "The file of true answers")) if options.truth else {}
     if not 0 <= options.valid <= 1:
-        raise ValueError("The share of valid images, --valid, is from 0 to 1.")
+        raise ValueError("The share of valid images, --valid, must be from 0 to 1.")
     crew = _crew(options, len(codes))
     with _journal(options.journal) as journal:
 
@@ -65,7 +65,7 @@ def simulate(options: argparse.Namespace) -> int:
 
 
 def told(runs: Sequence[WorkerRun]) -> str:
-    """Return the results of the workers, in lines for a terminal."""
+    """Return the results of the simulated workers, as lines for a terminal."""
     votes = [vote for each in runs for vote in each.votes]
     ends = Counter(each.end for each in runs)
     lines = [
@@ -93,7 +93,7 @@ def _crew(options: argparse.Namespace, codes: int) -> list[Behaviour]:
     crew = [kind for text in options.crew for count, kind in [read_crew(text, usual)] for _ in range(count)]
     more = options.workers if options.workers is not None else 0 if crew else codes or 5
     if not 0 <= more <= 1000:
-        raise ValueError("There can be 1 to 1,000 simulated workers.")
+        raise ValueError("The number of simulated workers must be from 1 to 1,000.")
     return [usual] * more + crew
 
 
@@ -113,5 +113,5 @@ def _text(name: str) -> str:
 def _bytes(name: str) -> bytes:
     file = Path(name)
     if file.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"{name} is larger than {LARGEST_FILE // 1_000_000} MB.")
+        raise ValueError(f"{name} is larger than {LARGEST_FILE // 1_000_000} MB: use a smaller file.")
     return file.read_bytes()

@@ -13,21 +13,21 @@ from core.progress import Progress
 
 
 def remaining(seconds: float | None) -> str:
-    """Return a text such as "about 11 s left" or "about 3 min left"; "" if unknown, and at the end."""
+    """Return the time left as text, such as "about 11 s left" or "about 3 min left"; "" if unknown, and at the end."""
     if not seconds:
         return ""
     return f"about {max(1, round(seconds))} s left" if seconds < 90 else f"about {round(seconds / 60)} min left"
 
 
 class ProgressLine:
-    """Progress on stderr: one line that rewrites itself on a terminal, elsewhere one line per finished thing."""
+    """Shows progress on stderr. On a terminal, one line is rewritten. Elsewhere, each new stage or note is a line."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
         self._last = ""
 
     def __call__(self, progress: Progress) -> None:
-        """Show the progress of a stage."""
+        """Show the progress of a stage, with the remaining time if known."""
         parts = [progress.stage, progress.note]
         if self._live:
             counted = f"{progress.done}/{progress.total}" if progress.total > 1 else ""
@@ -47,28 +47,28 @@ class ProgressLine:
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Remove the progress line."""
+        """Remove the progress line from the terminal."""
         if self._live:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM asked the program to end."""
+    """Raised if the signal SIGTERM asks the program to end."""
 
 
 class Stop:
-    """Handles requests to stop long work, by a person or the machine."""
+    """Handles the signals that ask to stop long work, from a person (Ctrl-C) or from the machine (SIGTERM)."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
-        """Set by the first Ctrl-C, and by SIGTERM."""
+        """Event that the first Ctrl-C, and SIGTERM, set. Long work stops once it is set."""
         self._saving = False
         self._wanted: type[KeyboardInterrupt] | None = None
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """Delay the end of the program until the context is left."""
+        """Delay the end of the program until the work in this context is saved."""
         self._saving = True
         try:
             yield
@@ -78,7 +78,7 @@ class Stop:
             raise self._wanted
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Handle a signal."""
+        """Handle a signal: ask the work to stop, or end the program if it was asked before."""
         at_once = self.asked.is_set() or number == signal.SIGTERM
         self.asked.set()
         if not at_once:
@@ -91,7 +91,9 @@ class Stop:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Stop after this step at the first Ctrl-C; end at once at the second one and at SIGTERM, once a save is done."""
+    """Handle signals in this context. The first Ctrl-C stops the work after its current step. A second Ctrl-C, and
+    SIGTERM, end the program at once, but never during a save.
+    """
     stop = Stop()
     before = {number: signal.signal(number, stop.handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

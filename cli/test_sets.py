@@ -1,7 +1,7 @@
 """`python -m services.test_sets`: test sets without a browser.
 
-Only this command line takes folders of this machine, never HTTP. The server may be running at the same time. A person's
-mistake ends with one sentence and exit code 2; a check that found something with 1.
+Folders of this machine can be read only by this command line, never over HTTP. The server may run at the same time. A
+user's mistake ends with one sentence and exit code 2. The exit code is 1 if a check finds a difference, damage or leak.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from services.test_sets.versions import Versions, draft_of, version_of
 from storage.workspace import Workspace
 
 NO_SPLIT = "none"
-"""Word for no split on the command line."""
+"""Word that stands for "no split" on the command line."""
 FEWEST_DIGITS = 6
-"""Minimum digits of a hash to name an image."""
+"""Minimum number of digits of a hash that name an image."""
 _SHORT = 12
 """Number of digits of a hash that are printed."""
 
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 Said = tuple[list[str], int]
-"""Lines to print, and the exit code."""
+"""Lines that a command prints, and its exit code."""
 
 
 def list_sets(workspace: Workspace, options: argparse.Namespace) -> Said:
@@ -69,7 +69,7 @@ def list_sets(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def show(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Describe a version, and with --images each of its images in one line."""
+    """Describe a version. With --images, also print one line for each of its images."""
     version = version_of(workspace, options.version)
     lines = TEMPLATES.lines("version.txt", version=version).splitlines()
     if options.images:
@@ -109,7 +109,7 @@ def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def _sent(workspace: Workspace, command: str, options: argparse.Namespace, **fields: str) -> Any:
-    """Send a command on the images that the options name, and return its answer."""
+    """Send a command on the images that the options name, and return the answer of the command."""
     commands = Commands()
     commands.take_on(TestSetDrafts(workspace))
     images = _images(workspace, options)
@@ -138,7 +138,7 @@ def release(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def diff(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Return the differences of two versions, one line per image. The exit code is 1 if there are any."""
+    """Return the differences of two versions, one line per image. The exit code is 1 if they differ."""
     changes = Versions(workspace).compare(options.old, options.new)
     lines = [f"added       {_image(entry)}" for entry in changes.added]
     lines += [f"removed     {_image(entry)}" for entry in changes.removed]
@@ -149,7 +149,7 @@ def diff(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Read every file of one version, or of all released ones."""
+    """Read every file of one version, or of all released versions, and report damage. The exit code is then 1."""
     versions = [version_of(workspace, options.version)] if options.version else _released(workspace)
     lines, fine = [], True
     for version in versions:
@@ -182,7 +182,7 @@ def export(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def leaks(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Look for images of a version in a folder of training images."""
+    """Search a folder of training images for images of a version. The exit code is 1 if one is found."""
     version = version_of(workspace, options.version)
     with counting("training images") as on_count:
         report = check_folder(workspace, version, Path(options.folder), on_count)
@@ -193,8 +193,8 @@ def leaks(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def _images(workspace: Workspace, options: argparse.Namespace) -> list[str]:
-    """Return the hashes of the named images, each given by its first digits, or `-` for a list on standard input.
-    Raises UserError for an image that the draft lacks, and for ambiguous digits.
+    """Return the hashes of the images that the options name. A name is the first digits of a hash; `-` reads names from
+    standard input. Raises UserError for an image that the draft lacks, and for ambiguous digits.
     """
     names = [word for name in options.images for word in (sys.stdin.read().split() if name == "-" else [name])]
     hashes = sorted(entry.image for entry in workspace.test_sets.entries(draft_of(workspace, options.test_set).number))

@@ -1,4 +1,6 @@
-"""Makes the pictures of Batches for `docs/`: a new plan, captions that wait for a yes, a batch at work, the list."""
+"""Takes the pictures of the pages of batches for `docs/`: a new plan, captions that wait for approval, a batch at work,
+the list.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ from tests.support.server_process import ServerProcess
 
 SOURCES, PIXELS = 40, 160
 SOME = 24
-"""Images of the batch that are there when its picture is taken."""
+"""Minimum number of finished images of the batch when its picture is taken."""
 JUDGED = 12
-"""Number of them that somebody has judged by then."""
+"""Number of these images that are reviewed when the picture is taken."""
 SLOWEST = 600_000
-"""Milliseconds that a pass may take on a busy machine."""
+"""Maximum milliseconds that a pass of the batch may take on a busy machine."""
 PLAN = """name = "Drawn things in other weather"
 
 [data]
@@ -45,7 +47,7 @@ currency = "USD"
 
 
 def shoot(chromium: str, folder: Path) -> Iterator[Path]:
-    """All of them, on a server of their own."""
+    """Take all pictures of batches, on a server of their own. Yield their files."""
     with tempfile.TemporaryDirectory() as place:
         data = Path(place) / "drawn"
         _draw(data)
@@ -58,7 +60,7 @@ def shoot(chromium: str, folder: Path) -> Iterator[Path]:
 
 
 def _draw(root: Path) -> None:
-    """A folder a class, and a file that is no picture."""
+    """Draw a data set with a folder for each class, and add a file that is no picture."""
     for number in range(SOURCES):
         scene = random_scene(555_000 + number, "object")
         of_class = root / "test" / scene.label
@@ -111,7 +113,7 @@ def _take(page: Page, url: str, folder: Path, plan: str) -> Iterator[Path]:
 
 
 def _judge(page: Page, url: str) -> None:
-    """Accept all but the last of some images, as a script does, so that a valid one has its cost."""
+    """Accept all but the last of `JUDGED` images through an endpoint, so that the page has a cost per valid image."""
     for entries, verdict in ((list(range(1, JUDGED)), "accepted"), ([JUDGED], "rejected")):
         sent = {"data": {"entries": entries, "verdict": verdict}}
         assert page.request.post(f"{url}gradio_api/run/decide", data=sent).ok

@@ -9,12 +9,12 @@ from PIL import Image
 from playwright.sync_api import Page, ViewportSize
 
 SIZES = ({"width": 1280, "height": 1180}, {"width": 1920, "height": 1180})
-"""Sizes of the window for the pictures of every state."""
+"""Sizes of the window in which `Camera.states` takes pictures."""
 OTHER_HEIGHTS = {1440: 900, 390: 844}
 
 
 class Camera:
-    """Takes pictures of one page and remembers which; `sizes` are those of `states`."""
+    """Takes pictures of a page and lists their files. `sizes` are the sizes of the window for `states`."""
 
     def __init__(self, page: Page, folder: Path, sizes: Sequence[ViewportSize] | None = None) -> None:
         self._page, self._folder = page, folder
@@ -24,26 +24,26 @@ class Camera:
             place.mkdir(parents=True, exist_ok=True)
 
     def taken(self) -> list[Path]:
-        """The pictures since the last time."""
+        """Return the files of the pictures taken since the last call."""
         made, self._made = self._made, []
         return made
 
     def page(self, name: str, width: int, dark: bool = False, at: str = "") -> None:
-        """The window, as wide as asked for, at its top or where `at` stands."""
+        """Take a picture of the window in this width, at the top of the page or scrolled to the element `at`."""
         self._stand(width, dark)
         if at:
             self._page.locator(at).evaluate("part => part.scrollIntoView({ block: 'end' })")
         self._keep(f"{name}.png", None)
 
     def states(self, name: str, at: str = "") -> None:
-        """The window in all its looks, below `screens/`."""
+        """Take pictures of the window in all sizes, light and dark, into `screens/`."""
         for size in self._sizes:
             for dark in (False, True):
                 width = size["width"]
                 self.page(f"screens/{name}-{width}-{'dark' if dark else 'light'}", width, dark, at)
 
     def step(self, name: str, selector: str) -> None:
-        """One part of the page, as the page for beginners shows it."""
+        """Take a picture of one element of the page for the guide for beginners, into `steps/`."""
         self._stand(1280, dark=False)
         self._keep(f"steps/{name}.png", selector)
 
@@ -51,7 +51,7 @@ class Camera:
         page = self._page
         heights = OTHER_HEIGHTS | {size["width"]: size["height"] for size in SIZES}
         page.set_viewport_size({"width": width, "height": heights[width]})
-        # The explore page has its theme on the body, the others on the document.
+        # The explore page has the class of its theme on the body, other pages on the document.
         page.evaluate(
             "dark => [document.body, document.documentElement].map(e => e.classList.toggle('dark', dark))", dark
         )
@@ -65,7 +65,7 @@ class Camera:
             self._page.screenshot(path=path)
         else:
             self._page.locator(selector).first.screenshot(path=path)
-        # A palette takes a third of the bytes, and the pictures stay in the repository.
+        # The repository keeps the pictures, and with a palette they take a third of the bytes.
         with Image.open(path) as taken:
             small = taken.convert("RGB").quantize(256)
         small.save(path, optimize=True)

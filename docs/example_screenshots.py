@@ -1,4 +1,4 @@
-"""Makes the pictures of the README's tour: the pages of the example workspace, as `make example` fills it."""
+"""Takes the pictures of the README's tour: pages of the workspace that `make example` fills."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.support.server_process import ServerProcess
 
 WIDTH = 1440
 SLOWEST = 600_000
-"""Milliseconds that a page may take on a busy machine."""
+"""Maximum milliseconds that a page may take on a busy machine."""
 _MAP_WHOLE = """window.map?.ready && map.counts.length
     && document.getElementById("point-words").textContent === "images on the map" """
 
 
 def shoot(chromium: str, folder: Path) -> Iterator[Path]:
-    """Make the example, and take all pictures of it on a server of its own."""
+    """Make the example workspace, and take all pictures of it on a server of its own. Yield their files."""
     with tempfile.TemporaryDirectory() as place:
         filled = Path(place) / "workspace"
         if make_example(["--workspace", str(filled)]):
-            raise UserError("The example was not made: what is printed above says why.")
+            raise UserError("The example was not made: the messages above say why.")
         with Workspace(filled) as opened:
             shown = _newly_wrong(opened)
         server = ServerProcess(filled, Path(place) / "log").start()
@@ -40,7 +40,7 @@ def shoot(chromium: str, folder: Path) -> Iterator[Path]:
 
 
 def _newly_wrong(workspace: Workspace) -> Candidate:
-    """An accepted test case of a class that the classifier gets wrong, or else any accepted one."""
+    """Return an accepted test case on which the classifier is newly wrong, or else any accepted test case."""
     accepted = [one for one in workspace.test_cases.candidates() if one.verdict == "accepted" and one.label]
     wrong = [
         one
@@ -85,7 +85,7 @@ def _take(page: Page, url: str, folder: Path, shown: Candidate) -> Iterator[Path
     camera.states("example-sets")
     page.get_by_role("link", name="Example: drawn things").first.click()
     page.wait_for_selector("#set")
-    if page.locator("#next").count():  # else there is a draft already
+    if page.locator("#next").count():  # without this button there is a draft already
         page.click("#next")
     expect(page.locator("#before-release")).to_be_visible()
     _pictures(page)

@@ -1,9 +1,9 @@
-"""Makes the pictures of the pages: `make screenshots` writes them into `docs/`.
+"""Takes the pictures of the pages: `make screenshots` writes them into `docs/`.
 
-Makes the example workspace for the README's tour, and walks a sample through the five stages with the embedded models,
-in workspaces that are thrown away. `docs/*.png` are what the README and the guides show, `docs/steps/` what the page
-for beginners shows, and `docs/screens/` (not kept in the repository) every state of the page at two widths, light and
-dark, for people who change its look.
+It makes the example workspace for the README's tour, and leads a sample through the five stages with the embedded
+models, in temporary workspaces. The README and the guides show `docs/*.png`, and the guide for beginners shows
+`docs/steps/`. `docs/screens/`, which is not in the repository, has every state of the pages at two widths, light and
+dark, for people who change their design.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.support.server_process import ServerProcess
 FOLDER = Path(__file__).resolve().parent
 SAMPLE = "street-two-cars"
 UNUSED = ("blue", "grassy")
-"""Keywords that are left out, so that the pictures show an edit by a person and stale stages."""
+"""Keywords that the walk deselects, so that the pictures show an edit by a person, and stale stages."""
 SLOWEST = 600_000
-"""Milliseconds that a stage may take on a busy machine."""
+"""Maximum milliseconds that a stage may take on a busy machine."""
 
 
 def take(page: Page, url: str, folder: Path) -> Iterator[Path]:
-    """The pictures, in the order in which they are made."""
+    """Take the pictures of the Explore page. Yield their files in the order in which they are taken."""
     camera = Camera(page, folder)
     for scene in (_start, _to_the_gate, _edits, _drawing, _results):
         scene(page, url, camera)
@@ -104,7 +104,7 @@ def _results(page: Page, _url: str, camera: Camera) -> None:
 
 
 def shoot(chromium: str, folder: Path) -> Iterator[Path]:
-    """All of the explore page, on a server of their own."""
+    """Take all pictures of the Explore page, on a server of their own. Yield their files."""
     with tempfile.TemporaryDirectory() as place:
         server = ServerProcess(Path(place) / "workspace", Path(place) / "log").start()
         try:
@@ -123,10 +123,10 @@ PAGES = {
 
 
 def main() -> int:
-    """The exit code."""
+    """Take the pictures and print their files. Return the exit code: 2 if no browser is found."""
     parser = argparse.ArgumentParser(prog="python -m docs.screenshots", description=__doc__)
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the pictures (docs)")
-    parser.add_argument("--only", choices=PAGES, help="of one part of the studio")
+    parser.add_argument("--only", choices=PAGES, help="take only the pictures of one part of the studio")
     options = parser.parse_args()
     chromium = find_chromium()
     if chromium is None:

@@ -1,8 +1,9 @@
-"""Makes the pictures of the validity study: part of `make screenshots`.
+"""Takes the pictures of the validity study, as a part of `make screenshots`.
 
-A lead sets a study up on the page, an annotator judges on a desktop and on a phone, simulated annotators do the rest
-over HTTP, and the lead reads the results. The images are scenes of the drawn world, drawn again in another weather or
-at another time; the predictions of the model under test and the votes are made up, and the pictures show no finding.
+A lead sets up a study on the page, an annotator judges images on a desktop and on a phone, simulated annotators judge
+the rest over HTTP, and the lead reads the results. The images are scenes of the drawn world, drawn again in another
+weather or at another time. The predictions of the model under test and the votes are invented, so the pictures show no
+finding.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from tests.support.study_cases import object_runs
 NAME = "Objects in other weather"
 RUNS = 15
 MISTAKEN = (3, 7, 12, 20, 33, 41, 50, 55)
-"""Test cases, by number, that the model under test got wrong."""
+"""Numbers of the test cases for which the invented predictions are wrong."""
 HARD = 7
-"""Most annotators judge one image in this many invalid, as if its thing could no longer be made out."""
+"""Of this many images, one counts as invalid, as if its object could no longer be recognized."""
 CREW = (
     Behaviour(accuracy=0.6, lazy=0.9),
     *(Behaviour(accuracy=accuracy) for accuracy in (0.97, 0.96, 0.95, 0.93, 0.98, 0.94)),
@@ -38,7 +39,7 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 
 
 def take(page: Page, server: ServerProcess, folder: Path) -> Iterator[Path]:
-    """The pictures, in the order in which they are made."""
+    """Take the pictures of the study. Yield their files in the order in which they are taken."""
     camera = Camera(page, folder)
     study_id, link = _set_up(page, server, camera)
     yield from camera.taken()
@@ -47,14 +48,14 @@ def take(page: Page, server: ServerProcess, folder: Path) -> Iterator[Path]:
     yield from _annotate(browser, server, link, folder)
     crew = [Behaviour(one.accuracy, one.bias, 0.3, one.lazy) for one in CREW]
     plan = Simulation(server.url, crew, link=link, truth=_truth(server.workspace, study_id), patience=5)
-    with ThreadPoolExecutor(1) as other:  # playwright has an event loop on this thread
+    with ThreadPoolExecutor(1) as other:  # this thread already has playwright's event loop
         other.submit(run, plan).result()
     _results(page, server, camera, study_id)
     yield from camera.taken()
 
 
 def _set_up(page: Page, server: ServerProcess, camera: Camera) -> tuple[str, str]:
-    """A study that runs: its id, and the link of its invitation."""
+    """Set up and start a study. Return its id, and the link of its invitation."""
     page.goto(f"{server.url}study/")
     camera.states("study-1-none")
     page.click("#new-study")
@@ -63,7 +64,7 @@ def _set_up(page: Page, server: ServerProcess, camera: Camera) -> tuple[str, str
     page.click("#create")
     page.wait_for_selector("#draw-now")
     study_id = page.url.rstrip("/").rsplit("/", 1)[-1]
-    # These annotators have no record, and there is no quiz.
+    # The annotators have no earlier work and take no quiz.
     for name, value in {"min_finished": "0", "quiz": "0", "share": "15", "draw.count": "40"}.items():
         page.fill(f"[name='{name}']", value)
         page.keyboard.press("Tab")
@@ -91,7 +92,7 @@ def _set_up(page: Page, server: ServerProcess, camera: Camera) -> tuple[str, str
 
 
 def _annotate(browser: Browser, server: ServerProcess, link: str, folder: Path) -> Iterator[Path]:
-    """One annotator's way to the first images, on a desktop and on a phone."""
+    """Let an annotator join and judge the first images, on a desktop and on a phone. Yield the pictures' files."""
     for place, wide in (("desktop", None), ("phone", PHONE)):
         context = browser.new_context(viewport=wide or ViewportSize(width=1280, height=860), has_touch=wide is not None)
         page = context.new_page()
@@ -123,7 +124,9 @@ def _annotate(browser: Browser, server: ServerProcess, link: str, folder: Path) 
 
 
 def _truth(folder: Path, study_id: str) -> AnswerKey:
-    """Return what the simulated annotators take for true: the answers of control items, for the others the class."""
+    """Return the true answers for the simulated annotators: those of control items, and for other images "yes", except
+    one in `HARD`, which is "no".
+    """
     known: dict[str, str] = {}
     with Workspace(folder) as workspace:
         rules = workspace.studies.get(study_id).rules
@@ -150,7 +153,7 @@ def _results(page: Page, server: ServerProcess, camera: Camera, study_id: str) -
 
 
 def shoot(chromium: str, folder: Path) -> Iterator[Path]:
-    """All of them, on a server of their own."""
+    """Take all pictures of the study, on a server of their own. Yield their files."""
     with tempfile.TemporaryDirectory() as place:
         with Workspace(Path(place) / "workspace") as workspace:
             object_runs(workspace, RUNS, wrong=MISTAKEN)

@@ -1,4 +1,4 @@
-"""Addresses on pages, with the path put before them below which a proxy serves the studio."""
+"""Addresses on pages. If a proxy serves the studio below a path such as /studio, they begin with that path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SEGMENTS = re.compile(r"[\w.~-]+(/[\w.~-]+)*", re.ASCII)
 
 
 def read_root_path(text: str) -> str:
-    """Return "/a/b" for "/a/b", "a/b" and "/a/b/", and "" for "" and "/". Raises UserError for anything else."""
+    """Return a typed root path as "/a/b", without a "/" at the end; "" for "/". Raises UserError for others."""
     path = text.strip().strip("/")
     if not path:
         return ""
@@ -28,7 +28,7 @@ def read_root_path(text: str) -> str:
 
 @contextmanager
 def served_below(root_path: str) -> Iterator[None]:
-    """Put `root_path` before the addresses of all pages that are rendered in this context."""
+    """Put `root_path` before all addresses on pages that are rendered in this context."""
     token = _ROOT.set(root_path)
     try:
         yield
@@ -37,10 +37,10 @@ def served_below(root_path: str) -> Iterator[None]:
 
 
 def in_browser(address: str) -> str:
-    """Return an address as a browser asks for it. Only one that begins with a single "/" changes."""
+    """Return an address with the root path before it. An address that does not begin with a single "/" is unchanged."""
     return f"{_ROOT.get()}{address}" if address.startswith("/") and not address.startswith("//") else address
 
 
 def studio_address(scheme: str, host: str) -> str:
-    """Return the whole address of the studio, without a "/" at its end. A client reaches it by `scheme` at `host`."""
+    """Return the studio's address for `scheme` and `host`, such as "https://example.org/studio" (no "/" at the end)."""
     return f"{scheme}://{host}{_ROOT.get()}"

@@ -12,14 +12,16 @@ Kind = Literal["same", "removed", "added"]
 
 @dataclass(frozen=True)
 class Piece:
-    """A run of words, with the spaces and punctuation between them."""
+    """Consecutive words of a text, with the spaces and punctuation between them."""
 
     kind: Kind
     text: str
 
 
 def word_diff(before: str, after: str) -> tuple[Piece, ...]:
-    """Return the pieces of both texts in reading order, removed ones first. An empty `before` marks nothing."""
+    """Compare two texts word by word. Return the pieces in reading order, removed words before those added in their
+    place. If `before` is empty, all of `after` is "same".
+    """
     if not before.strip():
         return (Piece("same", after),)
     old, new = _words(before), _words(after)
@@ -39,7 +41,7 @@ def word_diff(before: str, after: str) -> tuple[Piece, ...]:
 
 
 def shortened(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """Return the pieces without whole sentences that did not change; "…" replaces them."""
+    """Return the pieces with "…" in place of whole sentences that did not change."""
     if all(piece.kind == "same" for piece in pieces):
         return pieces
     short: list[Piece] = []
@@ -49,7 +51,7 @@ def shortened(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
             continue
         sentences = re.findall(r"[^.!?]*[.!?]+\s*|[^.!?]+$", piece.text)
         first, last = place == 0, place == len(pieces) - 1
-        # The parts of a sentence before and after a change belong to that change.
+        # Keep the unchanged parts of a sentence that also contains a change.
         head = "" if first else sentences[0]
         rest = sentences if first else sentences[1:]
         tail = ""

@@ -18,22 +18,24 @@ NAVIGATION = (
     ("evaluate", "Evaluate", "/evaluate/"),
     ("scripts", "Scripts", "/scripts"),
 )
-"""Name, words and address of each page of the studio."""
+"""Name, title and address of each page of the studio."""
 
 _FIRST = Html((ASSETS / "first.js").read_text(encoding="utf-8").replace("MISSING_WORDS", MISSING))
 """The script in the document of each page.
 
-It chooses light or dark before the first paint, so that a dark page does not flash white; the Explore page writes the
-same key. It records presses, keys and sent forms until the scripts that handle them have loaded, then repeats them in
-order. It leaves the browser's own acts alone: forms with an address, typed text, Enter, the space bar and Tab. At the
-top of the page it reports a script that does not load.
+The script chooses light or dark before the first paint, so that a dark page does not flash white. It records clicks,
+keys and sent forms until the scripts that handle them have loaded, then repeats them in order. It does not record what
+the browser handles itself: forms with an address, typed text, Enter, the space bar and Tab. At the top of the page it
+reports a script that does not load.
 """
 
 
 def header(here: str, *status: Child, tools: Child = None, **attributes: str) -> Html:
-    """Return the header: name, pages with `tools` after them, `status`, the way out, and the switch of the theme.
+    """Return the header: the studio's name, links to its pages, `tools`, `status`, the sign-out, and the switch between
+    light and dark.
 
-    `here` is a name of NAVIGATION, whose link takes `attributes`. The way out is visible on a page that is "locked".
+    `here` is a name in NAVIGATION; the link of this page gets `attributes`. The sign-out is visible if the document has
+    the class "locked".
     """
     return render("header.html", pages=NAVIGATION, here=here, link=attributes, tools=tools, status=status)
 
@@ -46,10 +48,10 @@ def document(
     assets: str = "/ui/",
     locked: bool = False,
 ) -> str:
-    """Return a whole HTML document. `sheets` and `scripts` are names in `ui/assets`.
+    """Return a whole HTML document. `sheets` and `scripts` are names of files in `ui/assets`.
 
-    `assets` is the address under which they are served, with "/" at its end. `locked` is True if somebody has signed
-    in.
+    `assets` is the address below which these files are served, with "/" at its end. `locked` is True if somebody has
+    signed in.
     """
     return render(
         "document.html",
@@ -72,17 +74,17 @@ def page(
     sheets: Sequence[str] = (),
     scripts: Sequence[str] = (),
 ) -> str:
-    """Return a page of the lead as a document. `here` is a name of NAVIGATION, `ends` the status in the header."""
+    """Return a page of the lead as a document. `here` is a name in NAVIGATION, `ends` the status in the header."""
     body = render("page.html", header=header(here, ends), content=content)
     return document(title, body, sheets=sheets, scripts=(LEAD, *scripts), locked=signed_in)
 
 
 def not_there(words: str, signed_in: bool, back: tuple[str, str], heading: str = "Not there") -> str:
-    """Return a page that gives the reason for a missing page, with a link `back`: its words and its address."""
+    """Return a page that says why the requested page is missing. `back` is the text and the address of a link."""
     shown = render("not_there.html", words=words, back=back, heading=heading)
     return page(heading, shown, here="", signed_in=signed_in)
 
 
 def signed_in(request: Request) -> bool:
-    """Return True if the guard knows the lead as signed in, so that pages show a way out."""
+    """Return True if the guard has found a signed-in lead. Pages then show the sign-out."""
     return bool(getattr(request.state, "signed_in", False))

@@ -12,12 +12,12 @@ from ui.addresses import in_browser
 
 
 class Html(str):
-    """Markup that is shown as it is."""
+    """Markup that is not escaped again."""
 
     __slots__ = ()
 
     def __html__(self) -> str:
-        """Return the markup: Jinja calls this and then escapes nothing."""
+        """Return the markup. Jinja does not escape a value that has this method."""
         return self
 
 
@@ -25,20 +25,21 @@ Child = Html | str | int | float | None | Iterable["Child"]
 Attribute = str | int | float | bool | None
 
 _ADDRESSES = frozenset({"href", "src", "action"})
-"""Attributes that a browser loads an address from. Scripts do the same with `wire.at`."""
+"""Attributes with an address, which gets the proxy's path before it. In scripts, `wire.at` adds the path."""
 _VOID = frozenset({"img", "input", "br", "hr", "meta", "link"})
 
 
 def el(name: str, /, *children: Child, **attributes: Attribute) -> Html:
-    """Return an element. The function `attributes` writes its attributes."""
+    """Return an HTML element. See `attributes` for the names and values of attributes."""
     opening = f"<{name}{_attributes(attributes)}>"
     return Html(opening if name in _VOID else f"{opening}{join(*children)}</{name}>")
 
 
 def attributes(**named: Attribute) -> Html:
-    """Return attributes, each after a space. Underscores become hyphens, and a last one is dropped.
+    """Return attributes as HTML, each after a space. Underscores in names become hyphens; one at the end is dropped.
 
-    None, False and the result of Jinja's `"x" if y` without an else are left out; True has no value.
+    Attributes of None, of False and of Jinja's `"x" if y` with a false `y` are left out. An attribute of True has no
+    value.
     """
     return _attributes(named)
 
@@ -73,10 +74,10 @@ def _child(child: Child) -> str:
 
 
 def stamped(markup: Html) -> str:
-    """Return markup after a comment with its hash. The page sends the hashes back, and gets only changed parts."""
+    """Return markup after a comment with its hash. The page sends these hashes back and gets only changed parts."""
     return f"<!--{fingerprint(markup)}-->{markup}"
 
 
 def fingerprint(markup: str) -> str:
-    """Return the first 12 hexadecimal digits of the SHA-256."""
+    """Return the first 12 hexadecimal digits of the markup's SHA-256."""
     return hashlib.sha256(markup.encode()).hexdigest()[:12]

@@ -1,7 +1,7 @@
 """Speeds up the import and the start of Gradio.
 
-An import of Gradio writes stubs of its components, which takes a third of its time. It also makes a server for each
-page, even if the page is then mounted in an application.
+An import of Gradio writes type stubs of its components, which takes a third of the time of the import. Gradio also
+makes a server for each page, even if the page is mounted in an application afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from unittest.mock import patch
 
 @contextmanager
 def no_stubs() -> Iterator[None]:
-    """Keep Gradio from writing stubs in this context: it skips components whose file is unknown, as all are here."""
+    """Keep Gradio from writing type stubs in this context. The files of all components appear unknown, so Gradio skips
+    them.
+    """
     plain = inspect.getfile
 
     def getfile(thing: Any) -> str:
@@ -29,7 +31,7 @@ def no_stubs() -> Iterator[None]:
 
 @contextmanager
 def no_server() -> Iterator[None]:
-    """Keep Gradio from making a server for pages that are built in this context. They are mounted afterwards."""
+    """Keep Gradio from making a server for pages that are built in this context and mounted afterwards."""
     from gradio.routes import App
 
     with patch.object(App, "create_app"):

@@ -1,4 +1,4 @@
-"""Replies to the lead's pages: a page or the reason for none, JSON, and files."""
+"""Replies to the lead's browser: pages or error pages, JSON, and files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def _get(app: FastAPI, path: str, make: Callable[..., Any], reply: Callable[..., Response]) -> None:
-    """Serve an address. `make` gives the accepted parameters, `reply` the response."""
+    """Serve an address with the function `reply`, which accepts the same parameters as `make`."""
     signature = inspect.signature(make, eval_str=True).replace(return_annotation=Response)
     reply = wraps(make)(reply)
     reply.__signature__ = signature  # type: ignore[attr-defined]
@@ -35,7 +35,9 @@ def _get(app: FastAPI, path: str, make: Callable[..., Any], reply: Callable[...,
 def page_at(
     app: FastAPI, path: str, back: Callable[..., tuple[str, str]] | tuple[str, str]
 ) -> Callable[[Callable[..., str | Response]], None]:
-    """Serve a page at an address (see `shown`). Its function takes the request; `back` may take the same parameters."""
+    """Decorate a function whose page is served at `path`, as described at `shown`. The function takes the request.
+    `back` may be a function of the same parameters.
+    """
 
     def add(make: Callable[..., str | Response]) -> None:
         def reply(**arguments: Any) -> Response:
@@ -47,7 +49,7 @@ def page_at(
 
 
 def fetched_at(app: FastAPI, path: str, without_field: int = 400) -> Callable[[Callable[..., Mapping[str, Any]]], None]:
-    """Serve JSON at an address (see `fetched`)."""
+    """Decorate a function whose result is served as JSON at `path`, as described at `fetched`."""
 
     def add(make: Callable[..., Mapping[str, Any]]) -> None:
         _get(app, path, make, lambda **arguments: fetched(lambda: make(**arguments), without_field))
@@ -56,7 +58,7 @@ def fetched_at(app: FastAPI, path: str, without_field: int = 400) -> Callable[[C
 
 
 def file_at(app: FastAPI, path: str) -> Callable[[Callable[..., Response]], None]:
-    """Serve a file at an address. On UserError reply with its text."""
+    """Decorate a function whose response is served at `path`. If it raises UserError, reply with the message."""
 
     def add(make: Callable[..., Response]) -> None:
         def reply(**arguments: Any) -> Response:
@@ -71,7 +73,9 @@ def file_at(app: FastAPI, path: str) -> Callable[[Callable[..., Response]], None
 
 
 def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Response]) -> Response:
-    """Reply with the page that `make` returns; on UserError with an error page that links `back`: words and address."""
+    """Reply with the page that `make` returns. If it raises UserError, reply with an error page. `back` is the text and
+    the address of the link on this page.
+    """
     try:
         content = make()
     except DiskTrouble:
@@ -82,7 +86,9 @@ def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Resp
 
 
 def fetched(make: Callable[[], Mapping[str, Any]], without_field: int = 400) -> Response:
-    """Reply with the JSON that `make` returns, or with the message of its UserError."""
+    """Reply with the JSON that `make` returns, or with the message of its UserError. The status is `without_field` if
+    this error names no field.
+    """
     try:
         return JSONResponse(make(), headers=FRESH)
     except UserError as error:
@@ -92,14 +98,14 @@ def fetched(make: Callable[[], Mapping[str, Any]], without_field: int = 400) -> 
 def watched(
     revisions: Revisions, seen: str, make: Callable[[], Mapping[str, Any]], without_field: int = 400
 ) -> Response:
-    """Like `fetched`, with the revision of the reply. Nothing is read if the page has `seen` the same revision."""
-    # The revision is read before the state: a later change is then fetched once more, and never missed.
+    """Like `fetched`, with the revision in the reply. `make` is not called if the page has `seen` this revision."""
+    # Read the revision before the state, so that a change in between is fetched twice and never missed.
     revision = revisions.now()
     return fetched(lambda: {"same": True} if seen == revision else {"revision": revision, **make()}, without_field)
 
 
 def add_posted(app: FastAPI, path: str, act: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
-    """Let the pages send JSON to an address. `act` returns the reply."""
+    """Let our pages post a JSON object to an address. `act` gets the object and returns the reply."""
 
     @app.post(path, include_in_schema=False)
     async def posted(request: Request) -> Response:
@@ -107,7 +113,9 @@ def add_posted(app: FastAPI, path: str, act: Callable[[dict[str, Any]], Mapping[
 
 
 async def with_file(request: Request, take: Callable[[Path], Mapping[str, Any]], field: str = "") -> Response:
-    """Reply to a file, which is kept on the disk until then. `field` is named if the file is empty."""
+    """Write the request body to a temporary file, and reply with the result of `take`. If the file is empty, the error
+    names `field`.
+    """
     with tempfile.TemporaryDirectory(prefix="upload-") as folder:
         file = Path(folder) / "file"
         try:
@@ -120,17 +128,17 @@ async def with_file(request: Request, take: Callable[[Path], Mapping[str, Any]],
             return JSONResponse(await run_in_threadpool(take, file))
         except UserError as error:
             return refusal(error)
-        except Exception as error:  # the page must get a reply that it can show
+        except Exception as error:  # reply with an error that the page can show
             log.exception("%s failed", request.url.path)
             return failed(error)
 
 
 def page_number(text: str) -> int:
-    """Return a number from an address; 1 for anything else."""
+    """Parse the number of a page, from 1, in an address. Anything else counts as 1."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 and int(text) else 1
 
 
 def attached(name: str) -> dict[str, str]:
-    """Return the headers of a file that the browser saves under this name."""
-    # A header takes ASCII only, so other letters are encoded as in RFC 8187.
+    """Return headers that make the browser save the reply as a file of this name."""
+    # A header may contain ASCII only, so other letters are encoded as in RFC 8187.
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}", **FRESH}

@@ -1,4 +1,4 @@
-"""Routes beside the pages: images of the workspace, thumbnails, samples, styles, scripts, saved images."""
+"""Routes for files: images of the workspace, thumbnails, samples, style sheets, scripts, documentation, downloads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def unknown_address(request: Request, error: Exception) -> Response:
 
 
 async def disk_trouble(request: Request, error: Exception) -> Response:
-    """Reply if the disk or the database fails. A visitor who may not have signed in is shown no path."""
+    """Reply if the disk or the database fails. The sign-in page shows no path, since anybody can open it."""
     log.warning("%s: %s", request.url.path, error)
     words = DiskTrouble.FOR_OTHERS if request.url.path in (SIGN_IN, SIGN_OUT) else str(error)
     if "text/html" in request.headers.get("accept", ""):
@@ -52,13 +52,13 @@ def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ..
 
     @file_at(app, "/images/{sha}.png")
     def image(sha: str) -> Response:
-        # An image is named by its content, so a browser's copy under that name never goes stale.
+        # An image is named by the hash of its content, so a browser may keep it for ever.
         return Response(pictures.png(sha), media_type="image/png", headers=_FOR_EVER)
 
     @app.get("/thumbs/{sha}.webp", include_in_schema=False)
     async def thumbnail(sha: str) -> Response:
         try:
-            # Reading some kilobytes takes less time than a hand-over to another thread, and a screen takes dozens.
+            # Reading some kilobytes takes less time than a switch to another thread, and a screen needs dozens.
             data = pictures.ready_thumbnail(sha) or await run_in_threadpool(pictures.thumbnail, sha)
             return Response(data, media_type="image/webp", headers=_FOR_EVER)
         except UserError as error:
@@ -74,7 +74,7 @@ def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ..
 
     @file_at(app, "/ui/{name}")
     def asset(name: str) -> Response:
-        if name in BUNDLES:  # requested with the stamp of its content
+        if name in BUNDLES:  # the address contains the hash of the content
             return Response(bundle(name), media_type=guess_type(name)[0], headers=_FOR_EVER)
         known = {file.name: file for file in ASSETS.iterdir()}
         if name not in known:

@@ -1,4 +1,4 @@
-"""Serves from the first second of a start: annotators and /healthz at once, everything else once it is ready."""
+"""Serves the annotators' pages and /healthz from the first second of a start, and everything else once it is ready."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from fastapi.responses import PlainTextResponse
 from ui.security.guard import Application, Receive, Scope, Send
 
 AT_ONCE = ("/annotate", "/healthz")
-"""The paths, with those below them, that the first application serves."""
+"""Beginnings of the paths that the first application serves."""
 
 
 class Starting:
-    """ASGI application that already serves while a thread builds the whole studio.
+    """ASGI application that serves the paths of `AT_ONCE` while a thread builds the whole studio.
 
-    Requests for the rest wait, like connections before a server listens. If `make` fails, `failed` is called and
-    `error` holds the exception.
+    Other requests wait until the studio is ready. If `make` fails, `failed` is called and `error` holds the exception.
     """
 
     def __init__(
@@ -30,7 +29,7 @@ class Starting:
         self._made, self._over = asyncio.Event(), asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request by the whole studio, or by the first application while the studio is not ready."""
+        """Serve a request with the whole studio, or with the first application while the studio is not ready."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif self.whole is None and scope["path"].removeprefix(self.root_path).startswith(AT_ONCE):

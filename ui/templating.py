@@ -1,4 +1,6 @@
-"""Fills in the Jinja templates of the pages: `ui/templates` for all pages, `ui/FEATURE/templates` for one feature."""
+"""Fills in the Jinja templates of pages. Templates for all pages are in `ui/templates`, others in
+`ui/FEATURE/templates`.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,10 @@ _UI = Path(__file__).parent
 def render(name: str, /, **values: object) -> Html:
     """Fill in a template: "curate/sets.html" is `ui/curate/templates/sets.html`.
 
-    Templates may call the functions of `ui.explore.parts`, and of `plots` and `words` in `ui.study`, and
-    the macros of `ui/templates/pieces.html` by name. Text is escaped, None is empty, and a list becomes its items one
-    after another. An undefined name is an error.
-    `href`, `src` and `action` that are not constant need `| at`, so that they work below the path of a proxy.
+    Templates may call the functions of `ui.explore.parts`, of `plots` and `words` in `ui.study`, and the macros of
+    `ui/templates/pieces.html` by name. Text is escaped, None becomes nothing, and a list becomes its items one after
+    another. An undefined name is an error. Addresses of the studio in `href`, `src` and `action` need `| at`, so that
+    they work below the path of a proxy.
     """
     return Html(_environment().get_template(name).render(values))
 
@@ -61,19 +63,21 @@ def _environment() -> Environment:
 
 
 class _Templates(Environment):
-    """Gives all templates one dict of global values.
+    """Environment of Jinja in which all templates share one dict of global values.
 
-    Jinja would copy them for each rendering, and its own chain of two dicts takes 0.2 ms for that.
+    Jinja would copy these values for each rendering, which takes 0.2 ms.
     """
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
-        """Return the values of all templates; no template has its own."""
+        """Return the global values, which are the same for all templates."""
         return self.globals
 
 
 @pass_context
 def _at(_: Context, address: str) -> str:
-    """Return the address below the proxy's path. Without the context Jinja would compute a fixed one only once."""
+    """Return the address with the proxy's path before it. The unused context keeps Jinja from computing a constant
+    address only once.
+    """
     return in_browser(address)
 
 
@@ -85,16 +89,16 @@ def functions(module: ModuleType) -> dict[str, object]:
 def _shown(value: object) -> object:
     if isinstance(value, str):  # first, since most values are
         return value
-    if value is None or type(value) is Undefined:  # of a condition without an else
+    if value is None or type(value) is Undefined:  # Undefined comes from a condition without an else
         return ""
     return join(*value) if isinstance(value, list | tuple) else value
 
 
 class NoLineBreaks(Extension):
-    """Removes a line break beside an element, a value or a statement from a template, with the indent after it.
+    """Extension of Jinja that removes the line breaks of a template, with the indent after them.
 
-    So a template may be laid out in lines, and the page is as if on one line. Between two words, and between the
-    attributes of an element, a line break is a space.
+    So a template can be laid out in lines, and the page reads as if it was written on one line. A line break between
+    two words, or between the attributes of an element, becomes a space. All others are removed.
     """
 
     def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
@@ -107,7 +111,9 @@ class NoLineBreaks(Extension):
 
 
 def _without_line_breaks(text: str, in_element: bool) -> tuple[str, bool]:
-    """Return a text without line breaks, and whether it ends inside "<" and ">"; `in_element` if it begins there."""
+    """Return a text without line breaks, and True if it ends between "<" and ">". `in_element` is True if it begins
+    there.
+    """
     pieces = []
     for piece in re.split(r"([<>])", text):
         if piece in ("<", ">"):

@@ -1,4 +1,6 @@
-"""Colours of Gradio's components, and the style sheets and scripts of all pages. Fonts are those of the system."""
+"""Colours of Gradio's components, and the style sheets and scripts of all pages. The fonts are those of the reader's
+system.
+"""
 
 from __future__ import annotations
 
@@ -40,16 +42,16 @@ SCRIPTS = (
 """Scripts in loading order. Each builds on those before it."""
 LEAD = "lead.js"
 BUNDLES = {"explore.css": STYLE_SHEETS, "explore.js": SCRIPTS, LEAD: (*SHARED, "study.js")}
-"""The two files of the Explore page, and the scripts of all other pages of the lead as one. Gradio requests them only
-halfway to its first paint, and a dozen files would compete with Gradio's own."""
+"""Files that are served joined, by the name of the joined file: two for the Explore page, one for all other pages of
+the lead. On the Explore page a dozen files would compete with Gradio's own and delay its first paint."""
 MISSING = "A part of this page did not load, so it does not work. Check the connection, then reload the page."
-"""Message of a page when one of its scripts does not load."""
+"""Message that a page shows if one of its scripts does not load."""
 SYSTEM_FONTS = ("Inter", "system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 
 def theme() -> Any:
-    """Return a `gradio.themes.Base`, light and dark, with the tokens of `assets/studio.css`."""
+    """Return a `gradio.themes.Base`, light and dark, with the colours of `assets/studio.css`."""
     import gradio as gr
 
     return gr.themes.Base(
@@ -75,7 +77,7 @@ def theme() -> Any:
 
 
 def head() -> str:
-    """Return the markup for the head of a page. The stamps make a browser fetch a file again only after a change."""
+    """Return the markup for the head of the Explore page: style sheet, script, and an error without the script."""
     style, script = asset_address("explore.css"), asset_address("explore.js")
     message = f"<div class='studio'><p class='problem missing' role='alert'>{MISSING}</p></div>"
     failed = f'document.body.insertAdjacentHTML("afterbegin", "{message}")'
@@ -84,12 +86,14 @@ def head() -> str:
 
 @cache
 def bundle(name: str) -> bytes:
-    """Return the files of one of `BUNDLES`, joined, as they were at the first request."""
+    """Return the joined files of one of `BUNDLES`, as they were at the first request."""
     return b"\n".join((ASSETS / part).read_bytes() for part in BUNDLES[name])
 
 
 def asset_address(name: str, folder: str = "/ui/") -> str:
-    """Return the address of a file or a bundle. The stamp makes a browser fetch it again only after a change."""
+    """Return the address of a file of `ui/assets` or of a bundle. Its stamp (a hash, or the time of the last change)
+    makes browsers fetch the file again after a change.
+    """
     if name in BUNDLES:
         return f"{folder}{name}?v={sha256(bundle(name)).hexdigest()[:12]}"
     return f"{folder}{name}?v={int((ASSETS / name).stat().st_mtime)}"

@@ -194,7 +194,7 @@ def test_a_picture_that_does_not_come_is_told_and_asked_for_again(place: Place) 
             page.click("#join")
             page.click("#code-kept")
             page.click("#agree")
-            expect(page.locator(".picture .loading")).to_contain_text("The image did not come")
+            expect(page.locator(".picture .loading")).to_contain_text("The image did not load")
             page.keyboard.press("y")
             assert not votes(place, study_id), "nobody judges what they have not seen"
             # The page requests the image twice more, three seconds apart. The clock of the test skips both waits.

@@ -132,7 +132,7 @@ def test_an_empty_cell_becomes_runs_that_explore_shows_together(page: Page, serv
     page.goto(f"{server[0]}curate/coverage")
     missing = page.locator(".gap", has_text="owl × attribute")
     missing.locator("button").click()
-    expect(page.locator("#plan")).to_contain_text("2 pictures could be taken")
+    expect(page.locator("#plan")).to_contain_text("2 pictures available")
     expect(page.locator("#plan-go")).to_have_text("Begin 2 runs")
     page.locator("#plan-sources").fill("1")
     page.locator("#plan-sources").press("Tab")

@@ -631,7 +631,7 @@ def test_a_model_of_ones_own_is_chosen_before_there_is_an_image(page: Page, odd:
     chosen = page.locator("#part-chosen")
     expect(chosen).to_contain_text("My-own.onnx")
     expect(chosen).to_contain_text(f"A classifier of 3 classes: {', '.join(CLASSES)}.")
-    expect(page.locator("#part-subjects")).to_contain_text("The model is kept till then.")
+    expect(page.locator("#part-subjects")).to_contain_text("Your choice of a model is kept until then.")
 
     run_of(studio.workspace, 900, [901, 902], label="boat")
     page.reload()
@@ -701,7 +701,7 @@ def test_what_cannot_be_evaluated_says_so(page: Page, odd: Server) -> None:
     expect(page.locator("#card-error")).to_contain_text("no interval, since there is one source only")
     expect(page.locator("#card-excess .value")).to_have_text("cannot tell")
     expect(page.locator("#edits [data-table]:visible")).to_contain_text("fewer than 20 test cases")
-    expect(page.locator("#ranking-said")).to_contain_text("no order is shown to be better")
+    expect(page.locator("#ranking-said")).to_contain_text("too few to compare orders")
     expect(page.locator("main")).not_to_contain_text("NaN")
     page.set_viewport_size({"width": 390, "height": 844})
     expect(page.locator("#edits [data-table]:visible [data-what='newly wrong']").first).to_be_visible()

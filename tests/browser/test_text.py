@@ -313,7 +313,7 @@ def test_the_language_model_chooses_the_edits_by_a_prompt_of_its_own(studio: Stu
     card = page.locator("#stage-counterfactuals")
     page.click("#combinations-said")
     page.click("[data-key=combinations-model]")
-    expect(card).to_contain_text("do not let the language model choose, so combinations would be spread evenly")
+    expect(card).to_contain_text("has no prompt for this choice, so combinations would be spread evenly")
     page.click("#run-counterfactuals")
     expect(page.locator("#note-counterfactuals-0")).to_contain_text("The edits were spread evenly")
     expect(page.locator("#state-counterfactuals")).to_have_text("ready")
@@ -366,7 +366,7 @@ def test_an_edit_is_undone_by_key_and_by_button_and_history_says_who(studio: Stu
     page.click("#stage-keywords [data-panel-of=history]")
     rows = page.locator("#stage-keywords .history tr")
     expect(rows).to_have_count(11)
-    assert "you" in rows.nth(8).inner_text() and "brought back" in rows.nth(0).inner_text()
+    assert "you" in rows.nth(8).inner_text() and "restored" in rows.nth(0).inner_text()
     rows.nth(8).locator("button").click()  # back to the version with both keywords off
     expect(keyword_chip(page, "sunny").locator(".toggle")).to_have_attribute("aria-pressed", "false")
 

@@ -134,7 +134,7 @@ def test_every_edit_is_undone_by_key_and_history_leads_back(desk: Desk) -> None:
     versions = stage(page, "caption").locator(".history tr")
     expect(versions).to_have_count(3)
     newest, mine, oldest = (text.replace("\t", " ") for text in versions.all_inner_texts())
-    assert "BLIP" in newest and "brought back" in newest and "now" in newest
+    assert "BLIP" in newest and "restored" in newest and "now" in newest
     assert re.search(r"\d\d:\d\d:\d\d", mine) and "you" in mine and "It sings." in mine
     assert "BLIP" in oldest and caption in oldest
     versions.nth(1).locator("button").click()

@@ -427,7 +427,7 @@ def test_several_images_have_a_mask_each(
     assert cli.main([*command, "--mask", str(masks / "a.mask.png"), "--out", str(out)]) == 2
     assert cli.main([*command, "--mask", str(masks), "--steps", "1", "--out", str(out)]) == 3
     said = capsys.readouterr().err
-    assert "give --mask the folder in which they are" in said and f"The mask {masks / 'b.mask.png'} cannot be" in said
+    assert "give the folder of the masks with --mask" in said and f"The mask {masks / 'b.mask.png'} cannot be" in said
     assert run_file.read(out / "a" / "run.json").run.mask_classes == {4: "road"} and not (out / "b").exists()
 
 
@@ -591,7 +591,7 @@ def test_again_refuses_a_changed_source_and_its_own_folder(
     assert cli.main(["again", file, "--out", str(tmp_path / "two")]) == 2
     assert cli.main(["again", file, "--out", str(tmp_path / "two"), "--image", "image-009.png"]) == 2
     told = capsys.readouterr().err
-    assert "would replace those they are compared with" in told
+    assert "The new images would replace the old ones: choose another --out." in told
     assert "source.png was changed after it was made" in told
     assert "There is no image image-009.png" in told and "it has image-001.png to image-003.png." in told
     capsys.readouterr()
@@ -619,7 +619,7 @@ def test_a_wrong_option_is_one_sentence_too(command: str, said: str, capsys: pyt
 
 def test_without_a_command_those_there_are_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 2
-    assert "make test cases of images" in capsys.readouterr().err
+    assert "make test cases from source images" in capsys.readouterr().err
 
 
 def test_settings_from_text() -> None:

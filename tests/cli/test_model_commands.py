@@ -89,7 +89,7 @@ def test_fetch_says_the_bytes_first_asks_and_brings_them(
     fetch = ["fetch", str(profile)]
     assert cli.main(fetch) == 2
     told = capsys.readouterr()
-    assert "3 MB would be fetched: say --yes" in told.err
+    assert "confirm with --yes" in told.err
     assert "captioner" in told.out and "who/model  3 MB, 3 MB to fetch  (licence: MIT)" in told.out
 
     class Person(io.StringIO):

@@ -138,7 +138,7 @@ def test_the_page_runs_it_shows_its_values_and_stores_its_images(studio: Studio)
     assert list(state.run.values) == ["caption", "greeting", "stamps"] and not state.stale
     parts = parts_of(studio, run_id)
     assert "Greetings, bird!" in parts["greeting"] and "From the sea." in parts["stamps"]
-    assert "It has to hold $task, $caption" in parts["greeting"], "its prompt can be edited"
+    assert "A prompt must contain $task, $caption" in parts["greeting"], "its prompt can be edited"
     assert "Write it in capital letters" in parts["greeting"], "its settings can be changed"
     assert "2 images from 2 captions" in parts["generation"] and "ready to generate" in parts["runs"]
 
@@ -200,7 +200,7 @@ def test_a_further_prompt_of_a_stage_outdates_what_was_made_with_it_and_nothing_
 
     assert do(studio, run_id, "setting", setting="greeting.farewell", value=True) == ""
     card = parts_of(studio, run_id)["greeting"]
-    assert "Prompt of this run: how to end" in card and "The prompts of this profile have none for this" in card
+    assert "Prompt of this run: how to end" in card and "This profile has no prompt for this request" in card
     do(studio, run_id, "run-all")
     state = studio.states.of(run_id)
     assert state.run.values["greeting"].value.value == Greeting("Greetings, bird!") and not state.stale

@@ -1,1 +1,1 @@
-"""The annotators' page: an application of its own at /annotate, which knows only workers and nothing of the studio."""
+"""The annotators' page: a separate application at /annotate, which gives access to nothing else of the studio."""

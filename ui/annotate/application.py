@@ -1,7 +1,7 @@
 """The annotators' application at /annotate: sign-in, next item, pictures, answers. The services decide everything.
 
-A worker is known by a session in a cookie that only this path gets. Anything that is not the worker's own is answered
-like something that does not exist, and every refusal is logged.
+A session in a cookie identifies the worker. Browsers send the cookie to this path only. A request for another worker's
+items gets the same answer as a request for items that do not exist. Every refusal is logged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 COOKIE = "annotator"
 """Name of the cookie with the token of a worker's session."""
 BROWSER = "annotator-browser"
-"""Cookie with a secret that outlives sessions. It joins tabs as one worker and detects two names in one browser."""
+"""Name of the cookie with a secret that outlives sessions. The secret shows that two tabs, or two worker names, belong
+to the same browser."""
 BROWSER_SECONDS = 400 * 24 * 3600
 _SECRET = re.compile(r"[\w-]{43}", re.ASCII)
 _HEADERS = tuple(
@@ -56,9 +57,9 @@ _HEADERS = tuple(
         "cache-control": "no-store",
     }.items()
 )
-"""Headers of every reply that does not set them itself."""
+"""Headers that are added to every reply that lacks them."""
 _KEEP = "private, max-age=900"
-"""A picture is shown again after a reload or an undo. Only this browser may cache it, and only briefly."""
+"""Cache-Control of pictures. Only the worker's browser may keep them, for 15 minutes, to show them after a reload."""
 _STATUS = {UnfitAnswers: 400, Malformed: 400, NotSignedIn: 401, WorkerNotAllowed: 403, Over: 410}
 _REFUSED = {"not yours": 404, "not running": 409, "full": 409, "answered": 409}
 
@@ -106,7 +107,7 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
             raise NotYours
         return FileResponse(ASSETS / name, headers={"Cache-Control": "no-cache"})
 
-    # Who is it
+    # Sign-in and sign-out
 
     @app.post("/api/sign-in")
     async def sign_in(request: Request) -> Response:
@@ -145,7 +146,7 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
     def _state(worker: str) -> dict[str, Any]:
         return shown_state(worker, annotation.places(worker))
 
-    # One item after another: each address is a command, whose worker is that of the session
+    # Judging items: each address performs the command of its name for the worker of the session
 
     def doing(name: str, show: Callable[[Any], dict[str, Any]]) -> None:
         async def do(request: Request) -> Response:
@@ -170,7 +171,7 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
     @app.get("/image/{token}")
     def image(request: Request, token: str) -> Response:
         worker = sessions.require(_token(request))
-        # A picture that was answered, given back or taken away is refused at every address.
+        # Once an item is answered, given back or taken away, its picture is refused at every address.
         return _picture(tokens.open(token, worker, annotation.judging(worker)) or annotation.image(token, worker))
 
     @app.get("/example/{study_id}/{number}")
@@ -183,7 +184,7 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
     # Refusals: a sentence for the person, a line in the log for the lead
 
     def refuse(request: Request, status: int, sentence: str, kind: str = "", **headers: str) -> Response:
-        # A page that asks whether somebody is signed in attempts nothing.
+        # A page that only asks whether somebody is signed in makes no attempt that the log should show.
         if not (status == 401 and request.url.path.endswith("/api/state")):
             worker = sessions.worker(_token(request))
             detail = f"{request.method} {request.url.path} ({status})"
@@ -227,7 +228,7 @@ def _address(request: Request) -> str | None:
 
 
 def _browser(request: Request) -> str:
-    """Return the secret that identifies this browser, or "" if it has none of ours."""
+    """Return the secret in this browser's cookie, or "" if the cookie is missing or malformed."""
     secret = request.cookies.get(BROWSER, "")
     return secret if _SECRET.fullmatch(secret) else ""
 

@@ -16,19 +16,20 @@ SCRIPTS = (
 )
 """Scripts in loading order. Each builds on those before it."""
 SERVED = (*SHEETS, *SCRIPTS, "favicon.svg")
-"""The only files that an annotator gets."""
+"""The only files of `ui/assets` that annotators can fetch."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""The Content-Security-Policy: its own scripts, pictures and addresses, nothing written into the page, no frame."""
+"""Content-Security-Policy of the page: this server's scripts, styles, pictures and requests; no inline code, no frame.
+"""
 
 
 def annotate_page(preview: str = "") -> Html:
-    """Return the whole document. With a study's id as `preview` the page shows its preview and records nothing."""
+    """Return the page's document. If `preview` is a study's id, the page previews that study and records nothing."""
 
     def address(name: str) -> str:
-        # The stamp makes a browser fetch a file again only after it has changed.
+        # The stamp is the time of the last change, so that browsers fetch a file again only after a change.
         return f"/annotate/assets/{name}?v={int((ASSETS / name).stat().st_mtime)}"
 
     return render(

@@ -1,4 +1,4 @@
-"""Plain data for the page of annotators. It never tells a control item, an origin, or other people's answers."""
+"""Plain data for the annotators' page. The data never reveals control items, origins, or other people's answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def shown_state(worker: str, places: tuple[ListedStudy, ...]) -> dict[str, Any]:
 
 
 def shown_step(step: AnnotationStep, tokens: PictureTokens) -> dict[str, Any]:
-    """Return the next step; "ahead" holds the tokens of the pictures that may come after it."""
+    """Return a worker's next step as plain data. "ahead" holds tokens of the pictures that may follow."""
     assignment = step.assignment
     return {
         **facts(step, "status text done left undo"),
@@ -48,7 +48,7 @@ def shown_feedback(result: Feedback) -> dict[str, Any]:
 
 
 def _named(assignment: Assignment, tokens: PictureTokens) -> tuple[str, str | None]:
-    """Return the tokens of image and source: those that the browser already has, else the assignment's own."""
+    """Return the tokens of an item's image and source. A token that the browser already has is used again."""
     image = tokens.known(assignment.worker, assignment.item.image_sha) or assignment.image_token
     source = assignment.item.source_sha and tokens.known(assignment.worker, assignment.item.source_sha)
     return image, source or assignment.source_token or None
@@ -60,13 +60,15 @@ def _ahead(step: AnnotationStep, item: Item | None, worker: str, tokens: Picture
 
 
 def shown_study(study: Study, example: Callable[[int], str]) -> dict[str, Any]:
-    """Return name, instructions, examples and consent. `example` gives the address of an example's picture, from 0."""
+    """Return a study's id, name, instructions, consent text and examples. `example` returns the address of an example's
+    picture from its zero-based number.
+    """
     examples = [facts(shown, "answer why", image=example(number)) for number, shown in enumerate(study.rules.examples)]
     return {**facts(study, "id name"), **facts(study.rules, "instructions consent"), "examples": examples}
 
 
 def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | None, side: Side) -> dict[str, Any]:
-    """Return an item without id and earlier answers. `image` and `source` are tokens or paths ("/...")."""
+    """Return an item without its id and earlier answers. `image` and `source` are tokens or paths ("/...")."""
     caption, counterfactual = _captions(item) if rules.show_captions else (None, None)
     names = "id kind low high required follows follows_answer"
     return {
@@ -84,7 +86,7 @@ def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | Non
 
 
 def _may_be_asked(rules: Rules, item: NewItem) -> list[Question]:
-    """Return the questions of an item with its follow-ups, which the page shows after the question that they follow."""
+    """Return the questions that an item may get, with all follow-ups, which the page shows after a fitting answer."""
     chosen: dict[str, Question] = {}
     for question in rules.questions:
         if asked([replace(question, follows="")], item, {}) and (not question.follows or question.follows in chosen):
@@ -93,16 +95,18 @@ def _may_be_asked(rules: Rules, item: NewItem) -> list[Question]:
 
 
 def _captions(item: NewItem) -> tuple[list[list[str]] | None, list[list[str]] | None]:
-    """Return both captions in pieces [text, kind]; kind is "same", "removed" (from one) or "added" (in the other)."""
+    """Return both captions as lists of [text, kind]; None for a missing one. The kind is "same", else "removed" in the
+    caption of the source, and "added" in the counterfactual one.
+    """
     if not item.caption or not item.counterfactual:
         return ([[item.caption, "same"]] if item.caption else None), None
     after = word_diff(item.caption, item.counterfactual)
-    before = word_diff(item.counterfactual, item.caption)  # what it "adds" is missing in the other
+    before = word_diff(item.counterfactual, item.caption)  # its "added" words are missing in the counterfactual
     return _marked(before, "removed"), _marked(after, "added")
 
 
 def _marked(pieces: tuple[Piece, ...], kind: str) -> list[list[str]]:
-    """Return one of the two compared texts, with the words that the other lacks marked; spaces are never marked."""
+    """Return the later of two compared texts as lists of [text, kind]. Added words get `kind`, all else gets "same"."""
     marked: list[list[str]] = []
     for piece in pieces:
         if piece.kind == "same":

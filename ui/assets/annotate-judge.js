@@ -1,22 +1,22 @@
-// One item: its picture or pictures, its questions, the comment, and what was answered so far. Nothing is chosen before
-// the person does; what they chose is kept in this browser until the server has it.
+// One item: its pictures, its questions, the comment, and the answers so far. No answer is preselected. This browser
+// keeps each answer until the server has saved it.
 (() => {
   "use strict";
   const annotate = window.annotate;
   const { make, button, key } = annotate;
-  const SETTLE = 200;            // ms after the pictures came, in which nothing answers: it was meant for the item before
-  const TAPS = 600;              // ms after a vote by tap or click, in which nothing answers: fingers tap twice and thrice
-  const GAP = 14, WORDS_HEIGHT = 24;     // px between the pictures, and of the word below each of two
+  const SETTLE = 200;            // ms after the pictures have loaded in which no input counts as an answer: it was meant for the last item
+  const TAPS = 600;              // ms after a vote by tap or click in which no input counts as an answer: fingers tap twice
+  const GAP = 14, WORDS_HEIGHT = 24;     // px between the pictures, and px of the text line below each of two pictures
   const RETRY_PICTURE = 3000, LONGEST_COMMENT = 2000, LONGEST_TEXT = 2000;
   const WORDS = { yes: "Yes", no: "No" };
   const words = (answer) => WORDS[answer] ?? answer;
 
-  // ---- What is told of an answer to a training item: whether it was right, what is right of each question, and why
+  // ---- Feedback on an answer to a training item: whether it was right, the right answers, and why
 
   function toldLine({ question, given, expected, right }, several) {
     const mark = several && right !== null ? make("span", { class: `pill ${right ? "ok" : "warn"}` }, right ? "✓ right" : "✗ not right") : null;
     const said = make("dd", { class: "said" }, make("span", {}, "Your answer: "), make("b", {}, given ? words(given) : "none"), mark);
-    const told = right === null ? make("dd", { class: "mut" }, "Here no answer is right or wrong.")
+    const told = right === null ? make("dd", { class: "mut" }, "This question has no right or wrong answer.")
       : right ? null : make("dd", {}, make("span", {}, "Right is: "), make("b", {}, words(expected)));
     return make("div", { class: "told-line" }, make("dt", {}, question), said, told);
   }
@@ -26,11 +26,11 @@
     make("dl", {}, answers.map((told) => toldLine(told, answers.length > 1))),
     why ? make("p", { class: "why" }, make("b", {}, "Why: "), why) : null);
 
-  let tapped = -Infinity;        // when a tap or a click sent the last vote
-  const byTap = (event) => { if (event.detail) tapped = performance.now(); };   // of a key it has no detail
+  let tapped = -Infinity;        // time of the tap or click that sent the last vote
+  const byTap = (event) => { if (event.detail) tapped = performance.now(); };   // a key press has no detail
 
-  // `step` is what the server said; `act` has send(body), goOn(id), undo(), pause(), help(), again(); `saved` what the
-  // pill says. With feedback nothing is asked: the picture is there again beside what is told of the answer.
+  // `step` is the server's reply. `act` has send(body), goOn(id), undo(), pause(), help(), again(). `saved` is the text
+  // of the pill. With feedback there is no question: the picture is shown again beside the feedback.
   annotate.judge = (step, act, saved) => {
     const item = step.assignment, feedback = step.feedback ?? null, questions = feedback ? [] : item.questions;
     const draft = feedback ? { answers: {}, comment: "" } : annotate.draft(item.id, item.draft);
@@ -43,7 +43,7 @@
     };
     const parts = new Map();       // question id -> its element and its answers
 
-    // ---- Time: only what was looked at, with the pictures there and the page in sight
+    // ---- Time: it counts only while the pictures are loaded and the page is visible
 
     const ready = () => view.waitingFor === 0;
     const looked = () => view.seconds + (view.since === null ? 0 : (performance.now() - view.since) / 1000);
@@ -122,7 +122,8 @@
       if (next && question.id in view.answers) view.go(next, true);
       else if (!view.open().length) sendButton.focus({ preventScroll: true });
     };
-    // As radio buttons do: an arrow chooses, the first one the first answer. A single question is only pointed at.
+    // Arrows work as for radio buttons: they choose an answer, at first the first one. For a single question, an arrow
+    // only moves the focus.
     view.slide = (by) => {
       const question = view.at();
       if (!question || !question.options.length || !view.awake()) return;
@@ -150,7 +151,8 @@
 
     // ---- Sending
 
-    // Whether a key or a click may answer: not while the last one is on its way, nor before the pictures were seen.
+    // True if a key or a click may answer: not while the last answer is being sent, and not before the pictures were
+    // visible.
     view.awake = () => !view.busy && view.settled;
     view.send = () => {
       if (!view.awake()) return;
@@ -191,7 +193,7 @@
       }
       const open = view.open().length;
       sendButton.disabled = !view.awake() || open > 0;
-      count.textContent = feedback ? "For training only: this answer counts for nothing." : open ? `${open} to answer` : "";
+      count.textContent = feedback ? "For training only: this answer does not count." : open ? `${open} to answer` : "";
       place.textContent = `${all.indexOf(at) + 1} of ${all.length}`;
       back.disabled = view.current <= 0;
       on.disabled = view.current >= all.length - 1;
@@ -221,14 +223,15 @@
       }, { once: true });
       shown.addEventListener("error", () => {
         tries += 1;
-        note.textContent = "The image did not come. It is asked for again; your place is kept.";
-        // The first time by itself; then with what comes next, as its address may be another one by now.
+        note.textContent = "The image did not load. The page tries again; your place is kept.";
+        // The first retry is automatic. Later the item is requested again, as the picture may have another address by
+        // now.
         setTimeout(() => { if (figure.isConnected) { if (tries > 1) act.again(); else load(); } }, RETRY_PICTURE);
       });
       load();
       return figure;
     }
-    // What probably comes next is on its way while this is judged; the browser keeps it under the same address.
+    // Load the probable next pictures while this item is judged. The browser caches them under the same address.
     const ahead = [];
     function fetchAhead() {
       for (const token of step.ahead ?? []) {
@@ -237,7 +240,8 @@
         ahead.push(coming);
       }
     }
-    // As large as what the bar, the captions and the questions leave; beside or above each other, whichever is larger.
+    // Make the pictures as large as the space beside bar, captions and questions allows, side by side or one above the
+    // other.
     function fit() {
       const shown = pictures.map((figure) => figure.querySelector("img"));
       const looking = exhibit.parentElement;
@@ -268,7 +272,7 @@
       return lines.length ? make("div", { class: "captions card" }, lines) : null;
     }
 
-    // ---- The whole
+    // ---- The whole page of an item
 
     const pictures = item.source === null || item.source === undefined ? [picture(item.image, "")]
       : item.side === "left" ? [picture(item.image, "to judge"), picture(item.source, "original")]
@@ -310,7 +314,7 @@
     view.current = Math.max(0, firstOpen);
     view.say(saved);
     update();
-    new ResizeObserver(fit).observe(exhibit.parentElement);   // the window, or what the questions take, has changed
+    new ResizeObserver(fit).observe(exhibit.parentElement);   // the window, or the height of the questions, has changed
     view.root = root;
     view.leave = () => { view.clock(); keepDraft(); annotate.saveDraft(); };
     return view;

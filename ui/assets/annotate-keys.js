@@ -1,5 +1,5 @@
-// The keys of the annotators' page. With one question a single key answers and sends; with several, arrows move between
-// questions and answers and Enter sends. In a field all keys are text but Escape, and Ctrl with Enter.
+// The keys of the annotators' page. With one question, a single key answers and sends. With several questions, arrows
+// move between questions and answers, and Enter sends. In a text field, only Escape and Ctrl+Enter are commands.
 (() => {
   "use strict";
   const annotate = window.annotate;
@@ -49,7 +49,7 @@
       return;
     }
     if (pressed === "Enter") {
-      // A button that was reached with Tab does what it says; anywhere else Enter sends.
+      // A focused button handles Enter itself; anywhere else Enter sends.
       const own = event.target.closest?.("button:not(.answer)");
       if (view.single || own || event.repeat) return;
       event.preventDefault();

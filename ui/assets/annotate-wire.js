@@ -1,16 +1,16 @@
-// What stands below the annotators' page: light or dark, making elements, what is kept in this browser, and talking to
-// the server. What was answered is kept here until the server has said that it is saved; a lost connection is told
-// and tried again with the same key, so that one answer can never count twice.
+// Shared functions of the annotators' page: theme, making of elements, storage of this browser, and requests to the
+// server. The browser keeps an answer until the server has confirmed that it is saved. After a lost connection the
+// answer is sent again with the same key, so it can never count twice.
 (() => {
   "use strict";
-  // The path below which a proxy serves the studio, or "": it stands before the address of this script.
+  // The path below which a proxy serves the studio, or "". It comes before the address of this script.
   const ROOT = new URL(document.currentScript.src).pathname.replace(/\/annotate\/assets\/[^/]*$/, "");
-  const API = `${ROOT}/annotate/api/`, KEPT = `annotate${ROOT}-`;   // other studios of this host keep theirs apart
+  const API = `${ROOT}/annotate/api/`, KEPT = `annotate${ROOT}-`;   // other studios on this host have keys of their own
   const ANSWER_WITHIN = 20000, LONGEST_WAIT = 15, DRAFTS = 40, SAVE_DRAFT = 600;
   const annotate = { worker: "", preview: "", keepsNothing: false, onLost: () => {} };
   window.annotate = annotate;
 
-  // ---- Light and dark: the system decides until the person does
+  // ---- Light and dark: the system decides until the person chooses
 
   const isDark = () => {
     const chosen = kept("theme");
@@ -19,7 +19,7 @@
   annotate.showTheme = () => document.documentElement.classList.toggle("dark", isDark());
   annotate.switchTheme = () => { keep("theme", isDark() ? "light" : "dark"); annotate.showTheme(); };
 
-  // ---- Elements: texts stay texts, whatever stands in them
+  // ---- Elements: text in them is never parsed as markup
 
   function make(name, properties = {}, ...children) {
     const element = document.createElement(name);
@@ -32,7 +32,7 @@
     element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
     return element;
   }
-  // What was asked for is not asked for again before the server has answered: a double click would join twice.
+  // A request is not sent again before its answer has come: a double click would join twice.
   const once = (act) => {
     let busy = false;
     return async (event) => {
@@ -50,17 +50,17 @@
 
   const { browser } = window.kept;
   function kept(name) {
-    try { return JSON.parse(browser.get(`${KEPT}${name}`)); } catch { return null; /* not ours */ }
+    try { return JSON.parse(browser.get(`${KEPT}${name}`)); } catch { return null; /* not our data */ }
   }
-  // Whether the browser keeps it beyond this page.
+  // Return true if the browser keeps the value beyond this page.
   function keep(name, value) {
     if (value !== null) return browser.set(`${KEPT}${name}`, JSON.stringify(value), true);
     browser.remove(`${KEPT}${name}`);
     return true;
   }
 
-  // What is filled in and not sent is kept here at once, and on the server a moment later, for whoever goes on in
-  // another browser. Of the two the later one counts.
+  // Unsent input is kept here at once and on the server a moment later, so that a person can go on in another browser.
+  // The later of the two versions counts.
   let unsaved = null, saving = null;
   annotate.draft = (id, there) => {
     const here = kept("drafts")?.[id] ?? null;
@@ -75,7 +75,7 @@
     clearTimeout(saving);
     saving = setTimeout(annotate.saveDraft, SAVE_DRAFT);
   };
-  // It was sent, or can no longer be: nothing of it is kept.
+  // Remove the draft: it was sent, or can no longer be sent.
   annotate.dropDraft = (id) => {
     if (unsaved?.assignment === id) { clearTimeout(saving); unsaved = null; }
     if (!annotate.preview) store(id, null);
@@ -85,15 +85,15 @@
     if (!unsaved || !annotate.worker) return;
     const body = unsaved;
     unsaved = null;
-    ask("POST", `${API}draft`, body, true);    // if it does not arrive, this browser has it
+    ask("POST", `${API}draft`, body, true);    // if this request is lost, this browser still has the draft
   };
   function store(id, draft) {
     const drafts = kept("drafts") ?? {};
-    delete drafts[id];             // the latest stand last
+    delete drafts[id];             // the latest drafts come last
     if (draft) drafts[id] = draft;
     keep("drafts", Object.fromEntries(Object.entries(drafts).slice(-DRAFTS)));
   }
-  // The answer that was sent and not yet acknowledged, by worker: another one may sign in here meanwhile.
+  // The answer that was sent but not confirmed, by worker, since another worker may sign in here meanwhile.
   annotate.outbox = () => kept("outbox")?.[annotate.worker] ?? null;
   annotate.keepOutbox = (sent) => {
     if (annotate.preview) return;
@@ -108,7 +108,7 @@
 
   // ---- The server
 
-  // Status 0: no answer, or not from our server.
+  // Status 0 means no answer, or an answer from another server.
   async function ask(method, address, body, leaving = false) {
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), ANSWER_WITHIN);
@@ -118,7 +118,7 @@
         headers: { "x-studio": "1", ...(body ? { "content-type": "application/json" } : {}) },
         body: body && JSON.stringify(body),
         cache: "no-store",
-        keepalive: leaving,        // it goes on when the page is left
+        keepalive: leaving,        // the request continues when the page is left
         signal: stop.signal,
       });
       const data = await reply.json();
@@ -130,7 +130,8 @@
     }
   }
 
-  // Until there is an answer: an error of the server is as good as none. `keeps` says that an answer is being sent.
+  // Try until there is an answer; an error of the server counts as none. `keeps` is true if an answer to an item is
+  // being sent.
   async function patiently(method, address, body, keeps) {
     for (let tries = 0; ; tries += 1) {
       const reply = await ask(method, address, body);

@@ -1,5 +1,5 @@
-// The way through the annotators' page: sign in, consent, one item after the other, and what there is to say when there
-// is none. The server decides what comes next; this only shows it.
+// The steps of the annotators' page: sign-in, consent, one item after the other, and messages when there is no item.
+// The server decides on the next step; this script only shows it.
 (() => {
   "use strict";
   const annotate = window.annotate;
@@ -8,28 +8,28 @@
   const app = document.getElementById("app");
   annotate.preview = document.body.dataset.preview ?? "";
   annotate.view = null;
-  let study = null;              // what the server said of the study that is open
+  let study = null;              // the server's data of the open study
   let studies = [];
-  let saved = "";                // what the pill says: "saved" only after the server did
+  let saved = "";                // text of the pill: "saved" only after the server has confirmed it
   let again = null, shownNumber = 1;
-  let visit = 0;                 // counts where the person went on to: a study, the list of them, an invitation, out
+  let visit = 0;                 // number of moves of the person to a study, the list, an invitation or the sign-out
 
-  // A reply to what was asked before the person went on comes too late to change the page: it stays unread. An answer
-  // that was on its way then is still kept, and sent again with the same key.
+  // A reply to a request from before the latest move comes too late and is ignored. An answer that was being sent then
+  // is kept, and sent again with the same key.
   const inTime = async (asking) => {
     const of = visit, reply = await asking;
     return of === visit ? reply : new Promise(() => {});
   };
   const get = (name) => inTime(annotate.get(name));
   const post = (name, body, keeps) => inTime(annotate.post(name, body, keeps));
-  // What is asked from here on is the latest; the page does not look again by itself before it is answered.
+  // The next request is the latest. Until it is answered, the page does not poll by itself.
   const goOn = () => { clearTimeout(again); visit += 1; };
 
   const lost = make("div", { class: "lost", role: "alert", hidden: true });
   const told = make("div", { class: "told notice", role: "status", hidden: true });
   document.body.append(lost, told);
 
-  // The button stays one while the seconds go by: it may have the focus.
+  // The button stays the same element while the seconds count down, since it may have the focus.
   let tryNow = null;
   const losing = make("span");
   lost.append(losing, button("Try now", () => tryNow(), { class: "s" }));
@@ -75,10 +75,10 @@
       button("Sign out", signOut, { class: "q s", id: "sign-out" }), theme);
   }
 
-  // What a panel has put into the link: one of it may say who is coming.
+  // Parameters that a panel has added to the link. One of them may identify the participant.
   const came = Object.fromEntries([...new URLSearchParams(location.search)].slice(0, 20));
 
-  // ---- Who is it
+  // ---- Sign-in
 
   function signIn(link = "", said = "") {
     annotate.worker = "";
@@ -103,7 +103,7 @@
 
   function invited(link) {
     const joining = () => join(link);
-    const named = Object.keys(came).length > 0;   // the link may say who is coming: perhaps not who is signed in here
+    const named = Object.keys(came).length > 0;   // the link may identify another participant than the signed-in one
     if (annotate.worker && !named) {
       sheet("You are invited to a study", make("p", {}, "You are signed in as ", make("b", {}, annotate.worker), "."),
         make("div", { class: "row" }, button(`Take part as ${annotate.worker}`, joining, { class: "p", "data-first": true, id: "join" }),
@@ -117,10 +117,10 @@
   }
 
   async function join(link) {
-    const reply = await annotate.post("join", { link, parameters: came });   // never too late: a code is shown this once
-    history.replaceState(null, "", location.pathname);   // an invitation that was taken, or is void, is not kept
+    const reply = await annotate.post("join", { link, parameters: came });   // never ignored as too late: a code is shown only this once
+    history.replaceState(null, "", location.pathname);   // do not keep an invitation that was used or is void
     if (!reply.ok) {
-      // Who is signed in has other studies to go on with.
+      // A signed-in worker has other studies to go on with.
       if (annotate.worker) { tell(reply.data.error); await start(); } else signIn("", reply.data.error);
       return;
     }
@@ -128,7 +128,7 @@
     if (reply.data.code) { annotate.worker = reply.data.worker; keepCode(reply.data.code, go, reply.data.earlier ? link : ""); } else await go();
   }
 
-  // `earlier`: the link, where another name took part in its study from this browser.
+  // `earlier` is the link, if another worker name has taken part in this study from this browser.
   function keepCode(code, go, earlier = "") {
     const shown = make("output", { id: "own-code", class: "own-code", tabindex: 0 }, code);
     const copy = button("Copy", async () => {
@@ -150,7 +150,7 @@
     signIn();
   }
 
-  // ---- Which study
+  // ---- The list of studies
 
   async function arrived(state, wanted = "") {
     annotate.worker = state.worker;
@@ -174,7 +174,7 @@
     sheet("Your studies", make("div", { class: "stack" }, lines));
   }
 
-  // Another study, or a study that changed meanwhile.
+  // The person opens another study, or a study that has changed meanwhile.
   async function start() {
     goOn();
     const reply = await get("state");
@@ -185,7 +185,7 @@
     await follow(() => (annotate.preview ? inTime(annotate.previewed(shownNumber, answered)) : post("next", { study: id })), id);
   }
 
-  // What the server says comes next, or why it does not.
+  // Show the next step that the server has sent, or the reason why there is none.
   async function follow(ask, id) {
     goOn();
     const reply = await ask();
@@ -238,7 +238,7 @@
       study.consent ? [make("h2", {}, "What you agree to"), ...paragraphs(study.consent)] : null, make("div", { class: "row" }, yes));
   }
 
-  // What a panel's people take back to it.
+  // The completion code and the link back to a panel.
   function completion(step) {
     const { code, address } = step.completion ?? {};
     return [
@@ -310,7 +310,7 @@
     await open(sent.study);
   }
 
-  // What was told of a training answer was read.
+  // The person has read the feedback on a training answer.
   async function readOn(assignment) {
     annotate.view.lock(true);
     saved = "";
@@ -320,23 +320,24 @@
 
   function acknowledged(sent) {
     annotate.keepOutbox(null);
-    annotate.view = null;        // it must not keep as a draft what was sent
+    annotate.view = null;        // do not keep the sent answer as a draft
     annotate.dropDraft(sent.body.assignment);
     saved = "saved";
   }
 
-  // Not taken: what was filled in stays a draft and comes back with its item, unless that one needs it no more.
+  // The server has refused the answer. The input stays a draft and comes back with its item, unless it is no longer
+  // needed.
   function refused(sent, reply) {
     annotate.keepOutbox(null);
     saved = "";
     if (["full", "answered"].includes(reply.data.kind) || reply.status === 410) {
-      annotate.view = null;      // or it would be kept as a draft again
+      annotate.view = null;      // otherwise the answer would become a draft again
       annotate.dropDraft(sent.body.assignment);
       tell(reply.data.error);
     } else tell(`${reply.data.error} What you have filled in is kept.`);
   }
 
-  // An answer that was on its way when the page was left. Gives the study that it was for.
+  // Send the answer again that was being sent when the page was left. Returns the study that it belongs to.
   async function sendKept() {
     const sent = annotate.outbox();
     if (!sent) return "";
@@ -372,7 +373,7 @@
     document.getElementById("undo")?.click();
   });
 
-  // Enter agrees: also from the top of long instructions, to which the focus does not jump down.
+  // Enter agrees, also while the focus is at the top of long instructions.
   addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     if (document.querySelector("dialog[open]") || event.target.closest?.("button, a, input, textarea, summary")) return;
@@ -387,18 +388,18 @@
       sheet("This browser blocks cookies", make("p", {}, "The page needs one cookie, which says who you are from one image to the next. Allow cookies for this address, then reload the page."));
       return;
     }
-    // What an invitation carries stands behind the #, which no server and no log ever sees.
+    // The content of an invitation is behind the #, so no server and no log ever gets it.
     const fragment = new URLSearchParams(location.hash.slice(1));
     const link = fragment.get("join") ?? "", code = fragment.get("code") ?? "";
     if (code) { await enter(code, link, (text) => signIn(link, text)); return; }
     const reply = await get("state");
     if (reply.ok) annotate.worker = reply.data.worker;
     if (link) invited(link);
-    else if (reply.ok && reply.data.code) keepCode(reply.data.code, () => arrived(reply.data));   // loaded again
+    else if (reply.ok && reply.data.code) keepCode(reply.data.code, () => arrived(reply.data));   // the page was reloaded
     else if (reply.ok) await arrived(reply.data);
     else signIn("", reply.status === 401 ? "" : reply.data.error);
   }
-  // An invitation that is opened where this page is open already, or begins just now.
+  // Handle an invitation that is opened while this page is open already, and at the start of the page.
   addEventListener("hashchange", () => { goOn(); put(); begin(); });
   begin();
 })();

@@ -1,12 +1,12 @@
-// The pages of batches: what is shown is asked for again and again while it changes; what is pressed is sent. After study.js.
+// The pages of batches. They poll for changes and send the person's actions. After study.js.
 (() => {
   "use strict";
-  const QUICK = 1000, SLOW = 4000;   // milliseconds between two looks: at work, and at rest
+  const QUICK = 1000, SLOW = 4000;   // milliseconds between two polls: while a batch is at work, and otherwise
   const page = document.getElementById("batch"), list = document.getElementById("part-list");
   const number = page ? Number(page.dataset.batch) : 0;
   const api = (name) => `/batches/api/${name}`;
 
-  // ---- What is shown
+  // ---- Polling
 
   let atWork = false;
   const batches = (window.batches = study.following({
@@ -20,7 +20,7 @@
   }));
   batches.look();
 
-  // ---- What is pressed on the page of a batch
+  // ---- Actions on the page of a batch
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-send]");
@@ -36,7 +36,7 @@
     });
   });
 
-  // ---- A new one
+  // ---- A new batch
 
   const form = document.getElementById("plan-form");
   if (form) {
@@ -62,7 +62,7 @@
       const stop = event.target.closest("[data-stop-planning]");
       if (stop) wire.post(api("stop-planning"), { work: Number(stop.dataset.stopPlanning) }).catch((error) => study.refuse(error));
     });
-    // What takes the place of the text: at once where nobody has typed, else after a yes.
+    // Replace the text: at once if nobody has typed, otherwise after a confirmation.
     const ask = document.getElementById("ask-replace"), choices = [...form.querySelectorAll("[data-start]")];
     let given = text.defaultValue, offered = null;
     const chosen = (value) => {
@@ -75,7 +75,7 @@
       ask.hidden = true;
       chosen(value);
       study.clear(form);
-      const empty = /^root = "(?=")/m.exec(value);   // what is left to be filled in
+      const empty = /^root = "(?=")/m.exec(value);   // a value that the person must fill in
       const at = empty ? empty.index + empty[0].length : 0;
       text.focus();
       text.setSelectionRange(at, at);
@@ -84,7 +84,7 @@
     function offer(value, name) {
       if ([value, given].includes(text.value) || !text.value.trim()) return put(value);
       offered = value;
-      ask.hidden = false;   // before its words: what is hidden says nothing
+      ask.hidden = false;   // before its text is set: hidden text is not read aloud
       document.getElementById("ask-words").textContent = `What you have written would be replaced by “${name}”.`;
       document.getElementById("keep").focus();
     }
@@ -98,8 +98,8 @@
       picker.value = "";   // so that the same file can be chosen again
     }
     picker.addEventListener("change", take);
-    if (picker.files.length) take();   // chosen before this script was there
-    if (text.value !== given) chosen(text.value);   // the browser has brought back what was typed before
+    if (picker.files.length) take();   // chosen before this script had loaded
+    if (text.value !== given) chosen(text.value);   // the browser has restored text from before
   }
   batches.ready = true;
 })();

@@ -1,9 +1,9 @@
-// Painting a region over the source image. What is painted is the text of a hidden field, which is sent, kept and refused
-// as that of any other; the canvas shows it. `core/regions.py` says what the text means.
+// Painting of a region over the source image. The region is the text of a hidden field, which is sent, stored and
+// refused like any other field. The canvas shows the region. `core/regions.py` defines the format of the text.
 (() => {
   "use strict";
   const studio = window.studio;
-  const PAINT = "rgb(45, 212, 191)", PIXEL = 0xffbfd42d;   // the same, as the canvas holds a pixel
+  const PAINT = "rgb(45, 212, 191)", PIXEL = 0xffbfd42d;   // the same colour as the canvas stores a pixel
   const CLOSEST = 16;
 
   // ---- Run lengths, column by column, as `core/rle.py` packs them
@@ -37,7 +37,7 @@
     return counts;
   }
 
-  // Of a mask, column by column: how many pixels are out, in, out, and so on.
+  // Return the run lengths of a mask, column by column: pixels outside, inside, outside, and so on.
   function countsOf(mask) {
     const counts = [];
     for (let at = 0, now = 0; at < mask.length; now = 1 - now) {
@@ -50,13 +50,13 @@
 
   const painted = (counts) => counts.reduce((sum, count, place) => sum + (place % 2 ? count : 0), 0);
 
-  // The text of counts, "" for the whole picture; nothing painted is the whole picture too.
+  // Return the text of run lengths; "" for the whole picture, and also if nothing is painted.
   function textOf(counts, width, height) {
     const sum = painted(counts);
     return sum && sum < width * height ? `${width}x${height} ${packed(counts)}` : "";
   }
 
-  // The counts of a text; none for the whole picture, and null for what is no region of this size.
+  // Return the run lengths of a text: none for the whole picture, null if the text is no region of this size.
   function countsIn(text, width, height) {
     if (!text) return [];
     const [size, lengths = ""] = text.split(" "), counts = unpacked(lengths);
@@ -64,7 +64,7 @@
     return size === `${width}x${height}` && sum === width * height ? counts : null;
   }
 
-  // ---- A brush: made once for each frame, which is never patched
+  // ---- A brush is made once for each frame, which is never patched
 
   function begin(root) {
     const frame = root.querySelector(".brush-frame"), canvas = frame.querySelector("canvas"), { width, height } = canvas;
@@ -72,13 +72,13 @@
     const paint = canvas.getContext("2d", { willReadFrequently: true });
     const field = () => root.querySelector("textarea");
     const cursor = { x: width / 2, y: height / 2 }, pointers = new Map();
-    const mask = new Uint8Array(width * height);   // column by column; empty where the whole picture is meant
-    let shown = null;       // the text that canvas and mask show
-    let stroke = null;      // while something is painted: what it has touched, and the version that it began on
+    const mask = new Uint8Array(width * height);   // column by column; empty if the whole picture is meant
+    let shown = null;       // the text that canvas and mask show now
+    let stroke = null;      // during a stroke: the pixels it has touched, and the version at its start
     let tool = "brush", zoom = 1, left = 0, top = 0, gesture = null;
-    let corner = null;      // while a box is drawn or a point is pressed: where that began
+    let corner = null;      // while a box is drawn or a point is pressed: the position of the start
 
-    // ---- What is painted
+    // ---- The painted region
 
     function show(text) {
       const counts = countsIn(text, width, height);
@@ -90,7 +90,7 @@
       tell(text, counts);
     }
 
-    // One run: parts of columns, and whole columns at once.
+    // Fill one run of pixels: parts of columns, and whole columns at once.
     function fill(at, count) {
       mask.fill(1, at, at + count);
       for (const end = at + count; at < end;) {
@@ -109,7 +109,7 @@
       shown = text;
     }
 
-    // What a stroke has touched goes from the canvas into the mask: a pixel is in if at least half of it is painted.
+    // Move the pixels of a stroke from the canvas into the mask. A pixel is inside if at least half of it is painted.
     function take({ left, top, right, bottom }) {
       const x = Math.max(0, Math.floor(left)), y = Math.max(0, Math.floor(top));
       const wide = Math.min(width, Math.ceil(right)) - x, high = Math.min(height, Math.ceil(bottom)) - y;
@@ -122,7 +122,7 @@
       paint.putImageData(image, x, y);
     }
 
-    // The mask goes into the field, as if it had been typed.
+    // Put the mask into the field, as if it had been typed.
     function save(version = root.closest(".stage").dataset.version) {
       const counts = countsOf(mask), text = textOf(counts, width, height);
       if (text) tell(text, counts); else show("");
@@ -140,7 +140,7 @@
       stroke = { version: root.closest(".stage").dataset.version, left: width, top: height, right: 0, bottom: 0 };
       paint.globalCompositeOperation = "source-over";
       paint.fillStyle = paint.strokeStyle = PAINT;
-      if (!shown && tool === "erase" && !frame.dataset.empty) fill(0, mask.length);   // from the whole picture
+      if (!shown && tool === "erase" && !frame.dataset.empty) fill(0, mask.length);   // erase from the whole picture
       if (tool === "erase") paint.globalCompositeOperation = "destination-out";
       Object.assign(paint, { lineCap: "round", lineWidth: Number(size.value) });
       paint.beginPath();
@@ -220,7 +220,7 @@
       fields.choose(root.querySelectorAll(".chip[data-brush]"), (one) => one.dataset.brush === name);
     }
 
-    // ---- Zoom: the point of the frame at (x, y), in pixels of the page, stays where it is
+    // ---- Zoom: the point of the frame at (x, y), in pixels of the page, keeps its place
 
     function look(to, x = frame.clientWidth / 2, y = frame.clientHeight / 2, movedX = 0, movedY = 0) {
       to = Math.min(Math.max(to, 1), CLOSEST);
@@ -235,7 +235,7 @@
       root.querySelector(".zoomed").textContent = `${Math.round(100 * zoom)} %`;
     }
 
-    // The cursor of the keyboard never leaves what is seen.
+    // The keyboard's cursor stays within the visible part.
     function follow() {
       const x = left + (cursor.x / width) * frame.clientWidth * zoom, y = top + (cursor.y / height) * frame.clientHeight * zoom;
       const back = (at, room) => (at < 0 ? -at : at > room ? room - at : 0);
@@ -249,7 +249,7 @@
       return { x: ((event.clientX - place.left) * width) / place.width, y: ((event.clientY - place.top) * height) / place.height };
     }
 
-    // Of the fingers that are down: how far apart, and where their middle is in the frame.
+    // Return the distance of the fingers on the screen, and their middle in the frame.
     function pinched() {
       const [one, two] = [...pointers.values()], place = frame.getBoundingClientRect(), other = two ?? one;
       const x = (one.clientX + other.clientX) / 2 - place.left, y = (one.clientY + other.clientY) / 2 - place.top;
@@ -286,7 +286,7 @@
       corner = null;
     });
 
-    // Without the focus the wheel scrolls the page. With Ctrl it is the pinch of a touchpad.
+    // Without the focus, the wheel scrolls the page. The wheel with Ctrl is the pinch of a touchpad.
     frame.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && document.activeElement !== canvas) return;
       event.preventDefault();
@@ -329,7 +329,7 @@
     root.addEventListener("keydown", (event) => {
       if (event.target.matches("summary") || !pressed(event)) return;
       event.preventDefault();
-      event.stopPropagation();   // the same keys mean something else on the page
+      event.stopPropagation();   // the same keys have other meanings on the page
     });
     canvas.addEventListener("keyup", (event) => { if (event.key === " ") end(); });
     canvas.addEventListener("blur", () => end());

@@ -1,5 +1,5 @@
-// The coverage page: going from cell to cell by keys, finding a line as it is typed, and the window of a plan. All else are
-// links of the page. After wire.js, patch.js and study.js.
+// The coverage page: moving between cells by keys, finding a line while typing, and the window of a plan. Everything
+// else is a link. After wire.js, patch.js and study.js.
 (() => {
   "use strict";
   document.documentElement.classList.add("js");
@@ -7,10 +7,10 @@
   const dialog = document.getElementById("plan-dialog");
   const columns = table ? [...table.tHead.rows[0].cells].map((cell) => cell.dataset.place) : [];
 
-  // ---- Cells: one of them is in the order of Tab, and the arrows go on from there
+  // ---- Cells: Tab reaches one of them, and the arrows move on from there
 
   const main = (cell) => cell?.querySelector("a, button");
-  // Which cell a button is of, for who cannot see where it stands.
+  // Name the cell of a button for people who cannot see its place.
   function name(cell) {
     const what = `${cell.parentElement.cells[0].firstChild.textContent} × ${table.tHead.rows[0].cells[cell.cellIndex].querySelector("a").textContent}`;
     const plan = cell.querySelector("[data-plan]");
@@ -24,7 +24,7 @@
     for (const one of cell.querySelectorAll("a, button")) one.tabIndex = 0;
     if (focused) main(cell)?.focus();
   }
-  // Tab leads to a cell that is shown.
+  // Let Tab reach a visible cell.
   function enterFirst() {
     const first = [...table.tBodies[0].querySelectorAll("tr:not([hidden]) td")].find(main);
     if (first) enter(first, false);
@@ -38,7 +38,7 @@
     });
   }
 
-  // The next cell that holds something, in a direction; past lines that are not shown.
+  // Return the next cell with content in a direction. Hidden lines are skipped.
   function beside(cell, down, right) {
     let row = cell.parentElement, place = cell.cellIndex;
     for (;;) {
@@ -67,7 +67,7 @@
     }
   });
 
-  // ---- Finding: lines that are there are found as it is typed, Enter looks through all of them
+  // ---- Search: typing finds the lines on the page, Enter searches all lines
 
   const find = document.getElementById("find-line");
   find?.addEventListener("input", () => {
@@ -77,7 +77,7 @@
   });
   document.getElementById("model")?.addEventListener("change", (event) => event.target.form.requestSubmit());
 
-  // ---- A plan: what it would begin is told first
+  // ---- A plan: its window first describes the runs that it would begin
 
   const SOURCES = 5;
   let asked = 0;

@@ -1,6 +1,7 @@
-// What a gallery shows is chosen here: words, filters, an order, a picture of the person's own. After curate.js.
+// The controls that choose the images of a gallery: search, filters, order, a picture of the person's own. After
+// curate.js.
 //
-// All of it is part of the address. What is pressed adds to the view that was asked for last, which may not be there yet.
+// All choices are part of the address. A press changes the latest requested view, which may not have arrived yet.
 (() => {
   "use strict";
   const gallery = window.gallery;
@@ -8,7 +9,7 @@
   const byId = (id) => document.getElementById(id);
 
   const WAYS = ["text", "edited", "like"];
-  // What is looked for stands in the field, whoever went there.
+  // The search field shows the current search, however the person got to this view.
   gallery.hooks.went.push(toField, toMap);
   function toField() {
     const query = new URLSearchParams(gallery.view), field = byId("search");
@@ -17,7 +18,7 @@
     if (way) byId("search-in").value = way;
     field.value = query.get(byId("search-in").value) ?? "";
   }
-  // What is typed is looked for a moment later; Enter looks at once.
+  // Search a moment after the last typed letter, or at once after Enter.
   let typing = null;
   const searched = () => {
     clearTimeout(typing);
@@ -27,14 +28,14 @@
     if (words) query.set(way, words);
     if (query.toString() !== new URLSearchParams(gallery.aimed).toString()) gallery.go(query.toString());
   };
-  // A picture of the person's own: the studio keeps it, and the address names it.
+  // The studio stores a picture of the person's own, and the address names it.
   byId("like-picture").addEventListener("change", async (event) => {
     const [file] = event.target.files;
     if (!file) return;
     gallery.say("Looking at the picture …");
     try {
       const view = gallery.aimed, { picture } = await wire.sendFile("/curate/like-picture", file);
-      if (view !== gallery.aimed) return;   // something else is looked at by now
+      if (view !== gallery.aimed) return;   // the person has gone to another view meanwhile
       const query = new URLSearchParams(view);
       for (const name of ["like", "near"]) query.delete(name);
       query.set("picture", picture);
@@ -55,7 +56,7 @@
     if (!link.closest("#filters") || (gallery.filtersOf === gallery.aimed && gallery.aimed === gallery.view)) gallery.go(link.dataset[way]);
     else pressing = gallery.whole(pressing.then(() => follow(link, way)));
   });
-  // Where a filter leads is told with the counts: who is quicker waits for those of the view before it.
+  // The counts bring the addresses of the filters. A person who is quicker waits for them.
   let pressing = Promise.resolve();
   async function countsAreThere() {
     await gallery.going;
@@ -89,7 +90,7 @@
     if (!range) return;
     const [low, high] = ends(range), [least, largest] = [Number(event.target.min), Number(event.target.max)];
     const query = new URLSearchParams(gallery.aimed), check = range.dataset.range;
-    if (range.dataset.score) {   // one range of scores in place of all that was said of them
+    if (range.dataset.score) {   // one range of scores replaces all earlier choices of scores
       const none = query.getAll("none").filter((one) => one !== "score");
       for (const name of ["score", "none"]) query.delete(name);
       for (const one of none) query.append("none", one);
@@ -104,7 +105,7 @@
     gallery.go(query.toString());
   });
 
-  // All images are scored at once, and the filters say what came of it.
+  // Score all images at once; the filters then show the result.
   document.addEventListener("click", async (event) => {
     const press = event.target.closest("#score-images");
     if (!press || press.disabled) return;
@@ -117,10 +118,11 @@
     } catch (error) { gallery.refuse(error.message); } finally { press.disabled = false; }
   });
 
-  // On a phone the filter stands below the images. The link works without a script too, but would be a step of the history.
+  // On a phone the filters are below the images. The link works without a script too, but would add a step to the
+  // history.
   document.querySelector(".to-filter").addEventListener("click", (event) => { event.preventDefault(); byId("filter").scrollIntoView(); });
 
-  // The map shows what the filter of the grid does.
+  // The map shows the images of the same filter as the grid.
   function toMap() {
     const query = new URLSearchParams(gallery.view);
     for (const name of ["sort", "falling", "near", "like", "picture", "alike", "region", "colours"]) query.delete(name);

@@ -1,8 +1,8 @@
-// The images of a batch while it goes on: how many more there are by now. They are shown when somebody asks for them, so
-// that no image moves under a person who decides. After curate.js.
+// Counts the new images of a running batch. They are shown only when the person asks for them, so that no image moves
+// during a decision. After curate.js.
 (() => {
   "use strict";
-  const GROWS = 3000, RESTS = 15_000;   // milliseconds between two looks: while a batch of the view is at work, or none is
+  const GROWS = 3000, RESTS = 15_000;   // milliseconds between two polls: while a batch of the view is at work, and otherwise
   const { gallery } = window, button = document.getElementById("came");
   if (!gallery || !button) return;
   let view = "", pause = RESTS;
@@ -11,7 +11,7 @@
     get: () => wire.get("/curate/api/grown", { view: (view = gallery.view) }),
     show(said) {
       pause = said.grows ? GROWS : RESTS;
-      // A view that is held keeps its images; one that was left is another matter.
+      // A held view keeps its images. Stop if the person has left the view.
       if (view === gallery.view && !gallery.held) tell(said.count - gallery.fits);
     },
     pause: () => pause,

@@ -1,5 +1,6 @@
-// The map: points drawn by WebGL (by a plain canvas where there is none), moved, coloured, hidden by the legend, and picked
-// with a lasso. What is picked is an address: a region is its corners, and the studio says which images lie in it.
+// The map: points drawn by WebGL (or a plain canvas without WebGL), which can be moved, coloured, hidden by the legend,
+// and selected with a lasso. A selection is an address with the corners of its region, and the studio finds the images
+// in it.
 (() => {
   "use strict";
   const main = document.querySelector("main.curate.map");
@@ -14,11 +15,11 @@
 
   let data = { count: 0, entries: new Uint32Array(0), places: new Uint16Array(0), categories: new Uint8Array(0), legend: [], missing: 0 };
   let which = "pca", hidden = new Set(), colours = [], state = first.state, version = 0;
-  let view = { x: 0.5, y: 0.5, zoom: 1 };          // the middle, from 0 to 1, and pixels for the whole width
+  let view = { x: 0.5, y: 0.5, zoom: 1 };          // the middle of the view, from 0 to 1, and pixels for the whole width
   let width = 1, height = 1, ratio = 1;
   let region = null, drawing = null, lasso = false, pointed = -1;
 
-  // ---- Drawing: one buffer of places and categories, and a colour for each category
+  // ---- Drawing: one buffer of positions and categories, and a colour for each category
 
   const SHAPE = `attribute vec2 place; attribute float category; uniform vec2 middle, scale; uniform mediump float size; uniform vec4 colours[16]; varying vec4 colour;
     void main() { colour = colours[int(category + .5)]; gl_Position = vec4((place - middle) * scale, 0., 1.); if (colour.a == 0.) gl_Position.x = 9.; gl_PointSize = size; }`;
@@ -92,7 +93,7 @@
   }
 
   const alpha = () => (data.count > 40000 ? 0.55 : data.count > 5000 ? 0.72 : 0.88);
-  const side = () => {  // larger where there are few, and when one comes nearer
+  const side = () => {  // larger points if there are few, or after zooming in
     const crowd = data.count > 40000 ? 2.6 : data.count > 5000 ? 3.6 : data.count > 500 ? 6 : 9;
     return Math.min(14, crowd * Math.sqrt(Math.max(1, view.zoom / fitted())));
   };
@@ -112,7 +113,7 @@
     });
   }
 
-  // The lasso, what it picked, and the point under the pointer.
+  // The lasso, its selection, and the point under the pointer.
   function trace() {
     const styles = getComputedStyle(main), accent = styles.getPropertyValue("--s-acc").trim();
     drawnOver.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -147,7 +148,7 @@
     draw();
   }
 
-  // ---- The points, and where they are found again
+  // ---- The points, and an index to find them by position
 
   let starts = null, order = null;
   function sort() {
@@ -200,7 +201,7 @@
     paint();
     byId("point-count").textContent = count.toLocaleString("en");
     byId("point-words").textContent = `${count === 1 ? "image" : "images"} on the map${data.missing ? `, ${data.missing.toLocaleString("en")} not yet` : ""}`;
-    tell(count ? "" : data.missing ? "The images are being looked at: the map fills while you wait." : first.pairs.length ? "No image fits the filter." : "There are no images yet.");
+    tell(count ? "" : data.missing ? "The images are being embedded: the map fills while you wait." : first.pairs.length ? "No image fits the filter." : "There are no images yet.");
     pick(region);
     map.ready = true;
     map.counts = data.legend.map((one) => [one.name, one.count]);
@@ -208,7 +209,7 @@
 
   const tell = (text) => { byId("empty").hidden = !text; byId("empty").textContent = text; };
 
-  // ---- The legend: colours, counts, and what is hidden
+  // ---- The legend: colours, counts, and hidden categories
 
   function legend() {
     const parts = data.legend.map((one, place) => {
@@ -245,7 +246,7 @@
     draw();
   });
 
-  // ---- Picking: a region, how many lie in it, and the address of these
+  // ---- Selection: a region, the number of images in it, and their address
 
   function pick(corners) {
     region = corners;
@@ -275,7 +276,8 @@
   function address(corners) {
     const query = new URLSearchParams(first.pairs);
     query.set("region", corners.map(([x, y]) => `${(x + (which === "umap" ? RIGHT : 0)).toFixed(4)},${y.toFixed(4)}`).join(" "));
-    // An image has one colour and may have several values: only all colours in their order say which were drawn.
+    // An image has one colour but may have several values, so only the colours in their order tell which points were
+    // visible.
     if (hidden.size) {
       query.append("colours", data.by);
       data.legend.forEach(({ name, value }, place) => {
@@ -287,7 +289,7 @@
     return wire.at(`/curate/?${query}`);
   }
 
-  function closed(corners) {  // as many corners as an address takes, evenly along the line
+  function closed(corners) {  // reduce the line to as many corners as an address can hold
     const step = Math.max(1, corners.length / CORNERS);
     const kept = [];
     for (let at = 0; at < corners.length; at += step) kept.push(corners[Math.floor(at)]);
@@ -384,9 +386,9 @@
     card.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
   }
 
-  // ---- Which map, and how far it is
+  // ---- The chosen map, and its progress
 
-  // How long it still takes, by how far it has come since this page first saw it at work.
+  // Estimate the remaining time from the progress since this page first saw the work.
   const seen = {};
   function left(work, done, total) {
     const now = performance.now() / 1000;
@@ -400,8 +402,8 @@
     const umap = which === "umap", none = umap && !state.umap, share = /(\d+) %/.exec(state.note);
     fields.choose(document.querySelectorAll("[data-map]"), (tab) => tab.dataset.map === which);
     const newer = state.embedded - state.umap;
-    byId("about-map").textContent = !umap ? "The plane in which the images differ most. It is there at once."
-      : state.failed || (state.making ? `Making it: ${state.note}${share ? left("placing", Number(share[1]), 100) : ""}.` : !state.available ? "UMAP is not installed: pip install umap-learn, and start the studio again."
+    byId("about-map").textContent = !umap ? "The plane in which the images differ most. This map is ready at once."
+      : state.failed || (state.making ? `Making the map: ${state.note}${share ? left("placing", Number(share[1]), 100) : ""}.` : !state.available ? "UMAP is not installed: pip install umap-learn, and start the studio again."
       : none ? "Keeps images that look alike together. Making it takes minutes; you can go on working."
       : newer > 0 ? `Made of ${state.umap.toLocaleString("en")} images; ${newer.toLocaleString("en")} are newer.` : "Keeps images that look alike together.");
     byId("making").hidden = !umap || !state.available || (!state.making && !none && newer <= 0 && !state.failed);
@@ -421,7 +423,7 @@
       state = said;
       told();
       const more = which === "pca" ? state.embedded - before.embedded : before.making && !state.making;
-      // New points are drawn when there are many, or when it is done: each time is a look at all of them.
+      // Reload the points if many are new or the work is done, since each reload reads all points.
       if (which === "pca" && more && (!state.filling || state.embedded > 1.2 * data.count)) load();
       else if (which === "umap" && more && state.umap) load();
     },

@@ -1,22 +1,22 @@
-// Deciding in the gallery: keys, selection, what is done with many at once, undo. After curate.js.
+// Decisions in the gallery: keys, selection, actions on many images at once, undo. After curate.js.
 //
-// A decision shows at once and is sent behind the scenes, one after the other. Until the studio has said that it is saved
-// it waits in the browser's own store, so that neither a closed page nor a stopped studio loses one.
+// A decision shows at once and is sent in the background, one after the other. Until the studio has confirmed it, it
+// waits in the browser's storage, so that neither a closed page nor a stopped studio loses a decision.
 (() => {
   "use strict";
   const gallery = window.gallery;
   if (!gallery) return;
   const byId = (id) => document.getElementById(id), { make, button } = window.patch;
   const grid = byId("grid"), WAITING = `curate-waiting${wire.root}:`, NAME = "curate-name";
-  const own = `${WAITING}${Math.random().toString(36).slice(2)}`;   // another window has its own
+  const own = `${WAITING}${Math.random().toString(36).slice(2)}`;   // each window has its own key
   const REASONS = {
     classification: ["label no longer right", "edit does not show", "not realistic", "other"],
     segmentation: ["protected class lost", "edit does not show", "not realistic", "other"],
   };
-  // `undoable`: what this page decided and may take back, the latest last: { ticket, decision, entry }. Its number is 0
-  // until the studio has given it; `entry` is its image, 0 where there are several.
+  // `undoable` are decisions of this page that can be undone, the latest last: { ticket, decision, entry }. `decision`
+  // is 0 until the studio has given its number; `entry` is its image, or 0 for several images.
   const review = (gallery.review = { saved: 0, waiting: [], undoable: [], session: 0, repeat: 0, repeating: null });
-  let safe = true;   // whether this browser would still have what waits after the page is left
+  let safe = true;   // true if this browser keeps waiting decisions after the page is left
   function keepWaiting() {
     safe = !review.waiting.length || kept.browser.set(own, JSON.stringify(review.waiting), true);
     if (!review.waiting.length) kept.browser.remove(own);
@@ -24,9 +24,9 @@
   addEventListener("beforeunload", (event) => { if (!safe) event.preventDefault(); });
   const author = () => kept.browser.get(NAME) ?? "";
 
-  // ---- Sending: in order, each until it is answered
+  // ---- Sending: in order, each decision until it is answered
 
-  let sending = false, unsaved = false;   // unsaved: it is said that the studio does not save, until it has saved all
+  let sending = false, unsaved = false;   // unsaved: the page says that the studio does not save, until all is saved
   async function send() {
     if (sending) return;
     sending = true;
@@ -36,7 +36,7 @@
     gallery.totals();
     if (review.session) figures();
   }
-  // Whether all was answered.
+  // Return true if everything was answered.
   async function sendAll() {
     let pause = 700;
     while (review.waiting.length) {
@@ -71,7 +71,7 @@
           if (!error.lost) pause = Math.min(10_000, 2 * pause);
           continue;
         }
-        review.waiting.shift();   // it is refused, and will be again
+        review.waiting.shift();   // it was refused, and would be refused again
         if (ticket) numbered(ticket, 0);
         keepWaiting();
         gallery.refuse(error.message);
@@ -80,9 +80,9 @@
     }
     return true;
   }
-  // Nothing is said of what was sent: it is sent again.
+  // Do not report the sent decision: it is sent again.
   const unanswered = (error) => error.lost || error.status >= 500 || error.status === 429;
-  // From the first decision on the view keeps its images: none moves, or goes, because of what is decided about it.
+  // From the first decision on, the view is held: no image moves or disappears because of a decision.
   async function hold() {
     const { view } = gallery;
     if (gallery.held) return;
@@ -94,7 +94,7 @@
   }
   function post(name, fields, quiet, rest = {}) {
     gallery.busy();
-    const key = `${own.slice(WAITING.length)} ${(tickets += 1)}`;   // sent again after a lost reply, it is done once
+    const key = `${own.slice(WAITING.length)} ${(tickets += 1)}`;   // the key lets the studio ignore a repeated request
     if (UNDONE.has(name)) {
       rest = { ticket: key };
       review.undoable.push({ ticket: rest.ticket, decision: 0, entry: fields.entries?.length === 1 ? fields.entries[0] : 0 });
@@ -105,7 +105,7 @@
   }
   const UNDONE = new Set(["decide", "tag-images", "relabel-images"]);
   let tickets = 0;
-  // What was decided has a number now, or 0 where nothing was changed: then there is nothing to take back.
+  // The decision has its number now, or 0 if nothing was changed and nothing can be undone.
   function numbered(ticket, decision) {
     const done = review.undoable.findIndex((one) => one.ticket === ticket), undoing = review.waiting.findIndex((one) => one.of === ticket);
     if (done >= 0) { if (decision) review.undoable[done].decision = decision; else review.undoable.splice(done, 1); }
@@ -114,7 +114,7 @@
     keepWaiting();
   }
 
-  // ---- What is meant: what is selected, else the image that is looked at
+  // ---- The images concerned: the selected ones, else the current image
 
   const meant = () => (review.repeating ? [review.repeating.id] : gallery.chosen.size ? [...gallery.chosen.keys()] : gallery.now() ? [gallery.now().id] : []);
   function mark(ids, change) {
@@ -132,7 +132,7 @@
     if (several) clear(); else step(1);
   }
 
-  // ---- Asking for a reason, a tag, a label: one window, with what is used most as digits
+  // ---- The window that asks for a reason, a tag or a label, with the most frequent answers as digits
 
   const ask = byId("ask");
   function question({ title, words = "", choices = [], text = "", yes = "", empty = false, value = "", digits = true, act }) {
@@ -151,7 +151,7 @@
       return chip;
     }));
     ask.onkeydown = (event) => {
-      // Digits pick as long as nothing is typed.
+      // Digits choose an answer only while no text is typed.
       const choice = digits && choices[Number(event.key) - 1];
       if (choice && !(text && field.value)) { event.preventDefault(); done(choice); }
     };
@@ -164,16 +164,16 @@
     ask.showModal();
     (text ? field : yes ? byId("ask-do") : byId("ask-choices").firstElementChild).focus();
   }
-  // A field that is not seen any more must not keep the keys: a hidden grid takes no focus, and a browser gives it back late.
+  // An invisible field must not keep the keys: a hidden grid takes no focus, and browsers return the focus late.
   const toPage = () => { document.activeElement?.blur(); (gallery.large ? byId("large") : grid).focus({ preventScroll: true }); };
   const shut = () => { ask.close(); toPage(); };
   byId("ask-cancel").addEventListener("click", shut);
-  ask.addEventListener("close", () => { if (!ask.open) toPage(); });   // told late: the next question may be open by then
+  ask.addEventListener("close", () => { if (!ask.open) toPage(); });   // this event comes late, when the next question may be open already
   review.question = question;
 
   const words = (number) => (number === 1 ? "1 image" : `${number.toLocaleString("en-US")} images`);
   const many = (ids) => words(ids.length);
-  // An image that is shown once more is decided first: what else is done would be done to one that nobody sees.
+  // An image that is shown again must be decided first, since other actions would concern an image that nobody sees.
   const atOnce = (act) => () => { if (review.repeating) gallery.say("Decide this one first."); else act(); };
   const kind = () => byId("detail").dataset.kind || "classification";
   function reject() {
@@ -194,12 +194,12 @@
     if (!ids.length) return;
     if (!gallery.chosen.size && kind() !== "classification") { gallery.say("An image of a segmentation has no label."); return; }
     const known = [...document.querySelectorAll('#filters [data-key^="class:"] span')].map((one) => one.textContent).slice(0, 9);
-    const why = "What it shows in truth, where the label that it was made for is wrong.";
+    const why = "What the image really shows, if the label that it was made for is wrong.";
     question({ title: gallery.chosen.size ? `Label of ${many(ids)}` : "Label of this image", words: why, text: "Label", choices: known, yes: "Give this label",
       act: (said) => post("relabel-images", { entries: ids, label: said }) });
   }
 
-  // ---- A review: one after the other, with figures; on request some images come once more, and nothing tells which
+  // ---- A review: images one after the other, with figures. On request some images are shown again, unmarked
 
   const figureWords = (one) => [
     `${one.images} decided`, one.an_hour === null ? "" : `${Math.round(one.an_hour).toLocaleString("en-US")} an hour`,
@@ -211,7 +211,7 @@
       byId("review-figures").textContent = figureWords(result);
       byId("review-figures").title = result.repeats ? `Judged once more as before: ${result.words}.` : "";
       return result;
-    } catch { return null; }   // they come with the next decision
+    } catch { return null; }   // the figures come with the next decision
   }
   function begin() {
     if (review.session) return void end();
@@ -230,7 +230,7 @@
       },
     });
   }
-  // The image to begin with: the first from here on that is open, wherever it stands; else the one that is picked.
+  // Return the image to begin with: the first undecided one from here on, else the current image.
   async function toFirstOpen() {
     let place = gallery.current ?? 0;
     while (place < gallery.count && gallery.cell(place) && gallery.cell(place).verdict !== "open") place += 1;
@@ -253,13 +253,13 @@
     gallery.enlarge(false);
     if (one) gallery.say(`${figureWords({ ...one, repeats: 0 })}${one.repeats ? `. Of those that came once more you judged as before: ${one.words}.` : "."}`);
   }
-  // The image that comes once more stands where the next one would, without its verdict.
+  // Show the repeated image in the place of the next one, without its verdict.
   async function showAgain() {
     const entry = review.repeat;
     review.repeat = 0;
     try {
       const { cell } = await wire.get("/curate/api/cell", { entry });
-      if (!gallery.large || !review.session) return;   // it comes at another time
+      if (!gallery.large || !review.session) return;   // the repetition comes at another time
       const [id, sha, , , , told, source] = cell;
       review.repeating = { id };
       gallery.showOnly({ id, sha, words: told, source });
@@ -272,18 +272,18 @@
     post("answer-repeat", { session: review.session, entry, verdict, reason }, true);
   }
 
-  // The image that is taken back is looked at again at once. What takes it back waits its turn behind what was done before.
+  // The undone image is shown again at once. The undo waits for earlier decisions to be sent.
   function undo() {
     const last = review.undoable.pop();
     if (last?.entry) back(last.entry);
     post("undo-decision", { decision: last?.decision ?? 0 }, false, last && !last.decision ? { of: last.ticket } : {});
   }
   function back(entry) {
-    if (review.repeating) { review.repeat = review.repeating.id; gallery.showOnly(null); }   // it comes at another time
+    if (review.repeating) { review.repeat = review.repeating.id; gallery.showOnly(null); }   // the repetition comes at another time
     return gallery.pickEntry(entry);
   }
 
-  // Where a review stands in its images.
+  // The position of the review among its images.
   function placed() {
     const place = byId("review-place"), number = (one) => one.toLocaleString("en-US");
     const words = review.session && gallery.current !== null ? `${number(gallery.current + 1)} of ${number(gallery.count)}` : "";
@@ -319,10 +319,11 @@
   });
   grid.addEventListener("dblclick", () => gallery.enlarge(true));
 
-  // All that the filter shows: what is done with it says the count first, and holds only as long as that count does.
+  // All images of the filter: the window first shows their number, and the action is refused if that number has
+  // changed.
   async function all() {
     let count = gallery.fits, what = { filter: gallery.view, expected: count };
-    // What no filter can say, such as a part of the map, is named image by image.
+    // Images that no filter describes, such as a part of the map, are named one by one.
     if (!gallery.isFilter) {
       try { what = { entries: (await wire.get("/curate/api/ids", { view: gallery.view, held: gallery.held })).ids }; } catch (error) { gallery.refuse(error.message); return; }
       count = what.entries.length;
@@ -331,7 +332,7 @@
     const counted = words(count);
     const every = (verdict, button) => question({
       title: `${button} ${counted}?`, text: verdict === "rejected" ? "Another reason, or none" : "", choices: verdict === "rejected" ? REASONS[kind()] : [], empty: true, yes: button,
-      words: "All that this filter shows, also what is not in sight. One undo takes all of it back.",
+      words: "All images of this filter, also those out of sight. One undo takes all of it back.",
       act: (reason) => { if (what.entries) mark(what.entries, (cell) => { cell.verdict = verdict; }); post("decide", { ...what, verdict, reason: reason || "" }); },
     });
     question({
@@ -346,13 +347,13 @@
     });
   }
 
-  // ---- Into a test set: the draft of one that is there, or a new one
+  // ---- Adding to a test set: to an existing draft, or to a new set
 
   async function addToSet(what, count) {
     let sets;
     try { sets = (await wire.get("/curate/api/drafts")).sets; } catch (error) { gallery.refuse(error.message); return; }
     question({
-      title: `Add ${words(count)} to a test set`, words: "A test set is a list: what fits this filter later does not come by itself.",
+      title: `Add ${words(count)} to a test set`, words: "A test set is a list: images that match this filter later are not added.",
       choices: sets.map((one) => one.name), text: "Name of a new test set", yes: "Add to a new set", digits: sets.length > 0,
       act: async (name) => {
         try {
@@ -422,9 +423,9 @@
   byId("undo").addEventListener("click", undo);
   byId("review").addEventListener("click", begin);
 
-  // What a page that is gone did not get saved is saved by this one. Whether a page is gone its lock says, where a browser
-  // has locks (not over plain http from another machine).
-  navigator.locks?.request(own, () => new Promise(() => {})).catch(() => {});   // refused where storage is blocked
+  // Decisions that a closed page could not send are sent by this page. A lock tells whether a page is closed, if the
+  // browser has locks (not over plain http from another machine).
+  navigator.locks?.request(own, () => new Promise(() => {})).catch(() => {});   // refused if storage is blocked
   for (const key of kept.browser.names().filter((one) => one.startsWith(WAITING) && one !== own)) {
     const adopt = () => {
       review.waiting.push(...JSON.parse(kept.browser.get(key) ?? "[]"));

@@ -1,4 +1,4 @@
-// The page of imports: what is chosen or dropped is sent as one archive, and the page asks how far it is. After study.js.
+// The page of imports. It sends the chosen or dropped files as one archive, and polls the progress. After study.js.
 (() => {
   "use strict";
   const { make, button: makeButton } = window.patch;
@@ -12,10 +12,10 @@
 
   const clear = () => study.clear(form), refuse = (error) => study.refuse(error, form);
 
-  // ---- What is chosen
+  // ---- The chosen files
 
   function choose(files) {
-    chosen = files.filter((one) => !/(^|\/)\./.test(one.name));   // an empty file is sent too: the report names it
+    chosen = files.filter((one) => !/(^|\/)\./.test(one.name));   // an empty file is sent too, and the report names it
     clear();
     const bytes = chosen.reduce((sum, one) => sum + one.file.size, 0);
     if (!bytes) chosen = [];
@@ -29,7 +29,7 @@
     const field = document.getElementById(`choose-${name}`);
     field.addEventListener("change", () => {
       choose([...field.files].map((file) => ({ name: file.webkitRelativePath || file.name, file })));
-      field.value = "";   // so that the same can be chosen again
+      field.value = "";   // so that the same files can be chosen again
     });
   }
 
@@ -43,9 +43,9 @@
     else refuse({ field: "file", message: "This cannot be read: choose the files instead." });
   });
 
-  // ---- Several files as one tar: blocks of 512 bytes, first the head of a file, then what is in it
+  // ---- Several files as one tar: blocks of 512 bytes, first the header of a file, then its content
 
-  const BLOCK = 512, LONGEST = 100;   // bytes, the latter of a path that fits into a head
+  const BLOCK = 512, LONGEST = 100;   // bytes: the size of a block, and the longest path that fits into a header
   const toBytes = (text) => new TextEncoder().encode(text);
   const filling = (size) => new Uint8Array((BLOCK - (size % BLOCK)) % BLOCK);
   function head(path, size, kind) {
@@ -53,8 +53,8 @@
     block.set(path.slice(0, LONGEST));
     put(100, "0000644");
     put(124, size.toString(8).padStart(11, "0"));
-    put(136, "0".repeat(11));   // the first day that a tar knows
-    put(148, " ".repeat(8));    // what the sum of the head takes for the sum
+    put(136, "0".repeat(11));   // the earliest date of a tar
+    put(148, " ".repeat(8));    // the checksum is computed with spaces in its own field
     put(156, kind);
     put(257, "ustar\x0000");
     put(148, `${block.reduce((sum, byte) => sum + byte).toString(8).padStart(6, "0")}\0`);
@@ -122,7 +122,7 @@
     imports.busy--;
   });
 
-  // ---- How far it is
+  // ---- Progress
 
   let watching = false;
   async function watch() {

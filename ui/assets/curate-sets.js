@@ -1,5 +1,5 @@
-// The pages of test sets: their windows and forms, what is picked in a draft, what takes long, an image large. After
-// study.js. Whatever was done, the page asks for itself once more and fits in what is new.
+// The pages of test sets: windows and forms, the selection in a draft, long work, an enlarged image. After study.js.
+// After each action the page fetches itself again and shows the changes.
 (() => {
   "use strict";
   const main = document.querySelector("main.curate.sets");
@@ -9,10 +9,10 @@
   const api = (name) => `/curate/api/${name}`;
   const { make, button: makeButton } = window.patch;
 
-  // ---- What is said and refused
+  // ---- Messages and errors
 
   const said = main.appendChild(make("p", { id: "set-said", role: "status" }));
-  // Behind the words stands what can be done about it: a button or a link.
+  // After the message comes a button or a link for the next step.
   const say = (words, bad = false, act = null) => {
     said.replaceChildren(words, ...(act ? [" ", act] : []));
     said.classList.toggle("bad", bad);
@@ -21,7 +21,7 @@
 
   const refuse = (error, place) => { if (!study.refuse(error, place)) say(error.message, true); };
 
-  // ---- The page as it is now
+  // ---- The current page
 
   let asked = 0;
   sets.refresh = async () => {
@@ -30,8 +30,8 @@
     try { reply = await fetch(location.href, { cache: "no-store" }); text = await reply.text(); } catch { return false; }
     if (mine !== asked || !page()) return true;
     const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("set");
-    if (!reply.ok || !fresh) { location.assign(wire.at("/curate/sets")); return true; }   // it is gone, or nobody is signed in
-    // A window that is open says what is so now, and keeps what was typed and refused in it.
+    if (!reply.ok || !fresh) { location.assign(wire.at("/curate/sets")); return true; }   // the set is gone, or the person is signed out
+    // Update an open window too, but keep typed text and errors in it.
     const refused = [...page().querySelectorAll("dialog[open] [data-problem]")].map((one) => [one, one.textContent]);
     patch(page(), fresh.innerHTML, (field) => field.closest("dialog[open]") !== null);
     for (const [place, words] of refused) if (words) place.textContent = words;
@@ -40,13 +40,13 @@
     return true;
   };
 
-  // What a command gave: another page, or this one with what is new.
+  // Follow the result of a command: go to another page, or update this one.
   let finished = 0, spoken = 0;
   async function done(reply) {
     if (reply.go) { location.assign(wire.at(reply.go)); return; }
     const mine = ++finished, fresh = await sets.refresh();
     const words = [reply.said, fresh ? "" : "The studio does not answer now: reload the page to see how it is."].filter(Boolean);
-    if (!words.length || mine < spoken) return;   // or something later is told already
+    if (!words.length || mine < spoken) return;   // or there is a later message already
     spoken = mine;
     say(words.join(" "), !fresh, reply.undo ? undoButton(reply.undo) : reply.open ? make("a", { href: wire.at(reply.open.address) }, reply.open.words) : null);
   }
@@ -55,7 +55,7 @@
     send(name, { ...about(), ...fields }, said);
   }, { className: "btn s", id: "undo-removal" });
 
-  // What is done while the one before is under way waits for it: it is saved in the order in which it was done.
+  // An action waits for the action before it, so that actions are saved in their order.
   let before = Promise.resolve();
   function post(name, data) {
     const reply = before.then(() => wire.post(api(name), data));
@@ -88,7 +88,7 @@
     return data;
   };
 
-  // What a split would give, while its shares are typed.
+  // The result that a split would have, updated while its shares are typed.
   let previewed = 0, typing = null;
   async function preview() {
     const mine = ++previewed, form = document.querySelector("#split form"), place = form.querySelector("[data-preview]");
@@ -120,18 +120,18 @@
     } finally { button.disabled = false; }
   });
 
-  // ---- What takes long
+  // ---- Long work
 
   function progress(place, told, stop) {
     const line = make("div", { className: "bar" }, make("i"));
     if (told.total) line.firstChild.style.width = `${Math.round((100 * told.done) / told.total)}%`;
     else line.classList.add("unsure");
-    const words = told.state === "waiting" ? "Waiting for what comes before it" : told.total ? `${told.done.toLocaleString("en")} of ${told.total.toLocaleString("en")}${told.left}` : "Working";
+    const words = told.state === "waiting" ? "Waiting for earlier work" : told.total ? `${told.done.toLocaleString("en")} of ${told.total.toLocaleString("en")}${told.left}` : "Working";
     place.hidden = false;
     place.replaceChildren(make("span", {}, words), line, makeButton("Cancel", stop, { className: "btn s" }));
   }
 
-  // Follows work to its end; gives what it told last, or null where it was cancelled. Raises its refusal.
+  // Follow work to its end. Returns its last state, or null if it was cancelled. Throws its error.
   async function follow(told, place) {
     const stop = () => wire.post(api("set-cancel"), { number: told.work }).catch(() => {});
     while (told.state === "waiting" || told.state === "running") {
@@ -169,7 +169,7 @@
     sets.busy--;
   }
 
-  // Work that goes on since before this page came.
+  // Follow work that had begun before this page was opened.
   const watched = new Set();
   function watchAll() {
     for (const line of document.querySelectorAll("#part-work [data-work]")) watch(Number(line.dataset.work));
@@ -190,7 +190,7 @@
       await done({ said: told.said, go: told.go });
     } catch (error) { watched.delete(work); say(error.message, true); }
   }
-  // What is asked of what goes on by itself; while the studio does not answer, that is said.
+  // Poll something that runs by itself, and say so while the studio does not answer.
   async function heard(name, query) {
     let unheard = "";
     const reply = await wire.patient(api(name), query, (words) => { if (!unheard) say((unheard = words), true); });
@@ -235,11 +235,11 @@
     button.disabled = false;
   }
 
-  // ---- What is picked in a draft
+  // ---- Selection in a draft
 
   const shots = () => [...document.querySelectorAll("#shots .shot")];
   const isDraft = () => page()?.hasAttribute("data-draft") ?? false;
-  let last = null;   // where a range begins
+  let last = null;   // start of a range
 
   function showPicked() {
     const bar = document.getElementById("selection");
@@ -262,7 +262,7 @@
     showPicked();
   }
 
-  const leaving = new Set();   // picked, and about to be taken out
+  const leaving = new Set();   // selected images that are about to be removed
   const chosen = () => [...sets.picked].filter((image) => !leaving.has(image));
   async function remove() {
     const images = chosen();
@@ -288,13 +288,13 @@
     } catch (error) { refuse(error, document.getElementById("selection")); }
   }
 
-  // ---- An image large
+  // ---- An enlarged image
 
   const large = () => document.getElementById("large");
-  let looked = 0;   // which of them comes too late
+  let looked = 0;   // number of the latest request, to ignore late replies
   async function enlarge(image) {
     const mine = ++looked;
-    large().dataset.image = image;   // the next one is beside it, though it is not shown yet
+    large().dataset.image = image;   // so that the next image can be found before this one is shown
     try {
       const { html } = await wire.get(api("set-image"), { version: page().dataset.version, image });
       if (mine !== looked) return;
@@ -341,7 +341,7 @@
     setSplit(split === "none" ? "" : split);
   });
 
-  // So many pictures stand in a row.
+  // Return the number of pictures in a row.
   const columns = (there) => Math.max(1, there.findIndex((one) => one.offsetTop > there[0].offsetTop));
   const MOVES = { ArrowLeft: () => -1, ArrowRight: () => 1, ArrowUp: (there) => -columns(there), ArrowDown: columns };
   const SPLITS = { 1: "train", 2: "validation", 3: "test", 0: "" };
@@ -372,7 +372,7 @@
     else if (event.key in SPLITS && !event.repeat) setSplit(SPLITS[event.key]);
   });
 
-  // Firefox presses a button when the space bar comes up, whatever became of its going down.
+  // Firefox presses a button when the space bar is released, even if the keydown event was cancelled.
   document.addEventListener("keyup", (event) => { if (event.key === " " && event.target.closest(".shot") && isDraft()) event.preventDefault(); });
 
   showPicked();

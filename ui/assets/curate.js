@@ -1,5 +1,5 @@
-// The gallery: a grid of any size of which only what is in sight is there, the filters beside it, one image and what is
-// known of it. What is decided stands in curate-review.js. No rule of the studio is kept here.
+// The gallery: a grid of any number of images, of which only the visible part exists, the filters beside it, and one
+// image with its facts. Decisions are in curate-review.js. No rule of the studio is in this script.
 (() => {
   "use strict";
   const GAP = 10, MARGIN = 1.5, MOST_HEIGHT = 8_000_000, MOST_ASKED = 180, MOST_THUMBS = 800, SLOW = 600, OWN = ["at", "image", "large"];
@@ -10,14 +10,14 @@
   const asked = new URLSearchParams(location.search);
   const gallery = (window.gallery = {
     view: first.view, count: first.count, current: null, chosen: new Map(), large: false, idle: false, held: "",
-    fits: first.count,          // how many fit the filter now; `count`: how many the grid holds
+    fits: first.count,          // number of images of the filter now; `count` is the number in the grid
     isFilter: first.filter, hooks: { picked: [], drawn: [], restored: [], went: [] },
   });
 
-  // ---- Cells by their place: what is known of each, and what is on its way
+  // ---- Cells by their place: known cells and requested ones
 
   const cells = new Map();      // place -> { id, sha, verdict, wrong, failed, words, source }
-  const stale = new Set();      // places whose cell is shown until it has come again
+  const stale = new Set();      // places whose old cell is shown until a new one has arrived
   const coming = new Map();     // first place of a request -> its controller, and the place after its last
   let wanted = null, generation = 0, saying = null, unanswered = false;
   const read = ([id, sha, verdict, wrong, failed, words, source]) => ({ id, sha, verdict, wrong, failed, words, source });
@@ -30,26 +30,26 @@
   gallery.placeOf = (id) => { for (const [place, cell] of cells) if (cell.id === id) return place; return null; };
   gallery.each = (act) => { for (const cell of cells.values()) act(cell); };
 
-  // They come with their thumbnails; of these the latest are kept.
-  const thumbs = new Map();     // name of an image -> its thumbnail as an address
+  // Thumbnails come with their cells; the latest are kept.
+  const thumbs = new Map();     // name of an image -> address of its thumbnail
   function thumbIs(sha, address) {
     thumbs.delete(sha);
     thumbs.set(sha, address);
     if (thumbs.size > MOST_THUMBS) thumbs.delete(thumbs.keys().next().value);
   }
 
-  // What is asked for and out of sight by now is let go.
+  // Cancel requests for places that are out of sight by now.
   function only(from, to) {
     for (const [at, { request, end }] of coming) if (end < from || at > to) { request.abort(); coming.delete(at); }
     need(from, to);
   }
-  // What is on its way is not waited for any more: the number of what is asked for from now on.
+  // Ignore running requests from now on, by a new number for later ones.
   function letGo() {
     for (const { request } of coming.values()) request.abort();
     coming.clear();
     return (generation += 1);
   }
-  // Asks for what is missing of these places, each only once.
+  // Request the missing cells of these places, each only once.
   function need(from, to) {
     for (let place = from; place < to; place += 1) {
       if (there(place) || [...coming].some(([at, { end }]) => place >= at && place < end)) continue;
@@ -59,7 +59,7 @@
     }
   }
 
-  // Of how many of these, from the first on, the thumbnails are asked for: up to the last that is not known.
+  // Return how many of these places, from the first on, need a thumbnail: up to the last unknown one.
   function unknown(at, n) {
     let end = at + n;
     while (end > at && cells.has(end - 1)) end -= 1;
@@ -77,7 +77,7 @@
       if (said.forgotten) { if (query.held === gallery.held) forgotten(); else draw(); return; }
       if (unanswered) { unanswered = false; saidIs([], false); }
       keep(at, said);
-      // The view has fewer than it had: what was shown of its end is gone.
+      // The view has become shorter: remove cells beyond its end.
       if (said.cells.length < n) for (let place = at + said.cells.length; place < at + n; place += 1) { cells.delete(place); stale.delete(place); }
       draw();
     } catch (error) {
@@ -85,15 +85,15 @@
     } finally { if (coming.get(at) === held) coming.delete(at); settle(); }
   }
 
-  // ---- The grid. Browsers know no element as high as a million images: beyond a height the scroll bar stands for the
-  // whole, and short ways (wheel, keys, a finger) are gone as they are
+  // ---- The grid. Browsers allow no element as high as a million images. Above a height, the scroll bar stands for the
+  // whole grid, and short moves (wheel, keys, a finger) scroll by their own length
 
   let columns = 1, side = 160, row = 170, rows = 0, height = 0, scale = 1, top = 0, last = 0, resting = null;
   const shown = new Map();      // place -> element
   const spare = [];
 
   function measure() {
-    if (!grid.clientHeight) return;   // hidden behind the large picture: it is as it was
+    if (!grid.clientHeight) return;   // hidden behind the large picture: keep it as it is
     const width = space.clientWidth, size = Number(byId("size").value);
     columns = Math.max(1, Math.floor((width + GAP) / (size + GAP)));
     side = (width - GAP * (columns - 1)) / columns;
@@ -137,7 +137,7 @@
   }
   gallery.draw = draw;
 
-  // What is in sight comes first: what stands beside it is asked for, and its pictures are, when all of that is there.
+  // Load the visible cells and pictures first, and those around them afterwards.
   const inSight = () => [Math.floor(top / row) * columns, Math.min(gallery.count, Math.ceil((top + height) / row) * columns)];
   gallery.inSight = () => {
     const [from, to] = inSight(), found = [];
@@ -149,7 +149,7 @@
   const afterSeen = (act) => {
     whenSeen.push(act);
     clearTimeout(waited);
-    waited = setTimeout(wasSeen, 500);   // however long a picture takes
+    waited = setTimeout(wasSeen, 500);   // at the latest, even if a picture is slow
     pictureCame();
   };
   function wasSeen() {
@@ -159,15 +159,15 @@
     for (const act of acts) act();
     settle();
   }
-  // The frame that shows them goes before whatever else there is to do.
+  // Show the next frame before any other work.
   let painting = false;
   function pictureCame() {
     if (painting || !seen()) return;
     painting = true;
-    // Of two: the first begins before they are painted.
+    // Of two frames, the first begins before the cells are painted.
     requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => {
       painting = false;
-      if (!seen()) return;   // it has moved on
+      if (!seen()) return;   // the grid has moved on
       if (whenSeen.length) wasSeen();
       draw();
     }, 0)));
@@ -182,14 +182,15 @@
     for (let place = first; place < end; place += 1) calm = setCell(place, offset, true) && calm;
     for (let place = from; place < to; place += 1) if (place < first || place >= end) setCell(place, offset, calm);
     if (calm && whenSeen.length) pictureCame();
-    // While it flies past, nothing is asked for that is gone before it comes.
+    // During fast scrolling, request nothing that will be out of sight when it arrives.
     clearTimeout(wanted);
     wanted = setTimeout(() => (calm ? only(from, to) : only(first, end)), coming.size ? 50 : 0);
     for (const hook of gallery.hooks.drawn) hook();
     settle();
   }
 
-  // One cell in its place; whether its picture is there. `now`: it is asked for, else when all in sight have theirs.
+  // Put one cell into its place, and return true if its picture is there. `now`: request the picture at once, else
+  // after all visible ones.
   function setCell(place, offset, now) {
     const element = shown.get(place) ?? fresh(place);
     const where = `translate(${(place % columns) * row}px, ${Math.floor(place / columns) * row + offset}px)`;
@@ -252,7 +253,7 @@
     element.children[2].textContent = signs.join(" · ");
   }
 
-  // ---- One image is the current one; its panel comes a moment later, and the pictures after it are fetched ahead
+  // ---- The current image: its panel loads a moment later, and the next pictures are loaded ahead
 
   let panelTimer = null, panelAsked = 0;
   gallery.columns = () => columns;
@@ -271,7 +272,7 @@
   };
   gallery.now = () => (gallery.current === null ? null : cells.get(gallery.current) ?? null);
 
-  // In the large view one image may stand for a moment in the place of the current one.
+  // In the large view, another image may take the place of the current one for a moment.
   let instead = null;
   gallery.showOnly = (cell) => {
     instead = cell;
@@ -289,7 +290,7 @@
     ahead();
   }
 
-  const fetched = new Map();    // pictures that are asked for ahead
+  const fetched = new Map();    // pictures that were requested ahead
   function ahead() {
     for (let step = 1; step <= 3; step += 1) {
       const cell = cells.get(gallery.current + step);
@@ -330,7 +331,7 @@
     const entry = origin.dataset.origin;
     let told;
     try { told = await wire.get("/curate/api/origin", { entry }); } catch (error) { told = error; }
-    if (!origin.isConnected || origin.dataset.origin !== entry) return;   // another image is looked at by now
+    if (!origin.isConnected || origin.dataset.origin !== entry) return;   // another image is current by now
     if (told.parts) patch.parts(told.parts); else byId("origin").textContent = told.message;
   }
 
@@ -350,10 +351,10 @@
     remember();
   };
 
-  // ---- The view, and its address
+  // ---- The view and its address
 
-  // Where one stands in a view is no step of the browser's history. It is written when it stays so for a moment, or
-  // before the page is left: browsers take only so many writes.
+  // Moving within a view adds no step to the browser's history. The position is written after a pause, or before the
+  // page is left, since browsers limit the number of writes.
   let remembering = null;
   function remember() { clearTimeout(remembering); remembering = setTimeout(rememberNow, 300); }
   function rememberNow() {
@@ -370,7 +371,7 @@
   addEventListener("beforeunload", rememberNow);
 
   let totalsAsked = 0, counting = 0;
-  gallery.filtersOf = first.view;   // the view that the filters beside the grid are of
+  gallery.filtersOf = first.view;   // the view that the filters beside the grid belong to
   const open = () => [...document.querySelectorAll("#filters details.check[open]")].map((one) => one.dataset.check).slice(0, 12);
   async function totals() {
     const mine = ++totalsAsked, { view } = gallery, query = new URLSearchParams({ view });
@@ -387,7 +388,7 @@
       waits(said.note, said.waiting, mine);
     } catch (error) { if (mine === totalsAsked) gallery.refuse(error.message); } finally { counting -= 1; settle(); }
   }
-  // Some images cannot be told yet: it is looked again when they may be.
+  // Some images cannot be compared yet: check again later.
   function waits(note, waiting, mine) {
     if (!waiting) return;
     if (note && !byId("said").parentElement.matches(".bad")) gallery.say(note);
@@ -397,7 +398,7 @@
 
   function counted(count) {
     gallery.fits = count;
-    // A view that is held keeps its images, however many fit its filter by now.
+    // A held view keeps its images, even if other images match its filter by now.
     if (count !== gallery.count && !gallery.held) {
       gallery.count = count;
       measure();
@@ -412,11 +413,11 @@
     byId("part-empty").toggleAttribute("hidden", gallery.count > 0);
   }
 
-  // Another view: its first images at once, its counts when they are there. `aimed` is the last that was asked for, which
-  // whatever is pressed meanwhile adds to.
+  // Show another view: its first images at once, its counts when they arrive. `aimed` is the latest requested view,
+  // which presses in the meantime change further.
   Object.assign(gallery, { aimed: first.view, going: Promise.resolve() });
   gallery.go = (view, how = {}) => (gallery.going = whole(goTo(view, how)));
-  // As long as this goes on the page is not idle.
+  // While this goes on, the page is not idle.
   gallery.whole = whole;
   function whole(act) {
     counting += 1;
@@ -433,7 +434,7 @@
     let said;
     try {
       said = await wire.get("/curate/api/cells", query);
-      // It is shorter than it was when the address was written.
+      // The view has become shorter since the address was written.
       if (!said.cells.length && query.at) said = await wire.get("/curate/api/cells", { ...query, at: (query.at = at = 0) });
     } catch (error) { if (mine === generation) { gallery.aimed = gallery.view; gallery.refuse(error.message); } return; } finally { clearTimeout(slow); }
     if (mine !== generation) return;
@@ -447,7 +448,7 @@
     keep(query.at, said);
     if (push) history.pushState({}, "", view ? `?${view}` : location.pathname);
     for (const hook of gallery.hooks.went) hook();
-    if (said.cells.length < query.n) gallery.count = query.at + said.cells.length;   // so many and no more
+    if (said.cells.length < query.n) gallery.count = query.at + said.cells.length;   // the view ends here
     else gallery.count = Math.max(gallery.count, query.at + said.cells.length);
     measure();
     scrollTo(Math.floor(at / columns) * row);
@@ -455,19 +456,19 @@
     if (gallery.count) gallery.pick(pick ?? at, true, true); else nothing();
     if (gallery.count) afterSeen(totals); else totals();
   }
-  // At which place of a view an image stands; null where it is not in it.
+  // Return the place of an image in a view, or null if it is not in the view.
   const placeIn = async (view, entry, held = gallery.held) => {
     try { return (await wire.get("/curate/api/place", { entry, view, ...(held ? { held } : {}) })).place; } catch { return null; }
   };
-  // Goes to an image of the view, wherever it stands; to none where it is not in it.
+  // Go to an image of the view, or to none if it is not in the view.
   gallery.pickEntry = async (entry) => {
     const { view } = gallery, place = gallery.placeOf(entry) ?? await placeIn(view, entry);
     if (place === null || view !== gallery.aimed) return false;
     gallery.pick(place);
     return true;
   };
-  // The studio holds the images of the view from now on. Some may have come or gone since the page asked for its own: then
-  // the image that is looked at gets the place that it has among them. Returns by how many places it moved.
+  // Hold the images of the view in the studio from now on. Images may have come or gone since the page loaded them, so
+  // the current image gets its new place. Returns the number of places by which it has moved.
   gallery.holdsNow = async (held, count) => {
     const { view } = gallery;
     const known = [...cells].filter(([place]) => place <= gallery.current).sort(([one], [other]) => other - one);
@@ -491,14 +492,14 @@
     if (gallery.current !== null) gallery.pick(gallery.current + by, true);
     return by;
   };
-  // The studio was started anew, or many others looked at theirs: which images the view held is not known any more.
+  // The studio was restarted, or held too many other views: it no longer knows the images of this one.
   async function forgotten() {
     const { view } = gallery, known = [...cells.keys()].filter((place) => place <= gallery.current);
     gallery.held = "";
-    const before = known.length ? Math.max(...known) : 0;   // that of the current image may not be there yet
+    const before = known.length ? Math.max(...known) : 0;   // the cell of the current image may be missing
     const place = known.length ? await placeIn(view, cells.get(before).id) : null;
     if (view !== gallery.aimed) return;
-    if (place === before) {   // all stand where they stood, and who decides goes on
+    if (place === before) {   // all images have kept their places, and the decisions continue
       for (const each of cells.keys()) stale.add(each);
       draw();
       await totals();
@@ -506,7 +507,7 @@
     }
     await gallery.go(view, { push: false, at: place === null ? 0 : place + gallery.current - before });
   }
-  // No image is looked at.
+  // Select no image.
   function nothing() {
     clearTimeout(panelTimer);
     panelAsked += 1;
@@ -516,18 +517,18 @@
     for (const name of ["entry", "verdict", "kind"]) delete panel.dataset[name];
     panel.classList.add("none");
   }
-  // The same view, read again: what was decided elsewhere, or taken back.
+  // Load the same view again, with decisions made elsewhere or undone.
   gallery.again = () => whole(readAgain());
   async function readAgain() {
     await gallery.going;
     letGo();
-    for (const place of cells.keys()) stale.add(place);   // who decides on meanwhile sees them, and means them
+    for (const place of cells.keys()) stale.add(place);   // a person who decides meanwhile sees and means the old cells
     draw();
     await totals();
     gallery.panelAgain();
   }
 
-  // ---- Pressing, sizes, what the page says
+  // ---- Presses, sizes, messages
 
   document.addEventListener("click", (event) => {
     const tab = event.target.closest("#detail [data-way]");
@@ -539,7 +540,7 @@
     if (event.target instanceof HTMLElement && event.target.matches("details[data-origin]") && event.target.open) tellOrigin(event.target);
   }, true);
 
-  // What was done is said for a moment; what went wrong stays until something else is said or another view is opened.
+  // A message about an action disappears after a moment. An error stays until another message or view replaces it.
   function saidIs(words, bad) {
     clearTimeout(saying);
     const said = byId("said");
@@ -580,7 +581,7 @@
   const at = Math.min(Number(asked.get("at")) || 0, Math.max(0, first.count - 1));
   scrollTo(Math.floor(at / columns) * row);
   lay();
-  // The image that the address names, wherever it stands; until that is known the first in sight.
+  // Go to the image that the address names. Until its place is known, show the first images.
   const image = Number(asked.get("image")) || 0, near = image ? gallery.placeOf(image) : null;
   if (gallery.count) gallery.pick(near ?? at, true, true);
   if (asked.has("large")) gallery.enlarge(true);

@@ -1,9 +1,9 @@
-// The control image while thresholds move, and the picture that is being drawn.
+// The control image while thresholds move, and the preview of the image that is being drawn.
 (() => {
   "use strict";
   const studio = window.studio;
 
-  // ---- The control image: redrawn with every frame in which a slider moved; the latest wishes win over those before
+  // ---- The control image is redrawn in each frame in which a slider has moved, with the latest values
 
   let loading = null, wanted = "";
 
@@ -13,8 +13,8 @@
     const [path, query] = saved.split("?"), asked = new URLSearchParams(query);
     for (const field of panel.querySelectorAll("[data-control]"))
       asked.set(field.dataset.control, field.type === "checkbox" ? field.checked : field.value);
-    // Not more pixels than the screen has for it: they would only take time on the way. In steps, so that a window
-    // that is drawn larger does not ask anew at every pixel.
+    // Request no more pixels than the screen shows, since more would only take time. The size changes in steps, so that
+    // a resized window does not request a new picture for every pixel.
     const place = panel.querySelector(".pair figure").getBoundingClientRect();
     asked.set("longest", Math.ceil(Math.max(place.width, place.height) * devicePixelRatio / 128) * 128);
     return `${path}?${asked}`;
@@ -56,7 +56,7 @@
     framed = true;
     requestAnimationFrame(() => {
       framed = false;
-      const panel = field.closest(".conditioning");   // none when what came meanwhile has replaced the field
+      const panel = field.closest(".conditioning");   // null if an update has replaced the field meanwhile
       if (panel) redraw(panel);
     });
   });
@@ -65,7 +65,7 @@
   studio.afterPatch.push((root) => { if (root.querySelector(".conditioning")) redrawAll(); });
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-panel-of]")) setTimeout(redrawAll, 0);
-    // What is being drawn: this way of looking goes on from image to image.
+    // The view of the image in progress stays on when the next image begins.
     if (event.target.closest(".studio [data-follow]")) studio.look({ mode: "drawing", case: null, follow: false });
   });
 })();

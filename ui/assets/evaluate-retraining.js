@@ -1,9 +1,9 @@
-// The part of the page Evaluate on retraining: fetched once the page is there, followed while a model is trained.
-// After evaluate.js.
+// The retraining section of the page Evaluate. It is loaded after the page, and updated while a model trains. After
+// evaluate.js.
 (() => {
   "use strict";
   if (!document.getElementById("evaluation") || !document.getElementById("part-retraining")) return;
-  const PAUSE = 1000;   // milliseconds between two looks
+  const PAUSE = 1000;   // milliseconds between two polls
   const { query } = window.evaluate;
   const place = () => { const { beside, other, ...said } = window.evaluate.place(); return said; };
   const NUMBERS = ["seeds", "updates", "batch", "rate", "split_seed"], CHOICES = ["preset", "augmentation", "unseen"];
@@ -23,7 +23,7 @@
     catch (error) {
       const field = (error.field ?? "").split(".")[0];
       if (!field || !study.tell(field, error.message)) study.tell("retraining", error.message);
-      if (atWork) retraining.look();   // else it would draw the form anew, without what was refused
+      if (atWork) retraining.look();   // otherwise the form would be drawn again without the error
     }
   };
   function filled(form) {
@@ -32,12 +32,12 @@
       const typed = form.elements[name].value.trim().replace(",", ".");
       data[name] = typed === "" || Number.isNaN(Number(typed)) ? typed : Number(typed);
     }
-    const shift = form.elements.shift?.value;   // there where there is another test set
+    const shift = form.elements.shift?.value;   // present only if there is another test set
     if (shift) data.shift = Number(shift);
     for (const name of CHOICES) data[name] = form.elements[name].value;
     return data;
   }
-  // How long it takes follows what is chosen.
+  // The expected time is updated when the form changes.
   let asked = 0;
   document.addEventListener("input", async (event) => {
     const form = event.target.closest("#retraining-form"), mine = ++asked;
@@ -45,7 +45,7 @@
     try {
       const said = await wire.get(`/evaluate/api/retraining-time?${new URLSearchParams({ ...place(), ...filled(form) })}`);
       if (mine === asked) study.fit(said.parts);
-    } catch { /* the next change asks again */ }
+    } catch { /* the next change tries again */ }
   });
   document.addEventListener("submit", async (event) => {
     const form = event.target;

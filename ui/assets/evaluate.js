@@ -1,7 +1,7 @@
-// The page Evaluate: a model is looked at, it reads images, and its figures come. After study.js.
+// The page Evaluate: a model is loaded, it predicts images, and its figures are shown. After study.js.
 (() => {
   "use strict";
-  const QUICK = 500;   // milliseconds between two looks while a model is at work
+  const QUICK = 500;   // milliseconds between two polls while a model is at work
   const api = (name) => `/evaluate/api/${name}`;
   const head = document.getElementById("evaluation");
   const query = new URLSearchParams(head ? head.dataset.query : location.search);
@@ -12,7 +12,7 @@
   };
   window.evaluate = { query, place };
 
-  // ---- What is shown
+  // ---- Updates
 
   let atWork = false;
   const state = study.following({
@@ -21,14 +21,14 @@
       const over = atWork && !said.at_work, hadReport = document.getElementById("report");
       atWork = said.at_work;
       study.fit(said.parts);
-      // What stands in the head, and in which order to look, is for this answer.
+      // The header and the ranking belong to the latest figures.
       if (said.ready && !said.at_work && (over || !hadReport)) location.reload();
     },
     pause: () => (atWork ? QUICK : 0),
     rests: () => !head || document.hidden,
     refused: (error) => study.tell("", error.message),
   });
-  // Until work is over. A model that is looked at says nothing on its way.
+  // Wait until work is over. The loading of a model reports no progress.
   async function followed(said) {
     while (said.active) {
       await wire.pause(QUICK);
@@ -38,16 +38,17 @@
   }
   const work = () => document.getElementById("part-work");
   async function lookAtModel() {
-    try { await followed(await wire.post(api("look"), place())); } catch { /* the part says it */ }
+    try { await followed(await wire.post(api("look"), place())); } catch { /* the part shows the error */ }
     await state.look();
   }
-  // The order in which to look comes after the figures, as it takes longer.
+  // The ranking comes after the figures, as it takes longer.
   async function rank() {
     if (!document.querySelector("#part-ranking[data-wanted]")) return;
     try { study.fit((await wire.patient(`${api("ranking")}?${query}`)).parts); }
     catch (error) { document.getElementById("ranking-said").textContent = error.message; }
   }
-  // So do the likeness to originals and where the model looks; while models read for them, the part says how far they are.
+  // So do the likeness to originals and the focus of the model. While models read images for them, the parts show the
+  // progress.
   async function follow(name) {
     try {
       for (let part; (part = document.querySelector(`#part-${name}:is([data-wanted], [data-work])`)); ) {
@@ -58,7 +59,7 @@
   }
   rank().then(() => { follow("likeness"); follow("focus"); });
 
-  // A control set is drawn: how far it is, and then its figures.
+  // A control set is being drawn: show its progress, and then its figures.
   async function watchDrawing() {
     try {
       for (let part; (part = document.querySelector("#control[data-work]")); ) {
@@ -67,7 +68,7 @@
         study.fit(said.parts);
         await wire.pause(QUICK);
       }
-    } catch { /* nobody knows of it any more: the page says what there is */ }
+    } catch { /* the work is unknown by now: the page shows what there is */ }
     location.reload();
   }
   if (document.querySelector("#control[data-work]")) watchDrawing();
@@ -78,7 +79,7 @@
     else if (atWork) state.look();
   }
 
-  // ---- What is pressed
+  // ---- Presses
 
   document.addEventListener("click", (event) => {
     const tab = event.target.closest("[data-tab]");
@@ -113,10 +114,10 @@
     const button = document.getElementById("look"), note = document.getElementById("looking");
     study.clear();
     const data = { ...place() };
-    delete data.key;   // of a model that was chosen before
+    delete data.key;   // the key of a model that was chosen before
     for (const name of NAMES) {
       const field = form.elements[name];
-      if (field.checkVisibility()) data[name] = field.value;   // only what this kind of model has
+      if (field.checkVisibility()) data[name] = field.value;   // only the fields of this kind of model
     }
     button.disabled = true;
     note.textContent = "Loading it …";

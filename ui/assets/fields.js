@@ -1,15 +1,15 @@
-// What a field says, for the pages of the studio: what the server gave it and what was typed since, also over a reload;
-// and heights that fit their texts.
+// The state of fields, for the lead's pages: the value from the server and the text typed since then, also after a
+// reload. Also heights that fit the text.
 (() => {
   "use strict";
   const fields = (window.fields = {});
 
   fields.ticked = (field) => field.type === "checkbox" || field.type === "radio";
 
-  // A slider or a tick is no place to type.
+  // A slider or a checkbox has no typed text.
   fields.TYPED_IN = "textarea, select, input:not([type=range], [type=checkbox], [type=radio]), [contenteditable=true]";
 
-  // What the markup of a field gives it.
+  // The value that the markup gives a field.
   fields.given = (field) => {
     if (field.tagName !== "SELECT") return field.defaultValue;
     return ([...field.options].find((option) => option.defaultSelected) ?? field.options[0])?.value ?? "";
@@ -18,7 +18,7 @@
   fields.typed = (field) =>
     fields.ticked(field) ? field.checked !== field.defaultChecked : field.value !== (field.server ?? fields.given(field));
 
-  // What is typed in a field with a draft and not saved comes back with the page.
+  // Unsaved text in a field with a draft comes back after a reload.
   fields.recall = (field) => {
     const draft = field.dataset.draft && kept.tab.get(`draft:${field.dataset.draft}`);
     if (draft) field.value = draft;
@@ -31,7 +31,7 @@
     else kept.tab.remove(`draft:${field.dataset.draft}`);
   };
 
-  // Of several buttons some are on, such as the one of what is shown.
+  // Mark one of several buttons, such as the button of the shown picture.
   fields.choose = (buttons, isOn) => {
     for (const one of buttons) {
       one.classList.toggle("on", isOn(one));

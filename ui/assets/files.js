@@ -1,10 +1,10 @@
-// Files that a person chooses or drops: each goes to the server as it is, and the page says what became of it.
+// Files that a person chooses or drops. Each is sent to the server unchanged, and the page reports the result.
 (() => {
   "use strict";
   const studio = window.studio;
   const { send } = studio, { make, button } = window.patch;
 
-  // ---- What happened, in the header: there it covers nothing. What was refused has a line of its own until it is closed
+  // ---- Messages in the header, where they cover nothing. An error has a line of its own until it is closed
 
   let fading = null;
 
@@ -18,18 +18,18 @@
       line.append(make("span", { title: text }, text));
       if (action) line.append(button(action.word, () => { say(""); action.do(); }, { className: "btn s", id: "said-act" }));
       line.append(button("Close", () => say(""), { className: "btn s" }));
-      // An offer, such as Undo, waits for its person, however long the page takes meanwhile.
+      // A message with a button, such as Undo, waits for the person, even if the page takes long meanwhile.
       if (tone !== "bad" && !action) fading = setTimeout(() => say(""), 12000);
     }
-    // What keeps its place below the header does so below a higher one too.
+    // Parts below the header move down if the header becomes higher.
     document.documentElement.style.setProperty("--s-top", text && tone === "bad" ? `${line.closest("header").offsetHeight}px` : "");
   }
 
   // ---- Sending
 
-  const LARGEST = 200000000;   // bytes, as the server has it
+  const LARGEST = 200000000;   // bytes, the same limit as on the server
 
-  // Gradio takes the file, and a function of this page looks at what was taken.
+  // Gradio stores the file, and a function of this page then reads the stored file.
   async function give(name, file, more = {}) {
     if (file.size > LARGEST) return { problem: `The file is larger than ${LARGEST / 1000000} MB: save it smaller.` };
     try {
@@ -41,7 +41,7 @@
     }
   }
 
-  // One file alone: what takes longer says that it is on its way.
+  // For a single file that takes long, say that it is being sent.
   async function giveOne(name, file, more) {
     const slow = setTimeout(() => say(`Sending ${file.name || "the picture"} …`), 400);
     const reply = await give(name, file, more);
@@ -50,9 +50,9 @@
     return reply;
   }
 
-  // ---- Pictures: one that carries its run opens it, any other begins a new one. Several are shown together
+  // ---- Pictures: one that contains its run opens the run, any other begins a new run. Several are shown together
 
-  const MOST = 200;   // as the server has it
+  const MOST = 200;   // the same limit as on the server
   const IMAGE = /\.(png|jpe?g|webp|gif|bmp|tiff?)$/i;
   const MASK = /\.mask\.png$/i;
   const isPicture = (file) => (file.type.startsWith("image/") || IMAGE.test(file.name)) && !MASK.test(file.name);
@@ -62,7 +62,7 @@
     if (reply.problem) refuse(reply.problem); else taken(reply);
   }
 
-  // Where pictures are given; from a run's page, whose field is not in sight, in the line of the header.
+  // The place for messages on pictures: the field of uploads, or the header's line on the page of a run.
   function refuse(problem) {
     if (document.body.dataset.view !== "start") return void say(problem, "bad");
     say("");
@@ -73,7 +73,7 @@
   const givePictures = (files, leftOut, labels = new Map()) =>
     takeAll(files, (file) => give("take_picture", file, { label: labels.get(file) ?? "" }), leftOut);
 
-  // One after another, so that a folder of large ones does not fill the memory of either side.
+  // Send one after another, so that a folder of large pictures does not fill the memory of browser or server.
   async function takeAll(files, take, leftOut = []) {
     const runs = [], refused = [...leftOut];
     for (const [place, file] of files.slice(0, MOST).entries()) {
@@ -91,7 +91,7 @@
   function showRefused() {
     const refused = studio.refusedPictures ?? [], place = document.getElementById("together-refused");
     if (!place) { if (refused.length) say(refused.join(" "), "bad"); return; }
-    place.className = refused.length ? "notice" : "";   // the others were taken
+    place.className = refused.length ? "notice" : "";   // the other pictures were accepted
     place.replaceChildren(...refused.map((text) => make("div", {}, text)));
   }
 
@@ -102,7 +102,7 @@
     else taken(reply);
   }
 
-  // From Gradio's own field, which has sent the file already.
+  // Gradio's own field has sent the file already.
   studio.chosen = async (files) => {
     if (files.length > 1) return void takeAll(files, takeSent);
     const reply = await takeSent(files[0]);
@@ -122,7 +122,7 @@
 
   // ---- Masks
 
-  let waiting = null;   // a mask that was refused: once its classes are named it is given again
+  let waiting = null;   // a mask that was refused, and is sent again once its classes are named
 
   async function giveMask(file, run) {
     const place = () => document.getElementById("mask-problem");
@@ -162,7 +162,7 @@
 
   // ---- Dropping, anywhere on the page
 
-  let dragging = 0;   // a drag enters and leaves every element that it crosses
+  let dragging = 0;   // a drag enters and leaves every element on its way
   const carries = (event) => event.dataTransfer?.types.includes("Files");
   const mark = (on) => { dragging = on ? dragging : 0; document.body.classList.toggle("dropping", on); };
 
@@ -193,7 +193,7 @@
     else givePicture(files[0]);
   }
 
-  // ---- Folders: their pictures are taken, and those of the folders in them; whatever else lies there is named
+  // ---- Folders: pictures in them and in their subfolders are sent; all other files are named
 
   const LOOKED_AT = 5000, NAMED = 5;
   const OF_THE_SYSTEM = /(^|\/)(\.[^/]*|thumbs\.db|desktop\.ini)$/i;
@@ -212,11 +212,11 @@
     refuse(["There is no picture in this folder: choose another one.", ...leftOut].join(" "));
   }
 
-  // Where every picture lies in a folder of a class, as in CLASS/picture or SPLIT/CLASS/picture, the class is its label.
+  // If every picture is in a folder of its class, as in CLASS/picture or SPLIT/CLASS/picture, the class is its label.
   const SPLIT = /^(train|training|val|valid|validation|dev|test|testing|eval)$/i;
   function classesOf(pictures) {
     const folders = pictures.map(({ path }) => path.split("/").slice(0, -1));
-    const around = folders.every(([top]) => top === folders[0][0]) ? 1 : 0;   // the folder that was dropped
+    const around = folders.every(([top]) => top === folders[0][0]) ? 1 : 0;   // the dropped folder itself
     const labels = folders.map((names) => {
       const inside = names.slice(around);
       return (inside.length > 1 && SPLIT.test(inside[0]) ? inside[1] : inside[0]) ?? "";
@@ -230,7 +230,7 @@
     return [`Left out (${why}): ${files.slice(0, NAMED).map(({ path }) => path).join(", ")}${more}.`];
   }
 
-  // ---- Pasting: a picture that was copied, or files
+  // ---- Pasting: a copied picture, or files
 
   document.addEventListener("paste", (event) => {
     const files = [...(event.clipboardData?.files ?? [])].filter(isPicture);

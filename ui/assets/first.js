@@ -1,6 +1,6 @@
 (() => {
   let chosen = null;
-  try { chosen = localStorage.getItem("studio-theme"); } catch { /* blocked: the system decides */ }
+  try { chosen = localStorage.getItem("studio-theme"); } catch { /* storage is blocked: the system decides */ }
   const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.classList.toggle("dark", dark);
   const early = [], sent = new Set();
@@ -22,7 +22,7 @@
     const form = event.target;
     if (form.hasAttribute("action")) return;
     event.preventDefault();
-    if (!sent.has(form)) early.push(() => form.requestSubmit());   // once, however often
+    if (!sent.has(form)) early.push(() => form.requestSubmit());   // once, however often it was pressed
     sent.add(form);
   };
   const missing = () => {

@@ -1,15 +1,15 @@
-// What a person does with the mouse and in fields: each becomes an action that `studio.send` takes, or stays in here.
+// Clicks and changes of fields. Each becomes an action for `studio.send`, or is handled here.
 (() => {
   "use strict";
   const studio = window.studio;
 
   const { send } = studio, { fitHeight, mark, typed } = window.fields;
-  const OWN = new Set(["text", "number", "textarea", "range", "select-one"]);   // such fields say what was refused
+  const OWN = new Set(["text", "number", "textarea", "range", "select-one"]);   // fields that show their own error
   const UNANSWERED = 20000;   // milliseconds
   const TEXTS = "textarea[data-do], input[data-do]:not([type=checkbox], [type=radio], [type=range])";
   const CONTROL = new Set(["do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines", "control", "beganVersion", "beganState"]);
-  // The command of an element: its data are the fields. With it goes what its person saw: the version of the stage's
-  // value and the state of the run, each from when the typing began.
+  // The command of an element: its data attributes are the fields. With it go the version of the stage's value and the
+  // state of the run that the person saw, each from the start of the typing.
   function commandOf(element, name) {
     const { beganVersion, beganState } = element.dataset, command = { name };
     const fields = Object.entries(element.dataset).filter(([key]) => !CONTROL.has(key));
@@ -48,7 +48,7 @@
     else pressed(target);
   });
 
-  // The same is not sent again before it is answered, as by a double click.
+  // Do not send the same action again before it is answered, as after a double click.
   function pressed(button) {
     const command = commandOf(button, button.dataset.do), said = JSON.stringify(command);
     if (button.sent === said) return;
@@ -65,8 +65,8 @@
     if (event.target.matches("input[data-do], textarea[data-do]") && event.target.closest(".studio")) save(event.target);
   });
 
-  // A browser tells of a change only where a person made one: not of a text that came back with the page, nor of one
-  // that was not saved when it was sent.
+  // Browsers report a change only if a person made it, not for text that came back with the page, nor for text that was
+  // unsaved when it was sent.
   document.addEventListener("focusout", (event) => {
     const field = event.target;
     if (studio.fitting || !field.matches(TEXTS) || !field.closest(".studio")) return;
@@ -91,13 +91,13 @@
     send(command);
   }
 
-  // What was refused beside it may be right now, as a lower bound is once the upper one was raised.
+  // Another refused field may be right now, such as a lower bound after the upper one was raised.
   function tryAgain(field) {
     for (const words of field.closest(".stage")?.querySelectorAll(".settings .refusal, .sliders .refusal, .fields .refusal") ?? [])
       if (words.of && words.of !== field && typed(words.of)) save(words.of);
   }
 
-  // Until a tick, or a stroke of a brush, is answered or given up, the replies to what was sent before do not take it back.
+  // Until a tick or a brush stroke is answered or given up, replies to earlier actions do not undo it.
   function awaitAnswer(field, command) {
     const until = field.ticked = performance.now() + UNANSWERED, { done, refused, lost } = command;
     const over = (then) => (...told) => { if (field.ticked === until) field.ticked = 0; then?.(...told); };
@@ -112,14 +112,14 @@
   function submit(form) {
     const command = commandOf(form, form.dataset.form);
     for (const field of form.querySelectorAll("[name]")) {
-      if (field.closest("[data-of]") && !field.checkVisibility()) continue;   // another kind of model has it
+      if (field.closest("[data-of]") && !field.checkVisibility()) continue;   // the field belongs to another kind of model
       command.fields[field.name] = field.value;
     }
     command.done = () => {
       for (const field of form.querySelectorAll("[data-fresh]")) field.value = field.server;
       closeEditors(null);
     };
-    // What was refused names the field that it belongs to, or is about what was typed.
+    // An error names its field, or concerns the typed text.
     command.own = true;
     command.refused = (problem, name, where) => {
       const field = form.querySelector(`[name="${CSS.escape(name || "")}"]`) ?? form.querySelector("[name]");
@@ -147,7 +147,8 @@
     markPanels(card);
   }
 
-  // On a small screen: what is rarely needed of a card, and what checks say of a caption. What is open of it closes with it.
+  // On a small screen, rarely needed parts of a card, and the messages of checks, are folded. Closing the card's part
+  // also closes what is open in it.
   const FOLDS = ".foldable, .unfolds";
   function showMore(toggle) {
     const card = toggle.closest(FOLDS), open = card.toggleAttribute("data-more");

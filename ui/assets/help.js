@@ -1,9 +1,10 @@
-// The window of help: "?" opens and closes it, and what has an explanation shows it there. Before the scripts of a page.
+// The help window: "?" opens and closes it, and an element with an explanation shows it there. Before the scripts of a
+// page.
 (() => {
   "use strict";
   const helpWindow = () => document.getElementById("keys-window");
 
-  // What is said of one thing, by its name.
+  // Return the explanation with this name.
   function explain(name) {
     const shown = helpWindow(), words = document.getElementById(`explains-${name.replaceAll(" ", "-")}`);
     if (!shown.open) shown.showModal();
@@ -14,8 +15,8 @@
 
   document.addEventListener("click", (event) => {
     const shown = helpWindow(), pressed = (what) => event.target.closest(what);
-    // A press beside a window lies on the dialog itself, whose content fills it. Where something is typed that is kept
-    // nowhere, a window stays.
+    // A press outside a window hits the dialog itself, since its content fills it. A window with unsaved text stays
+    // open.
     if (event.target.matches("dialog:not(#ask, :has(#dialog-reason))")) event.target.close();
     if (!shown) return;
     const sought = pressed("[data-explain]");

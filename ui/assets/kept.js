@@ -1,20 +1,20 @@
-// What this browser keeps for the pages: `kept.browser` for all windows, `kept.tab` for this tab and its reloads. Its
-// storage may be full or blocked. Then this page remembers the value until it is left. Before all other scripts.
+// Values that this browser keeps for the pages: `kept.browser` for all windows, `kept.tab` for this tab and its
+// reloads. If the storage is full or blocked, the value lasts until the page is left. Before all other scripts.
 (() => {
   "use strict";
   const kept = (window.kept = {});
 
   function store(which) {
-    const memory = new Map();   // what the browser did not take
+    const memory = new Map();   // values that the browser could not store
     const wrote = (name, text) => { try { window[which].setItem(name, text); return true; } catch { return false; } };
-    const remove = (name) => { try { window[which].removeItem(name); } catch { /* nothing is there */ } };
+    const remove = (name) => { try { window[which].removeItem(name); } catch { /* there is nothing to remove */ } };
     return {
       // Null if there is no value.
       get(name) {
         if (memory.has(name)) return memory.get(name);
         try { return window[which].getItem(name); } catch { return null; }
       },
-      // Whether the browser keeps the value beyond this page. If not, the page says so, unless it is `quiet`.
+      // Return true if the browser keeps the value beyond this page. If not, the page says so, unless `quiet` is set.
       set(name, text, quiet = false) {
         let done = wrote(name, text);
         if (!done) { remove(name); done = wrote(name, text); }   // an older value must not come back later
@@ -25,7 +25,7 @@
       remove(name) { memory.delete(name); remove(name); },
       names() {
         let there = [];
-        try { there = Object.keys(window[which]); } catch { /* blocked */ }
+        try { there = Object.keys(window[which]); } catch { /* storage is blocked */ }
         return [...new Set([...there, ...memory.keys()])];
       },
     };
@@ -33,7 +33,7 @@
   kept.browser = store("localStorage");
   kept.tab = store("sessionStorage");
 
-  // Shows the sentence in the header of the lead's pages (`ui/frame.py`), once a page.
+  // Show the message in the header of the lead's pages (`ui/frame.py`), once per page.
   let told = false;
   function tell() {
     if (!told) document.documentElement.classList.add("keeps-nothing");

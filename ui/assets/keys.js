@@ -1,4 +1,4 @@
-// The keys of the page; `ui/explore/page_frame.py` lists them for the window of help (`help.js`).
+// The keys of the page; `ui/explore/page_frame.toml` lists them for the help window (`help.js`).
 (() => {
   "use strict";
   const studio = window.studio;
@@ -21,7 +21,8 @@
     ArrowRight: () => step(1),
   };
 
-  // A letter is pressed by mistake more easily than a button: away from the gate it asks, and G again, or Enter, is the yes.
+  // A letter is pressed by mistake more easily than a button. Away from the gate, G asks first, and G again or Enter
+  // confirms.
   function askToGenerate() {
     const button = byId("generate"), open = byId("ask-generate");
     if (!button || button.disabled) { open?.close(); return; }
@@ -34,11 +35,11 @@
     asked.showModal();
   }
 
-  // The newest stands first, so right goes back in time.
+  // The newest result is first, so the right arrow goes back in time.
   function step(by) {
     const shown = Number(document.querySelector(".pictures")?.dataset.case), { cases, strip } = studio;
     const here = strip.indexOf(studio.view.case ?? shown);
-    // What is shown may be filtered out: the strip begins behind it then.
+    // The filter may hide the shown result; the arrows then start before the strip.
     const next = here < 0 ? strip[0] : strip[here + by];
     if (next !== undefined && cases.includes(next)) look({ case: next, follow: false });
   }
@@ -50,7 +51,7 @@
   }
 
   document.addEventListener("keydown", (event) => {
-    if (event.isComposing) return;   // it takes or leaves what an input method proposes
+    if (event.isComposing) return;   // the key accepts or rejects the proposal of an input method
     const field = event.target.closest?.("input, textarea, select");
     const inside = field?.closest(".studio");
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
@@ -74,21 +75,21 @@
       if (event.key.toLowerCase() === "g" && byId("ask-generate")?.open) askToGenerate();
       return;
     }
-    if (field && event.key.startsWith("Arrow")) return;   // a slider or a tick has arrows of its own
+    if (field && event.key.startsWith("Arrow")) return;   // sliders and checkboxes use the arrows themselves
     const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (!act && !/^[1-9]$/.test(event.key)) return;
     event.preventDefault();
     if (act) act(); else digit(Number(event.key));
   }
 
-  // What was refused and is given up.
+  // Dismiss a refused change.
   function back(field) {
     studio.accept(field);
     field.value = field.server ?? field.value;
     mark(field);
   }
 
-  // The innermost thing that is open goes first.
+  // Close the innermost open part first.
   function escape(field, inside) {
     if (document.querySelector("dialog[open]")) return;               // a dialog closes itself
     if (document.body.classList.contains("runs-open")) document.body.classList.remove("runs-open");

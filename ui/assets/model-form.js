@@ -1,5 +1,5 @@
-// A model of one's own: sent as a file from the form that names a model under test, in Explore and on the page Evaluate; or
-// trained here, in Explore. After wire.js.
+// A model of the person's own: a file uploaded in the form that names a model under test, in Explore and on the page
+// Evaluate; or, in Explore, a model trained here. After wire.js.
 (() => {
   "use strict";
   const setIn = (form) => (name, value) => {
@@ -24,16 +24,16 @@
       note.classList.add("wrong");
       note.textContent = error.message;
     }
-    picker.value = "";   // the same file may be sent again once it was put right
+    picker.value = "";   // so that the same file can be sent again after a correction
     picker.disabled = false;
   });
 
-  // The weights of retrainings are asked for when the form is opened.
+  // The weights of retrainings are requested when the form is opened.
   document.addEventListener("toggle", async ({ target }) => {
     const place = target.open && target.querySelector("[data-trained-of]");
     if (!place) return;
     try { place.innerHTML = (await wire.get("/evaluate/api/trained", { kind: place.dataset.trainedOf })).html; }
-    catch { /* the form takes all other models without them */ }
+    catch { /* the form works without them */ }
   }, true);
   document.addEventListener("click", async (event) => {
     const line = event.target.closest("[data-trained-of] [data-trained]");
@@ -42,7 +42,7 @@
     line.disabled = true;
     try {
       const said = await wire.post("/evaluate/api/keep-trained", { trained: Number(line.dataset.trained), arm: line.dataset.arm });
-      for (const name of ["model", "classes", "mean", "std", "size"]) set(name, "");   // its file says them
+      for (const name of ["model", "classes", "mean", "std", "size"]) set(name, "");   // the model's file has these values
       set("source", said.source);
       set("file", said.file);
       form.querySelector("[data-submit]").click();

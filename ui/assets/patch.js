@@ -1,5 +1,5 @@
-// Fitting markup of the server into a page, for all pages but the annotators': idiomorph moves and changes what is there,
-// so that focus, scroll and a press on a button survive; here stands what is the person's. After fields.js.
+// Updates a page with markup of the server, for all pages but the annotators'. idiomorph changes existing elements, so
+// that focus, scroll position and a pressed button survive. This script keeps the person's input. After fields.js.
 (() => {
   "use strict";
   const { given, recall, ticked } = window.fields;
@@ -7,19 +7,19 @@
   const OWN = new Set(["style", "data-open", "data-editing", "data-more", "data-began-version", "data-began-state", "aria-busy", "aria-invalid", "aria-errormessage", "aria-sort", "open", "inert"]);
   const NOBODY = () => false;
 
-  // Nodes of markup. Scripts in them do not run.
+  // Return the nodes of markup. Scripts in them do not run.
   const nodes = (markup) => {
     const holder = document.createElement("template");
     holder.innerHTML = markup;
     return holder.content;
   };
 
-  // A key is unique among its neighbours only; idiomorph knows ids.
+  // A key is unique among its neighbours only, but idiomorph needs unique ids.
   function nameKeys(root) {
     for (const one of root.querySelectorAll("[data-key]:not([id])")) one.id = `${one.parentElement?.closest("[id]")?.id ?? ""}/${one.dataset.key}`;
   }
 
-  // What has another key, or holds what is typed for another run, is another thing, though it has the same id.
+  // An element with another key, or with text typed for another run, is a different element, even with the same id.
   function dropOthers(root, fresh) {
     for (const want of fresh.querySelectorAll("[id][data-key], [id][data-draft]")) {
       const old = root.querySelector(`#${CSS.escape(want.id)}`);
@@ -28,7 +28,7 @@
   }
 
   function fit(root, fresh, keeps) {
-    const picked = new Map();   // choices as they were before their options changed
+    const picked = new Map();   // chosen values before their options changed
     nameKeys(root);
     nameKeys(fresh);
     dropOthers(root, fresh);
@@ -36,7 +36,7 @@
     function before(old, want) {
       if (old.nodeType !== 1) return true;
       if (old.hasAttribute("data-own") && want.hasAttribute("data-own")) return false;
-      const other = old.id !== want.id;   // idiomorph makes something new of what has no id
+      const other = old.id !== want.id;   // idiomorph makes a new element for one without an id
       if (other) for (const name of OWN) old.removeAttribute(name);
       if (!old.matches(FIELDS)) return true;
       if (other) { old.value = given(old); delete old.server; }
@@ -48,7 +48,7 @@
     function attribute(name, old, how) {
       if (how === "remove" && OWN.has(name)) return false;
       if (name === "checked" || name === "selected") return false;
-      return !(name === "value" && old.matches(FIELDS) && !ticked(old));   // each of them is settled by `after`
+      return !(name === "value" && old.matches(FIELDS) && !ticked(old));   // `after` sets the value of each field
     }
 
     function after(old, want) {
@@ -70,13 +70,13 @@
           if (option.defaultSelected !== wanted) option.defaultSelected = wanted;
         });
       } else if (field.defaultValue !== server) field.defaultValue = server;
-      // Refused, or not sent yet: what was typed stays. And nothing changes under the hands of who types.
+      // After a refusal, or before sending, typed text stays. And a field in use is not changed.
       const stays = keeps(field) || (shown !== before && (server === before || document.activeElement === field));
       const value = stays ? shown : server;
       if (field.value !== value) field.value = value;
     }
 
-    // Called of each node that came, also of one around nodes that were there before.
+    // Called for each new node, also for one around existing nodes.
     function born(node) {
       if (node.nodeType !== 1) return;
       for (const field of node.matches(FIELDS) ? [node] : node.querySelectorAll(FIELDS)) {
@@ -86,7 +86,7 @@
       }
     }
 
-    // What the page itself says beside a field.
+    // Messages that the page itself has put beside a field.
     const removed = (node) => !(node.of && root.contains(node.of));
 
     window.Idiomorph.morph(root, fresh, {
@@ -94,14 +94,14 @@
     });
   }
 
-  // `root` holds what `markup` says. `keeps` says of a field that what its person put there stays, whatever comes.
+  // Update `root` to `markup`. `keeps` returns true for a field whose input stays in any case.
   const patch = (window.patch = (root, markup, keeps = NOBODY) => {
     const content = nodes(markup), fresh = content.ownerDocument.importNode(root, false);
     fresh.append(...content.childNodes);
-    content.append(fresh);   // in a document of its own, where nothing runs and no picture loads
+    content.append(fresh);   // in a separate document, where no script runs and no picture loads
     fit(root, fresh, keeps);
   });
-  // Parts by their ids, each as a whole; gives those that are on the page.
+  // Update parts by their ids, each as a whole. Returns those that are on the page.
   patch.parts = (parts, keeps = NOBODY) => {
     const shown = [];
     for (const [id, markup] of Object.entries(parts)) {
@@ -114,7 +114,7 @@
   };
   patch.nodes = nodes;
 
-  // An element with its properties and what it holds. Texts stay texts.
+  // Make an element with properties and content. Text is never parsed as markup.
   patch.make = (name, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(name), properties);
     made.append(...children.filter((child) => child !== null));

@@ -1,16 +1,17 @@
-// What was refused is said beside its field, until it is put right there. What the server says at a card is not here.
+// Errors beside their fields, until they are corrected there. Errors that the server shows at a card are not handled
+// here.
 (() => {
   "use strict";
   const studio = window.studio, { typed } = window.fields;
   let number = 0;
 
-  // Where the words stand: behind the field, below what holds it.
+  // The place of the message: after the field, below its container.
   const place = (field) => field.closest("label, .caption-box") ?? field;
 
   studio.refuse = (field, said) => {
-    if (!field.isConnected) { studio.say(said, "bad"); return; }   // such as in a part that is gone by now
+    if (!field.isConnected) { studio.say(said, "bad"); return; }   // the field is in a part that is gone by now
     const line = field.closest(".line");
-    if (line && field.matches(".in-place")) line.dataset.editing = "";   // or it would be out of sight
+    if (line && field.matches(".in-place")) line.dataset.editing = "";   // otherwise the message would be hidden
     studio.accept(field);
     const words = patch.make("p", { className: "refusal", id: `refusal-${++number}`, role: "alert", of: field }, said);
     field.setAttribute("aria-invalid", "true");
@@ -24,7 +25,7 @@
     for (const name of ["aria-invalid", "aria-errormessage"]) field.removeAttribute(name);
   };
 
-  // Typed anew, taken back, or not there any more: nothing is refused.
+  // The field was typed in, reset or removed: remove its error.
   document.addEventListener("input", (event) => { if (event.target.closest(".studio")) studio.accept(event.target); });
   studio.afterPatch.push((root) => {
     for (const words of root.querySelectorAll(".refusal")) {

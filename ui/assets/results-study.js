@@ -1,13 +1,13 @@
-// The lead's pages of a study that has started: parts that follow the study, decisions with a question before them,
-// sorting, and the keys of adjudication. Builds on study.js.
+// The lead's pages of a started study: parts that are updated, decisions with a confirmation, sorting, and the keys of
+// adjudication. Builds on study.js.
 (() => {
   "use strict";
   const study = window.study;
   const typing = (target) => target.closest("input, textarea, select, [contenteditable]");
 
-  // ---- Parts that follow the study
+  // ---- Parts that are updated
   const live = document.querySelector("[data-live]");
-  // Nothing is redrawn under a person's hands: not while a menu is open, and not while a text is marked.
+  // Do not update while a menu is open or text is selected.
   const rests = () => document.hidden || document.querySelector(".menu[open], dialog[open]") || !getSelection().isCollapsed;
   const every = Number(live?.dataset.every ?? 0);
   const following = live && study.following({
@@ -56,7 +56,7 @@
       await send(path, { ...data, ...given }, title);
       button.disabled = false;
     }
-    // The focus goes back to the button, or to the menu of its row, unless the person has put it elsewhere meanwhile.
+    // Return the focus to the button, or to the menu of its row, unless the person has moved it meanwhile.
     for (const way of ways) if (document.activeElement === document.body) way?.focus();
   };
   const send = async (path, data, title) => {
@@ -90,7 +90,7 @@
     const rows = [...body.rows].sort((a, b) => { const [x, y] = [value(a), value(b)]; return x < y ? -1 : x > y ? 1 : 0; });
     const focused = document.activeElement;
     body.append(...(up ? rows : rows.reverse()));
-    if (focused !== document.activeElement) focused.focus({ preventScroll: true });   // what is moved loses it
+    if (focused !== document.activeElement) focused.focus({ preventScroll: true });   // moving an element takes its focus away
   };
 
   // ---- Adjudication: one question after the other, by keys
@@ -100,12 +100,12 @@
     const draft = `studio-adjudication ${location.pathname} ${reason.dataset.keep}`;
     reason.value = kept.tab.get(draft) ?? reason.value;
     reason.addEventListener("input", () => kept.tab.set(draft, reason.value));
-    // Nobody decides what they have not seen: no key that was meant for the image before counts while this one loads.
+    // Nobody may decide on an unseen image: keys are ignored while the image loads.
     const pictures = [...deciding.querySelectorAll("img")], answers = deciding.querySelectorAll("button[data-answer]");
     const look = () => { for (const one of answers) one.disabled = pictures.some((image) => !image.complete); };
     for (const image of pictures) for (const name of ["load", "error"]) image.addEventListener(name, look);
     look();
-    addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });   // it may be decided by now
+    addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });   // the case may be decided by now
     let sending = false;
     const decide = async (answer) => {
       if (sending) return;

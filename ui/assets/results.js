@@ -1,11 +1,11 @@
-// Looking at a result and judging it: full window, one to one, the reasons of a rejection, back to its caption.
+// Viewing and reviewing a result: full window, one-to-one size, reasons for a rejection, back to its caption.
 (() => {
   "use strict";
   const studio = window.studio;
   const byId = (id) => document.getElementById(id);
 
   const TOOLS = { full: "full-view", zoom: "zoom-real", beside: "alone", open: "all-open" };
-  // These are kept for the next time, and for other runs: by class of the page.
+  // These view settings are kept for later visits and other runs: CSS classes of the page.
   const KEPT = { alone: "studio-alone", "all-open": "studio-all-open" }, GO_ON = "studio-go-on";
   const dress = () => { for (const [name, key] of Object.entries(KEPT)) document.body.classList.toggle(name, kept.browser.get(key) === "1"); };
   if (document.body) dress(); else document.addEventListener("DOMContentLoaded", dress);
@@ -19,14 +19,14 @@
 
   // ---- From one result to the next
 
-  // With the verdict goes the next result to look at, so that both come with one answer.
+  // The verdict is sent together with the next result to show, so that one reply brings both.
   studio.onSend.review = (action) => {
     const next = Number(byId("review")?.dataset.next);
     if (action.fields.verdict === "open" || !byId("go-on-next")?.checked || !next) return;
     lookUntilRefused(action, { case: next, follow: false });
   };
 
-  // What a new seed makes is shown while it is drawn, and once it is there.
+  // The image of a new seed is shown while it is drawn, and afterwards.
   studio.onSend.regenerate = (action) => lookUntilRefused(action, { follow: true });
 
   function lookUntilRefused(action, view) {
@@ -62,11 +62,11 @@
     mark();
   }
 
-  // ---- After "Run all": to the next step, which is the yes, or the stage that failed
+  // ---- After "Run all": go to the next step, which is the approval, or the stage that failed
 
   let leading = false;
   studio.onSend["run-all"] = () => { leading = true; };
-  // Who goes elsewhere meanwhile is not fetched back.
+  // A person who goes elsewhere meanwhile stays there.
   for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) document.addEventListener(name, () => { leading = false; }, { capture: true, passive: true });
 
   function lead() {
@@ -78,7 +78,7 @@
     if (top < 0 || bottom > innerHeight) next.scrollIntoView({ block: bottom - top > innerHeight ? "start" : "end" });
   }
 
-  // Back to the caption that a result was drawn from: its editor opens, or that of a new caption with its words.
+  // Go back to the caption of a result: open its editor, or the editor of a new caption with its words.
   function again(text) {
     document.body.classList.remove("full-view");
     const card = byId("stage-counterfactuals");
@@ -95,7 +95,7 @@
     mark();
   }
 
-  // Before the page's own listener, which closes what is open wherever else is clicked.
+  // Before the page's own listener, which closes open parts on any other click.
   document.addEventListener("click", (event) => {
     const target = event.target.closest("[data-tool], [data-reject], [data-again]");
     if (!target || target.disabled) return;

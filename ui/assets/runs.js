@@ -1,4 +1,4 @@
-// The list of runs: finding, naming, deleting and putting back.
+// The list of runs: search, renaming, deletion and restoring.
 (() => {
   "use strict";
   const studio = window.studio;
@@ -37,17 +37,17 @@
   }
 
   function rename(run) {
-    // The field is there once the run is: its parts come with the same reply, right after this.
+    // The field exists once the run has arrived: its parts come with the same reply, right after this.
     const show = () => setTimeout(() => { const field = document.getElementById("run-name"); field?.focus(); field?.select(); }, 0);
-    document.body.classList.remove("runs-open");   // it would lie over the field
+    document.body.classList.remove("runs-open");   // the list would cover the field
     send({ name: "open", fields: { run }, done: show });
   }
 
-  // ---- Selecting several: which ones is known here, and stays while the list is searched
+  // ---- Selection of several runs: kept in this script, also during a search
 
-  const picked = new Map(remembered().map((run) => [run, 0]));   // id -> how many accepted images it has
+  const picked = new Map(remembered().map((run) => [run, 0]));   // id -> number of its accepted images
   function remembered() {
-    const asked = new URLSearchParams(location.search).get("picked");   // by a plan that has begun them
+    const asked = new URLSearchParams(location.search).get("picked");   // runs that a plan has begun
     if (asked) kept.browser.set("studio-picked", JSON.stringify(asked.split(",").filter((run) => /^[0-9a-f]{16}$/.test(run))));
     try { return JSON.parse(kept.browser.get("studio-picked") ?? "[]").map(String); } catch { return []; }
   }
@@ -60,7 +60,7 @@
     changed();
   }
 
-  // The start page shows those that are selected together.
+  // The start page shows the selected runs together.
   function together(runs) {
     picked.clear();
     for (const run of runs) picked.set(run, 0);
@@ -110,7 +110,7 @@
     else if (event.target.closest?.("[data-close-together]")) pick(false);
     else if (picking() && event.target.closest?.(".run-item .run[data-run]")) {
       event.preventDefault();
-      event.stopPropagation();   // it is selected, and not opened
+      event.stopPropagation();   // the run is selected, not opened
       const { run } = event.target.closest(".run").dataset;
       toggle(run, !picked.has(run));
     }
@@ -119,12 +119,12 @@
     if (event.target.matches?.("[data-pick-run]")) toggle(event.target.dataset.pickRun, event.target.checked);
   });
 
-  // ---- What people changed: read while it is looked at
+  // ---- Shares of changed values: loaded while that part is open
   document.addEventListener("toggle", (event) => {
     if (event.target.id === "edited-values" && studio.view.edited !== event.target.open) studio.look({ edited: event.target.open });
   }, true);
 
-  // ---- Finding
+  // ---- Search
 
   let searching = null;
   document.addEventListener("input", (event) => {

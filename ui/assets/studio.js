@@ -1,26 +1,26 @@
-// The page's side of `ui.explore.page`: sends what a person does, one batch after the other, and fits the parts that come
-// back into the page without touching a field that is being typed in. No rule of the studio is kept here.
+// The browser's side of `ui.explore.page`: sends the person's actions, one batch after the other, and updates the parts
+// of the page without touching a field in use. No rule of the studio is in this script.
 (() => {
   "use strict";
   const AT_FIRST = { case: null, mode: "result", only: "", follow: false, edited: false };
   const POLL_BUSY = 400, POLL_PREDICTING = 1000, POLL_IDLE = 4000, LOST = 20000;
-  const TAB = Math.random().toString(36).slice(2);   // tells this page from others, in what it saves
+  const TAB = Math.random().toString(36).slice(2);   // identifies this page among others when it saves
   const studio = { run: "", state: 0, start: "", revision: "", server: null, upload: null, view: { ...AT_FIRST }, find: "", cases: [], strip: [], active: false, idle: false, lost: false, held: null, afterPatch: [], onSend: {} };
   window.studio = studio;
-  const parts = {};            // name -> stamp of what is shown
-  const roots = {};            // name -> the element that holds it
-  const early = {};            // name -> what came before its element was there
-  const queue = [];            // actions that wait for the reply to the ones before
+  const parts = {};            // name -> stamp (hash) of the shown part
+  const roots = {};            // name -> the element of the part
+  const early = {};            // name -> markup that arrived before its element
+  const queue = [];            // actions that wait for the reply to earlier ones
   let flying = null, pointerDown = false, presses = 0, pollTimer = null;
 
-  // ---- Gradio: one component brings the functions of the server, the others are the places of a part each
+  // ---- Gradio: one component brings the functions of the server, each other one is the place of a part
 
   studio.connect = (server, upload) => {
     Object.assign(studio, { server, upload });
-    // Who comes back to the start page wants the start page, whatever was looked at since.
+    // A person who returns to the start page wants the start page, whatever was open since.
     const asked = new URLSearchParams(location.search).get("run");
     const wanted = asked ?? history.state?.run ?? kept.browser.get("studio-run") ?? "";
-    // The last run of this browser may be of another workspace: nobody has asked for it.
+    // The last run of this browser may be of another workspace: then it is not an error.
     send({ name: "open", fields: { run: wanted }, image: here().image, unasked: asked === null });
   };
 
@@ -30,14 +30,14 @@
     if (root.dataset.part in early) show({ [root.dataset.part]: early[root.dataset.part] });
   };
 
-  // All that changed is fitted in first and looked at afterwards, so that the browser lays the page out once.
+  // Insert all changed parts first and measure afterwards, so that the browser lays out the page only once.
   function show(changed) {
     const fitted = [];
-    studio.fitting = true;   // what loses the focus now, nobody has left
+    studio.fitting = true;   // an element that loses the focus now was not left by the person
     for (const [name, text] of Object.entries(changed)) {
       if (!roots[name]) { early[name] = text; continue; }
       const stamp = /^<!--(\w+)-->/.exec(text);
-      patch(roots[name], text.slice(stamp[0].length), (field) => field.ticked > performance.now());   // older than the tick
+      patch(roots[name], text.slice(stamp[0].length), (field) => field.ticked > performance.now());   // the reply is older than the tick
       parts[name] = stamp[1];
       fitted.push(roots[name]);
     }
@@ -47,20 +47,20 @@
 
   // ---- Sending
 
-  // Whether a person's change is not answered yet, so that the page does not show what they made of it.
+  // Return true if a person's change is unanswered, so that the page does not show its effect yet.
   const LOOKS = ["poll", "open", "new"];
   const changing = () => [...(flying ?? []), ...queue].some(({ name, fields }) => !LOOKS.includes(name) && !("shown" in (fields ?? {})));
 
   function send(action) {
-    // Who goes elsewhere leaves the field that is typed in, and what it says belongs here.
+    // A person who goes elsewhere leaves the field in use, and its text belongs to this run.
     if (action?.name === "open" || action?.name === "new") document.activeElement?.closest("textarea, input")?.blur();
     if (action?.name in studio.onSend) studio.onSend[action.name](action);
-    // A yes is to what was shown when it was said, and to what its person has just changed themselves.
+    // An approval concerns the images shown when it was given, and the person's own latest changes.
     if (action?.fields && "shown" in action.fields && changing()) action.fields.shown = "";
-    // Which settings and prompts the person looked at who did this: another page may change them before it is sent.
+    // Send the state of the settings and prompts that the person saw: another page may change them meanwhile.
     if (action) queue.push({ state: studio.state, ...action });
     studio.idle = false;
-    // Between press and release a field may have been left; what it says must go out before what the button does.
+    // A field may be left between press and release. Its text must be sent before the button's action.
     if (!pointerDown) pump();
   }
 
@@ -72,13 +72,13 @@
     let reply;
     const asked = wire.within(LOST, wire.answered(studio.server.answer(batch)));
     try { reply = await (mine.every(({ name }) => name === "poll") ? asked : wire.awaited(asked)); } catch { giveUp(); return; }
-    // What is under a pressed pointer must not become something else before it is released.
+    // The element under a pressed pointer must not change before the release.
     if (pointerDown) studio.held = reply; else onReply(reply);
   }
 
   function giveUp() {
     for (const action of flying) if (action.lost) action.lost();
-    // To open a run twice does no harm; of anything else nobody knows whether it was done.
+    // Opening a run twice does no harm. For other actions nobody knows whether they were done.
     queue.unshift(...flying.filter((action) => action.name === "open"));
     flying = null;
     setLost(true);
@@ -87,7 +87,7 @@
   }
 
   function onReply(reply) {
-    // Another start of the server: nothing of this page need fit it.
+    // The server was restarted: nothing on this page needs to match it.
     if (studio.start && reply.start && reply.start !== studio.start) { location.reload(); return; }
     setLost(false);
     if (reply.same) { flying = null; settle(); return; }
@@ -97,7 +97,7 @@
     const batch = flying;
     flying = null;
     const moved = reply.run !== studio.run;
-    // One that was refused ends its batch: those behind it were not tried.
+    // A refused action ends its batch: the later ones were not tried.
     batch.forEach((action, place) => {
       if (place < reply.ended) action.done?.();
       else if (reply.problem && place === reply.ended) action.refused?.(reply.problem, reply.field, reply.where);
@@ -107,7 +107,7 @@
     if (moved) studio.view = view === studio.view ? { ...AT_FIRST, edited: studio.view.edited } : view;
     const followed = studio.view.follow && reply.cases.length > studio.cases.length;
     if (followed) Object.assign(studio.view, { case: null, follow: false });
-    // A new image is shown as it comes, unless another one was picked.
+    // Show a new image as soon as it exists, unless the person has selected another.
     if (reply.cases.length > studio.cases.length && studio.view.case === studio.cases.at(-1)) studio.view.case = null;
     studio.run = reply.run;
     studio.state = reply.state;
@@ -118,7 +118,7 @@
     document.body.dataset.view = reply.run ? "run" : "start";
     kept.browser.set("studio-run", reply.run, true);
     const there = here().run;
-    // Who goes back or forward is there already; and while another run is still to be opened, its address counts.
+    // After Back or Forward the address is right already. While another run is still to be opened, its address counts.
     if (!queue.some((action) => action.name === "open")) mark(there === reply.run);
     const onlyPolled = batch.every((action) => action.name === "poll");
     show(reply.parts);
@@ -127,13 +127,13 @@
       if (said || !onlyPolled) tell(where, said);
     }
     if (reply.undone) studio.say(reply.undone.said, "", { word: reply.undone.again === "redo" ? "Redo" : "Undo", do: () => send({ name: reply.undone.again }) });
-    // What was picked begins at its top. Who reloads, or goes back or forward, is where they were.
+    // A selected run starts at its top. After a reload, Back or Forward, the position stays.
     if (moved && !arriving && there !== reply.run) for (const place of [window, document.getElementById("part-pictures")]) place?.scrollTo(0, 0);
-    if (followed) queue.push({ name: "poll" });   // what it has made, in place of what was looked at before
+    if (followed) queue.push({ name: "poll" });   // the new image, in place of the one shown before
     settle();
   }
 
-  // Idle: all that was done has come back, and is shown.
+  // Idle: all actions are answered and their results are shown.
   function settle() {
     setTimeout(() => { if (queue.length) pump(); else schedule(); studio.idle = !queue.length && !flying; }, 0);
   }
@@ -145,19 +145,19 @@
     if (problem && !place) untold[where] = problem; else delete untold[where];
   }
 
-  // ---- The address: start page, run, image. What was gone to by a click has a place of its own for Back
+  // ---- The address: start page, run, image. A click that opens one adds a step for Back
 
   const here = () => {
     const query = new URLSearchParams(location.search);
     return { run: query.get("run") ?? "", image: Number(query.get("image")) || null };
   };
-  // What is looked at once these are done: another run from its newest image on, or from the one that was asked for.
+  // The view after these actions: another run with its newest image, or with the requested one.
   const viewAfter = (actions) => {
     const opened = actions.findLast((action) => action.name === "open");
     return opened && opened.fields.run !== studio.run ? { ...AT_FIRST, edited: studio.view.edited, case: opened.image ?? null } : studio.view;
   };
 
-  // The address becomes that of what is shown; with `stay` without a step for Back.
+  // Set the address to what is shown; with `stay`, without a step for Back.
   function mark(stay) {
     const { run, view } = studio, there = here();
     if (history.state && there.run === run && there.image === view.case) return;
@@ -197,7 +197,7 @@
     for (const hook of studio.afterPatch) hook(root);
   }
 
-  // What is clicked comes first; and when the pointer is down again by then, it is its next release that counts.
+  // The click is handled first. If the pointer is down again by then, its next release counts.
   const release = () => {
     const mine = presses;
     setTimeout(() => {
@@ -212,14 +212,14 @@
   document.addEventListener("pointerdown", (event) => {
     pointerDown = event.button === 0;
     presses += 1;
-    if (!pointerDown) release();   // a menu of the system may swallow what follows
+    if (!pointerDown) release();   // a menu of the system may hide the events that follow
   }, true);
   for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, release, true);
-  window.addEventListener("blur", release);   // released over another window
+  window.addEventListener("blur", release);   // the pointer was released over another window
 
   Object.assign(studio, { send, tell, mark });
 
   const ready = () => { document.body.dataset.view ??= "start"; window.dispatchEvent(new Event("studio-ready")); };
-  // Where the page was there before the scripts, it waits for all of them: those after this one are not read yet.
+  // If the page was ready before the scripts, it waits for all scripts, since later ones are not loaded yet.
   if (document.body) queueMicrotask(ready); else document.addEventListener("DOMContentLoaded", ready);
 })();

@@ -1,5 +1,5 @@
-// What the set-up and the page of a running study share: the window that asks once more before something is done, the
-// filter by which images are drawn, invitations. After study.js.
+// Shared by the set-up and the page of a running study: the confirmation window, the filter that draws images,
+// invitations. After study.js.
 (() => {
   "use strict";
   const study = window.study;
@@ -19,18 +19,18 @@
   };
   study.api = api;
 
-  // ---- Asking once more
+  // ---- Confirmation
 
   let asking = false;
 
-  // A double click asks once: the second question would take the place of the one that is being answered.
+  // A double click asks only once: a second question would replace the first.
   async function ask(act) {
     if (asking) return;
     asking = true;
     try { await before(act); } finally { asking = false; }
   }
 
-  // What a command takes from the page, and where the page shows what is wrong with it.
+  // The values of the page that a command needs, and the places for its errors.
   const taken = {
     "add-items": () => study.drawn(),
     "make-codes": () => ({ codes: valueOf("codes") }),
@@ -51,7 +51,7 @@
       if (!(error.field && study.tell(placeOf(error.field), error.message))) refuse(error.message);
       return;
     }
-    // Codes are kept nowhere to be shown again, and each of these acts redraws the page without them.
+    // Codes cannot be shown again, and each of these actions redraws the page without them.
     const codesGo = document.getElementById("codes-table") ? ["The codes on this page are not shown again: print or copy them first."] : [];
     const list = make("ul", {}, ...[...told.words, ...codesGo].map((words) => make("li", {}, words)));
     await study.ask({ title: told.title, content: [list], yes: told.button, bad: told.bad, act: async () => {
@@ -65,14 +65,14 @@
   const refuse = (text) => study.ask({ title: "This cannot be done", content: [make("p", {}, text)], no: "Close" });
   study.cannot = refuse;
 
-  // ---- Drawing: what fits is told as the filter is filled in
+  // ---- Drawing: the number of matching images is shown while the filter is typed
 
   const PATIENCE = 600000;
   let noting = null, ticket = 0, asked = 0;
-  // Images that the model under test has not read: it is asked on request, and looked after until it is done.
+  // Images that the model under test has not read: it reads them on request, and the page polls until it is done.
   function modelPart(unread) {
-    if (asked && Date.now() - asked < PATIENCE) { setTimeout(study.noteDraw, 4000); return [`It is reading them: ${unread} to go.`]; }
-    return [button("Have it read them", async (event) => {
+    if (asked && Date.now() - asked < PATIENCE) { setTimeout(study.noteDraw, 4000); return [`The model is reading these images: ${unread} to go.`]; }
+    return [button("Let the model read them", async (event) => {
       event.currentTarget.disabled = true;
       try { await wire.post(api("ask-model"), study.drawn()); asked = Date.now(); study.noteDraw(); }
       catch (error) { study.tell("draw", error.message); }
@@ -86,7 +86,7 @@
       const mine = ++ticket;
       try {
         const said = await wire.post(api("describe-filter"), study.drawn());
-        const note = document.getElementById("draw-note");   // the part that it stands in may be another one by now
+        const note = document.getElementById("draw-note");   // the note may be in a new part by now
         if (mine !== ticket || !note) return;
         study.tell("draw", "");
         note.replaceChildren(said.note);
@@ -127,7 +127,7 @@
     }
   });
 
-  // ---- Addresses for annotators: of the studio as this browser reaches it
+  // ---- Addresses for annotators: those by which this browser reaches the studio
 
   function tellAddresses() {
     for (const place of document.querySelectorAll("[data-annotate]")) {
@@ -141,7 +141,7 @@
     }
   }
 
-  // ---- Votes that come in while the page is open
+  // ---- Votes that arrive while the page is open
 
   const EVERY = 5000;   // milliseconds
   if ("watch" in page.dataset) {

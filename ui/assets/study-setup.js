@@ -1,5 +1,5 @@
-// The set-up of a draft: what is typed is saved as it is typed, one request after the other; what is wrong is told
-// beside its field and stays as it was typed, also over a reload. After study-acts.js.
+// The set-up of a draft: text is saved while it is typed, one request after the other. Errors are shown beside their
+// fields, and wrong text stays, also after a reload. After study-acts.js.
 (() => {
   "use strict";
   const study = window.study;
@@ -8,12 +8,12 @@
   const KEPT = `study-typed:${form.dataset.study}`, LEFT = `study-left:${form.dataset.study}`;
   const { fitHeight, typed } = window.fields;
   const pill = document.getElementById("saved"), window_ = document.getElementById("window");
-  // What is sent is counted, and says which page it is from: what comes twice or too late is not saved.
+  // Requests are numbered and name their page, so that repeated or late ones are not saved.
   let tab = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`, number = 0, sent = null;
   let based = form.dataset.state, dirty = false, flying = null, reshaping = [], timer = null, redraw = "", broken = false;
-  const since = new Set();   // fields in which something was done after the form was sent
+  const since = new Set();   // fields that were changed after the form was sent
 
-  const quietly = (promise) => promise.catch(() => {});   // told on the page already
+  const quietly = (promise) => promise.catch(() => {});   // the page shows the error already
 
   // ---- The form as data
 
@@ -34,7 +34,7 @@
 
   const planned = () => Object.fromEntries(["valid", "accuracy", "minutes", "width"].map((name) => [name, document.getElementsByName(`plan.${name}`)[0]?.value ?? ""]));
 
-  // ---- Saving: one at a time, the latest state wins; a button's doing goes with it
+  // ---- Saving: one request at a time with the latest state, and the action of a button with it
 
   function say(words, tone) { pill.textContent = words; pill.className = `pill ${tone}`; }
 
@@ -51,14 +51,14 @@
   }
   study.keeps = (field) => since.has(field);
 
-  // One at a time: what is asked for meanwhile waits, and says the state of the form when its turn comes.
+  // One request at a time. Later ones wait, and send the state of the form when their turn comes.
   function send(name, body) {
     sent = { name, body };
     flying = wire.post(study.api(name), body, true);
     return flying;
   }
 
-  // A command is saved with what is typed: "save-draft", or what a button does besides.
+  // A command saves the form too: "save-draft", or the action of a button.
   async function save(name = "save-draft", what = {}) {
     while (flying) await flying.catch(() => {});
     clearTimeout(timer);
@@ -69,7 +69,7 @@
     return take(send(name, body), () => { later(3000); return name === "save-draft"; });
   }
 
-  // Other doings of the page, which change the draft as well: what was typed goes first.
+  // Other actions that change the draft: the form is sent first.
   async function change(name, data) {
     if (dirty) await save();
     while (flying) await flying.catch(() => {});
@@ -124,8 +124,8 @@
     if (!saved(event.target)) return;
     if (event.target.dataset.redraw) { redraw = event.target.dataset.redraw; quietly(save()); } else later(50);
   });
-  // What is under way when the page is left goes on, and what is typed is sent after it. The page that comes back may be
-  // made before either arrives, or they may be lost or refused: it finds here what was sent, and sends it once more.
+  // A request that is running when the page is left continues, and the latest text is sent after it. Either may be
+  // late, lost or refused. The page that comes next finds the text here and sends it once more.
   const leave = () => {
     clearTimeout(timer);
     if (dirty) {
@@ -194,9 +194,9 @@
     if (!window_.open) window_.showModal();
   }
 
-  // A place is that of the form as it is shown: until it is shown anew, a second click would mean another line, and what
-  // is typed would land in another one. So the parts concerned take neither; then the focus goes to the first of the ids
-  // that can have it.
+  // A place is that of the form as it is shown. Until the form is redrawn, a second click would mean another line, and
+  // typed text would land in another line. So these parts accept neither; afterwards the focus goes to the first of the
+  // ids that can have it.
   async function reshape(parts, name, what, ids) {
     if (reshaping.length) return;
     const mark = (inert) => { for (const id of parts) document.getElementById(id).inert = inert; };
@@ -254,17 +254,17 @@
   study.afterFit.push(fitAll);
   fitAll(form);
 
-  // Who is quick has typed before this script was there: that is saved as well.
+  // A quick person has typed before this script had loaded: save that text too.
   if ([...form.elements].some((field) => saved(field) && typed(field))) later(0);
 
-  // What was typed before a reload and could not be read comes back as it was.
+  // Text from before a reload that could not be read comes back.
   try {
     const unread = JSON.parse(kept.tab.get(KEPT) ?? "{}");
     for (const [name, value] of Object.entries(unread)) if (form.elements[name]) form.elements[name].value = value;
     if (Object.keys(unread).length) later(0);
-  } catch { /* nothing of ours */ }
+  } catch { /* not our data */ }
 
-  // What was sent when this page was left the last time: shown and sent once more, unless the page has it already.
+  // Show and send the text that was sent when this page was left, unless the page has it already.
   function put(data, wanted = () => true) {
     for (const field of form.elements) {
       if (!saved(field) || typed(field) || !wanted(field.name)) continue;
@@ -280,7 +280,7 @@
   kept.tab.remove(LEFT);
   if (left && (left.name !== "save-draft" || JSON.stringify(left.body.form) !== JSON.stringify(collect()))) {
     ({ tab, number } = left.body);
-    const missing = left.body.based === form.dataset.state;   // else: it is saved, or another window has changed the draft
+    const missing = left.body.based === form.dataset.state;   // otherwise it is saved, or another window has changed the draft
     if (missing) put(left.body.form);
     say("saving …", "");
     const asking = send(left.name, left.body).then(

@@ -1,11 +1,12 @@
-// The page of a running study: a file with images or votes is told of when it is chosen, and taken at a second press.
-// After study-acts.js.
+// The page of a running study: a chosen file with images or votes is described first, and imported after a second
+// press. After study-acts.js.
 (() => {
   "use strict";
   const { study } = window, id = document.querySelector("[data-study]").dataset.study;
   const byId = (name) => document.getElementById(name);
 
-  // `look` gives what to say of a file, its `problems`, the words of the `button`, and how many there are to take.
+  // `look` returns a description of a file, its `problems`, the words of the `button`, and the number of entries to
+  // import.
   function takes(name, field, look, send) {
     const go = byId(`${name}-go`), ready = byId(`${name}-ready`), note = byId(`${name}-note`);
     if (!ready) return;
@@ -35,7 +36,7 @@
       go.disabled = field.disabled = true;
       tell(`Sending ${file.name} …`);
       try { tell((await send(file, found)).said); }
-      catch (error) { tell(error.lost ? found.said : "", error.message, error.lost); }   // what was lost can be sent again
+      catch (error) { tell(error.lost ? found.said : "", error.message, error.lost); }   // a lost file can be sent again
       go.disabled = field.disabled = false;
     });
   }

@@ -1,21 +1,21 @@
-// The lead's pages: parts that come again, looking for what is new, what is posted, windows that ask, menus, copying. Each
-// page's own doings hang on `window.study`. After patch.js.
+// Shared by the lead's pages: updating of parts, polling, posting, confirmation windows, menus, copying. Pages add
+// their own functions to `window.study`. After patch.js.
 (() => {
   "use strict";
   const study = (window.study = { afterFit: [], keeps: undefined });
 
-  // Parts by their ids; then a look at each by whoever wants one.
+  // Update parts by their ids, then call the listeners with each.
   study.fit = (parts = {}) => {
     for (const part of patch.parts(parts, study.keeps)) for (const hook of study.afterFit) hook(part);
   };
 
-  // What is wrong stands beside its field; "" clears what was said there. Whether there is such a place.
+  // Show an error beside its field; "" removes it. Returns true if there is such a place.
   study.tell = (field, text) => {
     const places = [...document.querySelectorAll("[data-problem]")].filter((one) => one.dataset.problem === field);
     for (const place of places) place.textContent = text;
     return places.length > 0;
   };
-  // An error stands beside its field, else where `root` has room for all others. Whether there is such a place.
+  // Show an error beside its field, or else in the general place of `root`. Returns true if there is such a place.
   study.refuse = (error, root = document) => {
     const places = [...root.querySelectorAll("[data-problem]")];
     const at = places.find((one) => error.field && one.dataset.problem === error.field) ?? places.find((one) => one.dataset.problem === "");
@@ -27,13 +27,13 @@
   };
   study.clear = (root = document) => { for (const place of root.querySelectorAll("[data-problem]")) place.textContent = ""; };
 
-  // Looks for what is new again and again, and shows it. `get` is told which revision the page has; `pause` gives the
-  // milliseconds to the next look, 0 for none; `rests` says that it is not the time to look.
+  // Poll for changes and show them. `get` gets the revision of the page. `pause` returns the milliseconds to the next
+  // poll, 0 for none. `rests` returns true while the page must not change.
   study.following = ({ get, show, pause, rests = () => document.hidden, refused = () => {} }) => {
     let timer = null, looks = 0;
     const following = {
       busy: 0, revision: "", ready: false,   // ready: something was shown
-      // Whoever looks `now` gets the error of it.
+      // A caller who polls `now` gets the error.
       async look(now = false) {
         clearTimeout(timer);
         const mine = ++looks;
@@ -53,7 +53,7 @@
         Object.assign(following, { revision: said.revision ?? "", ready: true });
         show(said);
       },
-      // While something is sent the page does not look: what was asked for before is old.
+      // The page does not poll while something is being sent, since earlier answers would be outdated.
       async during(act) {
         following.busy++;
         looks++;
@@ -66,7 +66,7 @@
     return following;
   };
 
-  // A form with an address posts its fields there. What comes back is another page, or parts of this one.
+  // A form with an address posts its fields there. The reply is another page, or parts of this one.
   document.addEventListener("submit", async (event) => {
     const form = event.target, { post } = form.dataset;
     if (!post) return;
@@ -84,8 +84,8 @@
     button.disabled = false;
   });
 
-  // A window that tells something, or asks before it is done: `yes` does `act`, and stays open with the error of it.
-  // Gives what `act` gave, or null.
+  // A window that informs or asks: `yes` calls `act`, and the window stays open with its error. Returns the result of
+  // `act`, or null.
   study.ask = ({ title, content, yes = "", bad = false, no = "Not now", act }) => new Promise((resolve) => {
     const { make, button } = window.patch;
     let given = null;
@@ -105,7 +105,7 @@
     asked.showModal();
   });
 
-  // Menus, and windows that hang on a button, go when something else is pressed.
+  // Menus and attached windows close on a press elsewhere.
   const menus = () => document.querySelectorAll("details:is(.menu, .menu-of, .cancel)[open]");
   document.addEventListener("click", (event) => { for (const menu of menus()) if (!menu.contains(event.target)) menu.open = false; });
   document.addEventListener("keydown", (event) => {
@@ -114,10 +114,10 @@
   });
 
   study.copy = async (text) => {
-    try { await navigator.clipboard.writeText(text); return true; } catch { /* not allowed here: the old way */ }
+    try { await navigator.clipboard.writeText(text); return true; } catch { /* not allowed here: use the old way */ }
     const focus = document.activeElement, area = document.createElement("textarea");
     area.value = text;
-    (document.querySelector("dialog[open]") ?? document.body).append(area);   // all outside a window is out of reach
+    (document.querySelector("dialog[open]") ?? document.body).append(area);   // elements outside an open dialog cannot be used
     area.focus({ preventScroll: true });
     area.select();
     const done = document.activeElement === area && document.execCommand("copy");
@@ -125,7 +125,7 @@
     focus?.focus({ preventScroll: true });
     return done;
   };
-  // A button says for a moment that it has copied; or on which text `from` it was asked to, which is marked then.
+  // The button says for a moment that it has copied. If copying fails, the text of `from` is selected.
   study.copied = (button, done, from) => {
     button.dataset.words ??= button.textContent;
     button.textContent = done ? "Copied" : "Selected: copy it now";
@@ -141,7 +141,7 @@
   });
 })();
 
-// ---- The list: a study comes back from its file
+// ---- The list: restoring a study from its file
 (() => {
   const field = document.getElementById("restore"), note = document.getElementById("restore-note");
   field?.addEventListener("change", async () => {

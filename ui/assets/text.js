@@ -1,11 +1,11 @@
-// The text stages: which version a person began to edit, undo by key, and prompts of several lines.
+// The text stages: the version that a person began to edit, undo by key, and prompts of several lines.
 (() => {
   "use strict";
   const studio = window.studio;
   const { typed } = window.fields;
 
-  // A card says which version it shows. While somebody types, another page may save a newer one, which the card then
-  // shows around the field: what is sent must still name the version that the typing began on.
+  // A card names the version that it shows. While somebody types, another page may save a newer version, which the card
+  // then shows around the field. The action must still name the version from the start of the typing.
   document.addEventListener("input", (event) => {
     const field = event.target;
     if (!field.closest?.(".studio .stage") || field.type === "checkbox") return;
@@ -29,7 +29,7 @@
     if (!name || event.target === typedIn || document.querySelector("dialog[open]")) return;
     event.preventDefault();
     if (studio.run) studio.send({ name });
-    else if (name === "undo") document.getElementById("said-act")?.click();   // such as a run that was just deleted
+    else if (name === "undo") document.getElementById("said-act")?.click();   // such as the deletion of a run
   });
 
   function turned(event) {
@@ -39,18 +39,18 @@
     return key === "y" && !event.shiftKey ? "redo" : "";
   }
 
-  // A field that is being typed in has an undo of its own; one that only has the focus has nothing to take back.
+  // A field in use has an undo of its own. A field that only has the focus has nothing to undo.
   let typedIn = null;
   document.addEventListener("input", (event) => { if (event.target.matches(fields.TYPED_IN)) typedIn = event.target; });
   document.addEventListener("focusout", () => { typedIn = null; });
 
-  // What was refused and is now forced need not be typed again: the field that held it is emptied.
+  // A refused value that is forced now need not be typed again: its field is emptied.
   document.addEventListener("click", (event) => {
     const force = event.target.closest?.(".studio .stage [data-force]");
     for (const field of force?.closest(".stage").querySelectorAll("[data-fresh]") ?? []) field.value = field.server;
   });
 
-  // In a prompt Enter begins a new line; elsewhere it saves (`keys.js`).
+  // In a prompt, Enter begins a new line; elsewhere it saves (`keys.js`).
   document.addEventListener("keydown", (event) => {
     const lines = event.target.matches?.("[data-lines]");
     if (lines && event.key === "Enter" && !event.ctrlKey && !event.metaKey) event.stopPropagation();

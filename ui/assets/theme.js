@@ -1,5 +1,5 @@
-// Light and dark, for all pages of the lead: the system decides until the person does. Gradio keeps its theme on the body
-// and sets one of its own when it is ready, which on a slow machine is late; other pages keep it on the root.
+// Light and dark, for all pages of the lead: the system decides until the person chooses. Gradio has its theme on the
+// body and sets it when it is ready, which is late on a slow machine; other pages have it on the root.
 (() => {
   "use strict";
   const KEY = "studio-theme";

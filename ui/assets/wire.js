@@ -1,23 +1,24 @@
-// Talking to the studio, for all its pages but the annotators': what is asked comes back, or an Error with a sentence for
-// a person (and `field`, where it has one; `status`, the HTTP one of a refusal; and `lost` where nobody answered).
+// Requests to the studio, for all pages but the annotators'. A request returns its reply, or throws an Error with a
+// sentence for a person, its `field` if it has one, the HTTP `status` of a refusal, and `lost` if there was no answer.
 (() => {
   "use strict";
   const wire = (window.wire = {});
 
-  // The path below which a proxy serves the studio, or "": it stands before the address of this script. All that this
-  // file asks for gets it; other scripts put it before addresses with `wire.at`, once. A script within a page has none.
+  // The path below which a proxy serves the studio, or "". It comes before the address of this script. All requests of
+  // this file get it. Other scripts put it before addresses with `wire.at`, once. A script within a page has no such
+  // path.
   const own = document.currentScript.src;
   wire.root = own ? new URL(own).pathname.replace(/\/ui\/[^/]*$/, "") : "";
   wire.at = (address) => (address.startsWith("/") ? wire.root + address : address);
 
-  // What was asked, if it comes in time: what comes later is nobody's any more.
+  // Return the result if it comes in time; a later one is ignored.
   wire.within = (milliseconds, asked) => {
     let timer = null;
     const late = new Promise((_, refuse) => { timer = setTimeout(() => refuse(new Error("No answer from the studio.")), milliseconds); });
     return Promise.race([asked, late]).finally(() => clearTimeout(timer));
   };
 
-  // What a function of the server gave. Of a call that failed Gradio gives nothing, and does not say why.
+  // Return the result of a function of the server. For a failed call, Gradio returns nothing and no reason.
   wire.answered = async (asked) => {
     const reply = await asked;
     if (reply === undefined) throw new Error("No answer from the studio.");
@@ -35,17 +36,17 @@
     if (!reply.ok) throw Object.assign(new Error(said.error || `The studio refused it (${reply.status}).`), { field: said.field, status: reply.status });
     return said;
   };
-  // The JSON that came back.
+  // Return the JSON of a reply.
   wire.ask = async (path, how) => told(await reached(path, how));
-  // What came back as it is, for what is no JSON.
+  // Return the reply itself if it is not JSON.
   wire.bytes = async (path) => {
     const reply = await reached(path);
     if (!reply.ok) await told(reply);
     try { return await reply.arrayBuffer(); } catch { throw lost(); }
   };
   wire.get = (path, query = {}) => wire.ask(Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
-  // What a page waits for, however long that takes: while nobody answers it is asked for again, less and less often, and
-  // `unheard` is told each time what to say meanwhile.
+  // Wait for an answer, however long that takes. While there is none, the request is repeated, less and less often, and
+  // `unheard` gets a message for the person each time.
   wire.patient = async (path, query = {}, unheard = () => {}) => {
     for (let pause = 500; ; pause = Math.min(2 * pause, 5000)) {
       try { return await wire.get(path, query); } catch (error) {
@@ -55,9 +56,9 @@
       await wire.pause(pause);
     }
   };
-  // What is under way is not sent again, as by a double click: both get the one answer. `lasting`: it goes on when the
-  // page is left. A browser holds 64 KiB of such requests, all together: one that is under way and the last.
-  const underWay = new Map();   // path and body -> the answer to come
+  // A running request is not sent again, as after a double click: both callers get the same answer. With `lasting` it
+  // continues when the page is left. A browser allows 64 KiB of such requests together: the running one and the last.
+  const underWay = new Map();   // path and body -> the promise of the answer
   wire.post = (path, data = {}, lasting = false) => {
     const body = JSON.stringify(data), what = `${path} ${body}`;
     if (!underWay.has(what)) {
@@ -66,11 +67,11 @@
     }
     return underWay.get(what);
   };
-  // A file as it is, with its kind where that is not to be guessed.
+  // Send a file unchanged, with its type if the browser cannot guess it.
   wire.sendFile = (path, file, kind = "application/octet-stream") =>
     wire.atWork(wire.ask(path, { method: "POST", headers: { "content-type": kind, "x-studio": "1" }, body: file }));
 
-  // The files of dropped folders, each with its path; one that cannot be read has no file.
+  // Return the files of dropped folders, each with its path. An unreadable file is null.
   wire.filesIn = async (entries, most = Infinity, found = []) => {
     for (const entry of entries) {
       if (found.length >= most) break;
@@ -79,7 +80,7 @@
         if (entry.isFile) found.push({ path, file: await new Promise((take, refuse) => entry.file(take, refuse)) });
         else {
           const reader = entry.createReader();
-          // It gives a hundred at a time.
+          // the browser returns a hundred entries at a time
           for (let some; (some = await new Promise((take, refuse) => reader.readEntries(take, refuse))).length;) await wire.filesIn(some, most, found);
         }
       } catch { found.push({ path }); }
@@ -87,7 +88,7 @@
     return found;
   };
 
-  // The button that was just pressed says that it is at work until the answer has come.
+  // The pressed button shows that it is at work until the answer has come.
   let pressed = null;
   const press = (button) => { pressed = button; setTimeout(() => { pressed = null; }, 0); };
   document.addEventListener("click", (event) => press(event.target.closest?.("button") ?? null), true);
@@ -96,7 +97,7 @@
     button?.setAttribute("aria-busy", "true");
     return wire.awaited(asked).finally(() => button?.removeAttribute("aria-busy"));
   };
-  // While something takes longer that a person asked for, a line moves below the header.
+  // While an action takes long, a line moves below the header.
   const SLOW = 800;   // milliseconds
   let slow = 0;
   const awaits = (by) => { slow += by; document.body.classList.toggle("awaits", slow > 0); };
@@ -106,13 +107,13 @@
     return asked.finally(() => { clearTimeout(timer); if (told) awaits(-1); });
   };
 
-  // After a call of Gradio's failed: perhaps nobody is signed in any more.
+  // After a failed call of Gradio, check whether the person is still signed in.
   wire.failed = async () => {
     const looked = await fetch(wire.at("/ui/favicon.svg"), { cache: "no-store" }).catch(() => null);
     if (looked?.status === 401) signedOut();
   };
 
-  // The sign-in of this page has ended, or the studio was started with a password since the page was opened.
+  // The sign-in of this page has ended, or the studio was restarted with a password since the page was opened.
   function signedOut() {
     if (document.getElementById("signed-out")) return;
     const locked = document.documentElement.classList.contains("locked");

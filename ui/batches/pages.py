@@ -25,11 +25,11 @@ from ui.markup import Html
 from ui.templating import render
 
 CHART_HEIGHT = 72
-"""Height of the chart, in pixels."""
+"""Height of the speed chart on a batch's page, in pixels."""
 PARTS = ("head", "problem", "look", "approve", "progress", "latest", "figures", "failures", "notes")
-"""Templates of the parts that change on the page. Their ids begin with "part-"."""
+"""Templates of the parts of a batch's page that change. The id of a part is "part-" and its template's name."""
 STARTER = Path(__file__).with_name("starter.toml").read_text(encoding="utf-8")
-"""Text that a new plan begins with. The profile is that of the studio."""
+"""Text of a plan for a folder of pictures. "{profile}" stands for the studio's profile."""
 DRAWN: Mapping[TaskKind, tuple[str, str]] = {
     "classification": (
         "Drawn scenes (demo)",
@@ -41,7 +41,7 @@ DRAWN: Mapping[TaskKind, tuple[str, str]] = {
         f"{COUNT} pictures of streets, each with a mask. They are drawn when you press Choose the images.",
     ),
 }
-"""Title and words of the data sets that the studio draws itself."""
+"""Title and description of the data set of each task that the studio draws itself."""
 
 
 # The list
@@ -89,21 +89,21 @@ def list_part(views: Sequence[BatchStatus]) -> Html:
     return render("batches/list.html", words=words, views=views, at_work=at_work, duration=duration)
 
 
-# A new one
+# A new batch
 
 
 @dataclass(frozen=True)
 class Start:
-    """A text with which a plan can begin."""
+    """A text that a person can start a plan from."""
 
     title: str
     words: str
-    """One sentence about it."""
+    """One sentence about the plan."""
     text: str
 
 
 def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: Mapping[TaskKind, str]) -> tuple[Start, ...]:
-    """Return the texts that a plan can begin with, the default first; `scenes` are plans of drawn scenes, by task."""
+    """Return the texts that a person can start a plan from, the default first. `scenes` are plans of drawn scenes."""
     drawn = [Start(*DRAWN[kind], text) for kind, text in scenes.items()]
     plain = Start("A folder of pictures", "A few lines for pictures of your own.", STARTER.format(profile=profile))
     papers = (
@@ -114,7 +114,7 @@ def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: Mapping[TaskKin
 
 
 def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[str, str]], signed_in: bool) -> str:
-    """Return the page to write a plan. It offers texts to begin with, and its field holds `text` at first."""
+    """Return the page to write a plan. Its field holds `text` at first; `offered` are other texts to start from."""
     content = render("batches/new.html", text=text, offered=offered, layouts=layouts, planning=planning_part(None))
     return page("New batch", content, here="batches", signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
 

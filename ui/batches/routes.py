@@ -30,7 +30,7 @@ SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-ba
 
 
 def add_batch_routes(app: FastAPI, commands: Commands, runs: BatchRuns, revisions: Revisions, profile: str) -> None:
-    """Add the pages below /batches/, and the metrics. `profile` is named in the first text of a new plan."""
+    """Add the pages below /batches/, and /metrics. `profile` is the profile in the text for a folder of pictures."""
     _add_pages(app, runs, profile)
     _add_fetched(app, runs, revisions)
     _add_sent(app, commands, runs)
@@ -103,7 +103,7 @@ def _shown(runs: BatchRuns, number: int) -> Mapping[str, Any]:
 
 
 def _planning(view: WorkView) -> Mapping[str, Any]:
-    """Return the progress of a plan, or the address of its batch once done. Raises UserError if it was refused."""
+    """Return the progress of planning, or the address of the planned batch. Raises UserError if planning failed."""
     if view.state == "failed":
         raise UserError(view.error, field="plan")
     if view.state == "done":
@@ -112,7 +112,7 @@ def _planning(view: WorkView) -> Mapping[str, Any]:
 
 
 def _label(text: str) -> str:
-    """Escape the value of a label of the metrics."""
+    """Escape a label's value for the text format of Prometheus."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

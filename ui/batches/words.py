@@ -1,4 +1,4 @@
-"""Words and pieces that the list and the page of a batch share. Pure."""
+"""Texts and addresses that the list of batches and the page of a batch share. Pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from services.runs.words import recipe_title
 from ui.explore.parts import Tone
 
 BATCHES = "/batches/"
-"""Address of the list. The page of a batch is its number below it."""
+"""Address of the list of batches. The page of a batch has its number after it, such as /batches/7."""
 SHEETS, SCRIPTS = ("batches.css",), ("batches.js",)
 
 
 @dataclass(frozen=True)
 class StateWords:
-    """Words for a state of a batch."""
+    """Text and colour of a state of a batch."""
 
     words: str
     tone: Tone
-    """Colour of the state."""
+    """Name of the state's colour."""
     meaning: str
-    """Meaning of the state, and the acts that it allows."""
+    """Sentence on what the state means and what a person can do."""
 
 
 STATES: Mapping[State, StateWords] = DataTable(__file__, StateWords)
@@ -36,7 +36,7 @@ def batch_address(number: int) -> str:
 
 
 def state_words(view: BatchStatus) -> tuple[str, Tone]:
-    """Return the state of a batch as text, with its current pass, and its tone."""
+    """Return the state of a batch as text, and the name of its colour. A running batch names its current pass."""
     state = STATES[view.state]
     words = state.words
     if view.state == "running":
@@ -54,7 +54,7 @@ def rate(a_minute: float) -> str:
 
 
 def counts_words(one: PassStatus) -> str:
-    """Return the progress of a pass, such as "1,200 of 5,000 done, 3 failed"."""
+    """Return the progress of a pass (captions, edits or images), such as "1,200 of 5,000 done, 3 failed"."""
     if not one.total:
         return "not begun"
     parts = [f"{one.number('done'):,} of {one.total:,} done"]
@@ -64,14 +64,14 @@ def counts_words(one: PassStatus) -> str:
 
 
 def about(view: BatchStatus) -> str:
-    """Return the sources, profile and recipe of a batch as text."""
+    """Return the number of source images, the profile and the recipe of a batch as text."""
     return " · ".join(
         [count_of(view.sources, "source image"), f"profile {view.batch.profile}", recipe_title(view.batch.recipe)]
     )
 
 
 def pass_words(view: BatchStatus, one: PassStatus) -> str:
-    """Return the progress of a pass, and the time left if the batch is working on it."""
+    """Return the progress of a pass (captions, edits or images), and the time left if the batch is working on it."""
     counts = counts_words(one)
     if one.stage != view.batch.stage or view.state != "running":
         return counts

@@ -1,4 +1,6 @@
-"""The page /curate/coverage: images by cell, what is missing, and a plan for more. The address holds all choices."""
+"""The page /curate/coverage: a table of image counts by two facets, its gaps, and a plan to fill a cell. The address
+holds all choices.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +49,11 @@ BYS: tuple[By, ...] = get_args(By)
 FEW = 5
 """Number of images below which a share is written as "3 of 4"."""
 LEVELS, UNSURE_LEVEL = 5, 2
-"""Number of colour strengths, and the strongest for a share of few images."""
+"""Number of colour strengths of a cell, and the strongest one that a share of fewer than `FEW` images gets."""
 LONGEST_FIND = 200
 _PAGE = "/curate/coverage"
 _BY_NAME = "name"
-"""Sorts lines by name. Other values of `sort` name a column to sort by, or are "" for the number of images."""
+"""Value of `sort` that sorts lines by name. Other values are "in COLUMN", and "" to sort by number of images."""
 _BY_WORDS: Mapping[By, str] = {"images": "images", "accepted": "accepted", "wrong": "newly wrong"}
 _NONE: Mapping[str, str] = {
     "class": "no class",
@@ -59,7 +61,7 @@ _NONE: Mapping[str, str] = {
     "weather": "as it was",
     "time of day": "as it was",
 }
-"""Words for images without a value of a facet."""
+"""Title of the line or column with images that have no value of a facet."""
 PLURALS: Mapping[str, str] = {
     "class": "classes",
     "edit type": "edit types",
@@ -67,13 +69,13 @@ PLURALS: Mapping[str, str] = {
     "time of day": "times of day",
 }
 _Cell = tuple[bool, Figures | None, int, bool, str, str, Sequence[str]]
-"""One cell: whether a plan can fill it, its figures (None without an image), its colour strength, whether that rests on
-few images, the address of its images, its description, and its shares in words."""
+"""A cell of the table: True if a plan can fill it, its figures (None without an image), its colour strength, True if
+this strength rests on few images, the address of its images, its description, and its shares as text."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """The choices on the coverage page, as its address has them."""
+    """Choices of a person on the coverage page. The page's address holds them."""
 
     grid: CoverageGrid = GRIDS[0]
     by: By = "images"
@@ -85,7 +87,7 @@ class Look:
 
     @staticmethod
     def of(query: Mapping[str, str]) -> Look:
-        """Parse the query of an address. Invalid values count as absent, which hides no image."""
+        """Parse the query of an address. Invalid values are ignored."""
         by: Any = query.get("by", "")
         return Look(
             grid=GRIDS[1] if query.get("table") == "weather" else GRIDS[0],
@@ -131,7 +133,7 @@ def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
 
 def _begun(command: CellCommand, begun: BegunPlan) -> dict[str, Any]:
-    """Return the next page: Explore shows the new runs together, to run their stages and approve the images."""
+    """Return the ids of the new runs, and the address of the page Explore that shows them together."""
     return {"go": f"/?{urlencode([('run', ''), ('picked', ','.join(begun.runs))])}", "runs": list(begun.runs)}
 
 
@@ -141,7 +143,7 @@ def name_of(value: str, facet: str) -> str:
 
 
 def plan_part(command: CellCommand, plan: CellPlan) -> Html:
-    """Return the window that shows what a plan would begin."""
+    """Return the window that describes the runs that a plan for a cell would begin."""
     line, place = facets_of(command.grid)
     edits = (("the weather", command.line), ("the time of day", command.place))
     return render(
@@ -215,7 +217,7 @@ def _figure(figures: Figures | None, by: By) -> float | None:
 def _line(
     look: Look, table: CoverageTable, head: Head, shown: Mapping[tuple[str, str], Figures], most: int, model: str
 ) -> tuple[Head, str, list[_Cell]]:
-    """Return a line, the address of all its images ("" if no filter finds them), and its cells."""
+    """Return a line of the table, the address of all its images ("" if no filter finds them), and its cells."""
     # In the weather table a filter without a value would also find images with neither edit.
     finds = head.value or table.grid == GRIDS[0]
     see = gallery_address(ImageFilter(facets={table.facets[0]: (head.value,)})) if finds else ""
@@ -247,7 +249,7 @@ def _images_of(look: Look, line: str, place: str) -> str:
 
 
 def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:
-    """Return the colour strength of a cell, 0 to `LEVELS`, and whether it rests on few images."""
+    """Return the colour strength of a cell, 0 to `LEVELS`, and True if it is of a share of fewer than `FEW` images."""
     if by == "images":
         return math.ceil(LEVELS * math.sqrt(figures.images / most)), False
     share = figures.accepted if by == "accepted" else figures.wrong
@@ -258,7 +260,7 @@ def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:
 
 
 def _share(share: Proportion, words: str, nothing: str) -> str:
-    """Return a share: a count if there are few images, else a percentage, which is 0 or 100 only for none or all."""
+    """Return a share as text: "3 of 4" for few images, else a percentage. It is 0 % or 100 % only for none or all."""
     if share.value is None:
         return nothing
     if share.n < FEW:

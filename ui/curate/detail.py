@@ -1,4 +1,4 @@
-"""One image beside the gallery: its picture, its origin, what is known of it, and what can be done."""
+"""One image beside the gallery: its pictures, its origin, all known facts about it, and buttons for decisions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STANDING_TONES: Mapping[Standing, Tone] = {"right": "ok", "newly wrong": "bad", 
 
 
 def detail_panel(detail: Detail) -> Html:
-    """Return an image with all that is known of it, except how it was made, which the page asks for later."""
+    """Return the panel with an image and all known facts about it. The page requests its origin later."""
     entry, case = detail.entry, detail.case
     tone, sign = VERDICTS[entry.verdict]
     caption = entry.counterfactual
@@ -57,12 +57,12 @@ def detail_panel(detail: Detail) -> Html:
 
 
 def origin_part(values: Mapping[StageName, StoredValue]) -> Html:
-    """Return each stage: who wrote its value, the prompt, and the raw reply."""
+    """Return the origin of an image: for each stage, the author of its value, the prompt, and the raw reply."""
     return render("curate/origin.html", stages=[(name, stored.value.trace) for name, stored in values.items()])
 
 
 def _pictures(detail: Detail) -> list[tuple[str, str, str]]:
-    """Return name, words and address of each picture of an image."""
+    """Return the name, title and address of each picture of an image."""
     entry = detail.entry
     pictures = [("result", "Result", f"/images/{entry.image_sha}.png")]
     if entry.source_sha:
@@ -77,7 +77,7 @@ def _pictures(detail: Detail) -> list[tuple[str, str, str]]:
 
 
 def _model(model: str, standing: Standing, predictions: Mapping[str, Any]) -> tuple[str, Tone, str]:
-    """Return a model under test, the tone of its standing, and its answer in words."""
+    """Return a model under test, the colour of its result on the image, and that result with its answer as text."""
     label = predictions.get(model, {}).get("label", "")
     words = f"{short_model(model, {})}: {standing}" + (f", says {label}" if label else "")
     return model, STANDING_TONES.get(standing, ""), words

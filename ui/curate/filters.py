@@ -1,7 +1,7 @@
 """The column of filters beside the gallery: each value with the number of its images, and the checks with sliders.
 
-Each value is a link to the view with it, so that it works in a new tab and without our scripts; the script of the page
-follows it without loading the page again.
+Each value is a link to the gallery with this filter. A link also works in a new tab and without our scripts. The page's
+script follows links without a reload.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from ui.markup import Html
 from ui.templating import render
 
 SHOWN = 8
-"""Number of values of a facet that are listed; a button shows the rest."""
+"""Number of values of a facet that are listed at first. A button shows the rest."""
 TITLES: Mapping[Facet, str] = DataTable(__file__, str, "titles")
 """Titles of the facets, in the order of the column."""
 _RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "edits"})
 """Facets that are hidden if all images have the same value."""
 _USED = DataTable(__file__, str, "used")
-"""Words for parts of a view that have no chip, and for batches, whose page links here."""
+"""Text for filters that have no value in this column, and for batches, since their pages link to the gallery."""
 _STANDING_WORDS = {"newly wrong": "newly wrong", "wrong": "wrong before too", UNREAD: "not asked yet"}
 Chip = tuple[tuple[str, str], str, int | None, str]
-"""A part of a view in words, with the number of its images (None if not counted) and a key."""
+"""A filter value: its name and value in the address, its text, the number of its images or None, and a key."""
 ORDERS: tuple[tuple[str, Order], ...] = (
     ("newest first", Order()),
     ("oldest first", Order("oldest")),
@@ -42,11 +42,11 @@ ORDERS: tuple[tuple[str, Order], ...] = (
     ("most to learn first", Order("information")),
     ("last reviewed first", Order("reviewed", falling=True)),
 )
-"""Orders that are always offered; those by a check are added."""
+"""Orders of the images that are always offered. Orders by the figure of a check are added."""
 
 
 def filter_column(view: View, totals: Totals) -> Html:
-    """Return all filters of a view."""
+    """Return the column of filters, with the filters of `view` marked."""
     names = _model_names(totals.models)
     models = [(model, names[model], _model_chips(view, model, counts)) for model, counts in totals.models.items()]
     checks = [_check(view, name, counts, totals.histograms.get(name)) for name, counts in totals.checks.items()]
@@ -72,7 +72,7 @@ def filter_column(view: View, totals: Totals) -> Html:
 
 
 def order_choice(view: View, totals: Totals) -> Html:
-    """Return the choice of the order of the images. Its values are those of the address."""
+    """Return the menu of the orders of the images. Its values are query strings of the address."""
     known = [*ORDERS]
     if totals.score_runs:
         title = "validity score"
@@ -93,7 +93,7 @@ def order_choice(view: View, totals: Totals) -> Html:
 
 
 def _part_words(view: View, name: str, value: str) -> str:
-    """Return words for a part of a view; "" for the order and for a part that a chip of its own shows."""
+    """Return the text for one filter of a view; "" for an order, and for a filter with a chip in its facet."""
     if name == "entries":
         number = len(view.filter.entries or ())
         return "one image" if number == 1 else f"{number:,} images of a list"
@@ -113,7 +113,7 @@ def _part_words(view: View, name: str, value: str) -> str:
 
 
 def _facet(view: View, name: Facet, counts: Mapping[str, int]) -> tuple[Sequence[Chip], Sequence[Chip]]:
-    """Return the visible values of a facet, chosen ones first, and the rest."""
+    """Return the chips of a facet, chosen ones first: those that are visible at first, and the rest."""
     left_out = view.filter.without.get(name, ())
     chosen = {*view.filter.facets.get(name, ()), *left_out} - {""}
     values = [*sorted(chosen), *(value for value, number in counts.items() if number and value not in chosen)]
@@ -149,7 +149,9 @@ def _model_names(models: Iterable[str]) -> dict[str, str]:
 def _check(
     view: View, check: str, counts: Mapping[str, int], bars: tuple[Bar, ...] | None
 ) -> tuple[str, str, int, list[Chip], bool, Html | None] | None:
-    """Return a check, its title, its failures, its outcomes, whether it is used, and its histogram once it is open."""
+    """Return a check, its title, its number of failures, a chip for each outcome, True if the view filters by it, and
+    its histogram (None while it is closed). Return None if there is nothing to show.
+    """
     chosen = view.filter.checks.get(check, ())
     between = next((one for one in view.filter.between if one.check == check), None)
     chips: list[Chip] = [
@@ -193,7 +195,9 @@ def _histogram(title: str, bars: tuple[Bar, ...], ends: tuple[float, float] | No
 
 
 def _score(view: View, counts: ScoreCounts, runs: Sequence[ScoreRun]) -> tuple[list[Chip], Html]:
-    """Return a chip for each side of the threshold of the validity score, and the histogram of the scores."""
+    """Return chips for the images with scores from the threshold on, with scores below it, and without a score. Return
+    also the histogram of the validity scores.
+    """
     half = runs[0].agreement.threshold
     numbers = {ScoreBand(half): counts.at_least, ScoreBand(None, half): counts.below, None: counts.not_scored}
     chips: list[Chip] = [
@@ -205,7 +209,7 @@ def _score(view: View, counts: ScoreCounts, runs: Sequence[ScoreRun]) -> tuple[l
     bands = [band for band in view.filter.scores if band is not None]
     lows = [LOWEST if band.low is None else band.low for band in bands]
     highs = [HIGHEST if band.high is None else band.high for band in bands]
-    ends = (min(lows), max(highs)) if bands else None  # with several bands, the range that spans all of them
+    ends = (min(lows), max(highs)) if bands else None  # the range that spans all chosen bands of scores
     return chips, _histogram("Validity score", counts.bars, ends, data_score="1")
 
 

@@ -1,7 +1,7 @@
-"""The frame of the pages of Curate, the studio's header with the tabs of Curate, and their commands.
+"""The frame of Curate's pages: the studio's header with the tabs of Curate, and the route for commands.
 
-The server renders them, like the pages of a study. The first screen of a gallery then appears a second earlier than
-with Gradio's script (measured: 0.15 s and 1.1 s on two cores), and their policy lets only our scripts run.
+The server renders these pages. The first screen of a gallery then appears after 0.15 s, and with Gradio's script after
+1.1 s (measured on two cores). The Content-Security-Policy of the pages lets only our scripts run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def curate_page(
     sheets: Sequence[str] = (),
     scripts: Sequence[str] = (),
 ) -> str:
-    """Return a page of Curate as a document. `status` is in its header; `sheets` and `scripts` are in `ui/assets`."""
+    """Return a page of Curate as a document. `status` is for the header; `sheets` and `scripts` are in `ui/assets`."""
     return document(
         title,
         header("curate", status, tools=render("curate/pages.html", tab=tab)),
@@ -43,7 +43,7 @@ def curate_page(
 
 
 Show = Callable[[Any, Any], Mapping[str, Any]]
-"""Makes the JSON of the reply from a command and its result."""
+"""Function that makes the JSON of the reply from a command and its result."""
 
 
 def given(command: Any, result: Any) -> Mapping[str, Any]:
@@ -52,8 +52,8 @@ def given(command: Any, result: Any) -> Mapping[str, Any]:
 
 
 def add_command(app: FastAPI, commands: Commands, name: str, show: Show = given) -> None:
-    """Let the pages send one command as JSON to /curate/api/NAME. `show` makes the reply, also JSON; an error is one
-    sentence and its field.
+    """Let the pages send one command as JSON to /curate/api/NAME. `show` makes the JSON of the reply. The reply to an
+    error is one sentence and the name of its field.
     """
     if name not in commands.known():
         raise UnknownCommand(f"there is no command {name!r}")

@@ -1,7 +1,7 @@
-"""The gallery at /curate/: filters, a grid of any size, one image as large as possible, and what is known of it.
+"""The gallery at /curate/: filters, a grid of any number of images, and one image enlarged with all facts about it.
 
-The address holds the view, so that it can be saved, sent and gone back to. The page comes with its first images; the
-script (`curate.js`) asks for the others by their place when they come into sight.
+The address holds the filter and the order, so that people can save it, send it and go back to it. The page contains the
+first images. The script (`curate.js`) requests the others by their place in the order when they come into sight.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from ui.templating import render
 
 SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures",
         "score-images")  # fmt: skip
-"""The commands that the page sends."""
+"""Commands that the gallery page sends."""
 SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js", "curate-growing.js")
 MOST_CHECKS = 12
-"""Number of checks whose sliders may be open at a time."""
+"""Maximum number of checks whose sliders may be open at a time."""
 Address = Annotated[str, Query(max_length=LONGEST_ADDRESS)]
 """Query string of the gallery's address."""
 HeldName = Annotated[str, Query(max_length=40)]
-"""The name of a frozen list of images; "" for none."""
+"""Name of a list of images that stays the same while a person goes through it; "" for none."""
 EntryNumber = Annotated[int, Query(ge=1)]
 
 
@@ -62,7 +62,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
     ) -> Mapping[str, Any]:
         forgotten = bool(held) and not gallery.holds(held)
         found = gallery.page(View.read(view), at, n, held).entries
-        # One reply holds a screen of thumbnails: a request for each takes ten times as long as reading it.
+        # One reply holds a screen of thumbnails, since a request for each would take ten times as long as reading it.
         ready = [b64encode(data).decode() for data in gallery.thumbnails(found[:thumbs])]
         return {"cells": [cell(entry) for entry in found], "thumbs": ready, "forgotten": forgotten}
 
@@ -130,7 +130,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
 
 def _view(request: Request) -> View:
-    """Return the view in the address, without the parameters of the position, which only the script reads."""
+    """Parse the view in the address. Ignore the parameters of the position, which only the script reads."""
     positions = ("at", "image", "large")
     return View.of(
         (name, value) for name, value in request.query_params.multi_items() if name not in positions and value
@@ -138,7 +138,9 @@ def _view(request: Request) -> View:
 
 
 def cell(entry: CatalogueEntry) -> list[Any]:
-    """Return what the grid shows of an image: id, file, verdict, newly wrong models, failed checks, words, source."""
+    """Return an image for the grid: id, hash, verdict, number of newly wrong models and of failed checks, text, and
+    hash of the source.
+    """
     marks = [name for name, standing in entry.standings.items() if standing == "newly wrong"]
     failed = sum(check.passed is False for check in entry.checks)
     counterfactual = ", ".join(f"{edit.keyword} → {edit.alternative}" for edit in entry.edits)
@@ -168,7 +170,7 @@ def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
 
 
 def _no_images(count: int, whole: int, waiting: int) -> Html:
-    """Return why there are no images and what to do; hidden if there are some."""
+    """Return the message that says why there are no images and what to do. It is hidden if there are images."""
     words = _waiting_words(waiting)
     return render("curate/no_images.html", count=count, whole=whole, waiting=waiting, waiting_words=words)
 

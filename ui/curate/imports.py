@@ -1,7 +1,7 @@
-"""The pages of imports: archives and pictures are brought in, and a report lists what became of every file.
+"""The pages of imports: a form to import archives and pictures, and a report on the files of an import.
 
-The files come as one archive: the script packs several pictures, or a folder, as a zip. The body is written to the
-disk, not held in memory, and read in the background while the page asks for the progress.
+The files come as one archive: the script packs several pictures, or a folder, as a zip. The request body is written to
+the disk, not held in memory. A background job reads it while the page asks for the progress.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ui.templating import render
 IMPORT = "/curate/import"
 BACK = ("Import", IMPORT)
 ROWS = 200
-"""Number of rows of a report on a page."""
+"""Maximum number of rows of a report on one page."""
 _ROWS_AT_ONCE = 5000
 COLUMNS = ("file", "kind", "reason")
 KIND_WORDS: Mapping[RowKind, str] = {
@@ -81,7 +81,7 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
     @app.get("/curate/api/import-ready", include_in_schema=False)
     def ready(request: Request) -> Response:
-        """Return whether an archive would be taken. The page asks before it packs and sends one."""
+        """Reply whether an import could begin now. The page asks before it packs and sends an archive."""
         try:
             imports.require_ready(*_fields(request.query_params))
         except UserError as error:
@@ -90,7 +90,7 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
     @app.post(f"{IMAGE_FILES}import", include_in_schema=False)
     async def taken(request: Request) -> Response:
-        """Take an archive as a plain body; the address holds the other parameters."""
+        """Import the archive in the request body. The address holds the other parameters."""
         query = request.query_params
 
         def take(file: Path) -> Mapping[str, Any]:
@@ -105,7 +105,7 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
             )
             return {"active": True, "parts": {"part-import": state_part(found)}}
 
-        try:  # before the whole body is read
+        try:  # refuse before the whole body is read
             require_own_page(request)
             await run_in_threadpool(imports.require_ready, *_fields(query))
         except UserError as error:
@@ -170,7 +170,9 @@ def _counts(import_record: Import) -> str:
 
 
 def report_page(import_record: Import, kind: RowKind | None, after: int, rows: Sequence[tuple[int, ImportRow]]) -> Html:
-    """Return the page of an import's report: some rows, of one kind if `kind` is not None."""
+    """Return a page of an import's report. `rows` are the rows with their numbers, after the number `after`, and only
+    of `kind` unless that is None.
+    """
     here, parameters = f"{IMPORT}/{import_record.id}", f"kind={kind}&" if kind else ""
     return render(
         "curate/import_report.html",

@@ -1,7 +1,7 @@
 """The map at /curate/map: all images of a view as points, near each other if they look alike.
 
-The script of the page (`curate-map.js`) asks for the points as bytes, draws them, and makes an address of the lasso's
-selection. The server finds the images in a region when that address is opened.
+The script of the page (`curate-map.js`) requests the points as bytes, draws them, and puts the region of the lasso into
+an address. The server finds the images in the region when that address is opened.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: Image
     ) -> Response:
         def make() -> Mapping[str, Any]:
             if map not in MAPS or not (colour in COLOURS or colour.startswith("model:")):
-                raise UserError("There is no such map: reload the page.", field="map")
+                raise UserError("The page has asked for an unknown map: reload it.", field="map")
             found.append(image_map.points("umap" if map == "umap" else "pca", View.read(view).filter, colour))
             return {}
 
@@ -88,7 +88,9 @@ def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:
 
 
 def packed(points: MapPoints) -> bytes:
-    """Pack points, little-endian: header length, JSON header padded to 4, u4 entries, u2 places, u1 categories."""
+    """Pack points as little-endian bytes: length of the header (u4), JSON header padded to a multiple of 4 bytes,
+    entries (u4), places (u2), categories (u1).
+    """
     legend = [{"name": one.name, "value": one.value, "count": one.count} for one in points.legend]
     header = json.dumps({"count": len(points.entries), "missing": points.missing, "legend": legend}).encode()
     header += b" " * (-len(header) % 4)

@@ -50,11 +50,11 @@ from ui.markup import Html
 from ui.replies import FRESH, add_posted, fetched_at, file_at, page_at, page_number
 
 PATIENCE = 1.5
-"""Seconds that a request waits for work; after that its page asks again."""
+"""Seconds that a request waits for long work to finish. After that, the page asks for the progress."""
 MOST_PICKED = 25_000
-"""Number of images that a page may pick at once. More would not fit into one of its requests."""
+"""Maximum number of images that a page may select at once. More would not fit into one request."""
 _OF_PAGE = ("version", "against", "page")
-"""Parameters of the page's address that belong to no filter."""
+"""Parameters in the address of a set's page that are not part of the filter."""
 ALL_SETS = ("All test sets", SETS)
 
 
@@ -99,7 +99,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
 
     @file_at(app, f"{SETS}/{{set_id}}/review")
     def review(set_id: str) -> Response:
-        """Redirect to the gallery with the draft's images that are not accepted, where they can be decided."""
+        """Redirect to the gallery with the draft's images that are not accepted, so that a person can review them."""
         return RedirectResponse(list_address(services.drafts.not_accepted(set_id)), status_code=303)
 
     @page_at(app, f"{SETS}/{{set_id}}", ALL_SETS)
@@ -117,7 +117,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
 def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
     @fetched_at(app, "/curate/api/drafts")
     def drafts() -> Mapping[str, Any]:
-        """Return the sets that images can be added to. A set without a draft gets one first."""
+        """Return all test sets, since images can be added to each. If `draft` is False, the set needs a draft first."""
         sets = services.stored.all()
         return {
             "sets": [
@@ -131,17 +131,19 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
 
     @fetched_at(app, "/curate/api/set-images")
     def images(request: Request, version: str) -> Mapping[str, Any]:
-        """Return all images that the page's filter finds, on all of its pages."""
+        """Return the hashes of all images that match the page's filter, on all pages of the list."""
         found = services.version_of(version)
         readiness = services.drafts.readiness(found) if found.is_draft else None
         shas = services.stored.chosen(found.number, _filter(place_of(request), readiness))
         if len(shas) > MOST_PICKED:
-            raise UserError(f"These are {len(shas):,} images; at most {MOST_PICKED:,} are picked at once.")
+            raise UserError(
+                f"These are {len(shas):,} images, and at most {MOST_PICKED:,} can be selected at once: filter them."
+            )
         return {"images": shas}
 
     @fetched_at(app, "/curate/api/set-split")
     def preview(request: Request) -> Mapping[str, Any]:
-        """Return the result that a split would have."""
+        """Return a description of the result that a split would have. Nothing is changed."""
         split = SplitTestSet.of(_shares(dict(request.query_params)))
         return {"words": split_words(services.drafts.preview(split), split)}
 
@@ -160,7 +162,7 @@ def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -
     def after_delete(command: Any, result: Any) -> Mapping[str, Any]:
         try:
             return {"go": set_address(services.set_of(command.test_set).id)}
-        except Missing:  # no version was released
+        except Missing:  # the draft was the only version of the set
             return {"go": SETS}
 
     def after_removal(_: Any, done: Any) -> Mapping[str, Any]:
@@ -254,7 +256,7 @@ def _exports(services: TestSetServices, version: SetVersion) -> Mapping[str, Any
 
 
 def place_of(request: Request) -> SetPlace:
-    """Return the images that an address names, and the page of their list. Raises UserError for a bad filter."""
+    """Parse the filter and the page number in an address. Raises UserError for an invalid filter."""
     pairs = request.query_params.multi_items()
     parts = ImageFilter.of((name, value) for name, value in pairs if name not in _OF_PAGE and value)
     against = request.query_params.get("against", "")
@@ -266,7 +268,7 @@ def _version(test_set: TestSet, name: str) -> SetVersion:
     for version in test_set.versions:
         if version_key(version) == name:
             return version
-    raise Missing(f"“{test_set.name}” has no {'draft' if name == DRAFT else 'such version'}; take one from its page.")
+    raise Missing(f"“{test_set.name}” has no {'draft' if name == DRAFT else 'such version'}: choose one on its page.")
 
 
 def _filter(place: SetPlace, readiness: Readiness | None) -> ImageFilter:
@@ -283,7 +285,7 @@ def _shown(services: TestSetServices, test_set: TestSet, version: SetVersion, pl
     image_filter = _filter(place, readiness)
     counts = sets.counts(version.number)
     total = sets.count(version.number, image_filter)
-    place = replace(place, page=min(place.page, max(1, -(-total // PAGE))))  # images may have been removed since
+    place = replace(place, page=min(place.page, max(1, -(-total // PAGE))))  # images may be gone since
     entries = sets.shown(version.number, image_filter, (place.page - 1) * PAGE, PAGE)
     on_page = frozenset(shown.entry.image for shown in entries)
     return ShownVersion(
@@ -312,7 +314,7 @@ def _shares(data: dict[str, Any]) -> dict[str, Any]:
         try:
             read[name] = float(text or 0) / 100
         except ValueError as error:
-            raise UserError("This is no number: give per cent, such as 80.", field=name) from error
+            raise UserError("This is no number: give a percentage, such as 80.", field=name) from error
         if not 0 <= read[name] <= 1:
             raise UserError("A share has to be from 0 to 100 per cent.", field=name)
     return read
@@ -333,6 +335,6 @@ def _thresholds(data: dict[str, Any]) -> dict[str, Any]:
         if not name or number is None:
             raise UserError(f"“{line.strip()[:80]}” is no threshold: write NAME=NUMBER.", field="thresholds")
         if name in thresholds:
-            raise UserError(f"The threshold “{name[:80]}” is there twice: give one figure.", field="thresholds")
+            raise UserError(f"The threshold “{name[:80]}” is given twice: keep one of them.", field="thresholds")
         thresholds[name] = number
     return {**data, "thresholds": thresholds}

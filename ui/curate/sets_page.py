@@ -33,11 +33,11 @@ from ui.study.words import image_url
 from ui.templating import render
 
 MOST_NAMED = 20
-"""Number of files that are named if something is wrong with many."""
+"""Maximum number of files that are named if something is wrong with them. Others are counted."""
 WORK_WORDS = {
-    "split-test-set": "Parting it into splits",
-    "release-test-set": "Releasing it",
-    "verify-test-set": "Reading its files",
+    "split-test-set": "Dividing the images into splits",
+    "release-test-set": "Releasing the draft",
+    "verify-test-set": "Reading all files",
 }
 _SMALL = 200
 """Number of images below which all are proposed for the test split. A fifth would be too few to judge a model."""
@@ -48,8 +48,8 @@ Cell = tuple[int, str, bool]
 """A number of images, the address that shows them, and whether they are shown now."""
 SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets.js",)
 KINDS: Mapping[str, tuple[str, str]] = {
-    "added": ("added", "in the new one only"),
-    "removed": ("removed", "in the old one only"),
+    "added": ("added", "in the new version only"),
+    "removed": ("removed", "in the old version only"),
     "relabelled": ("relabelled", "with another label"),
     "remasked": ("other mask", "another mask, or other names of its classes"),
     "resplit": ("re-split", "in another split"),
@@ -87,7 +87,7 @@ def set_page(shown: ShownVersion) -> Html:
     )
 
 
-# ---- Counts, which are the filter as well
+# ---- Counts of images, which are also links that filter them
 
 
 def _splits(shown: ShownVersion) -> list[Split]:
@@ -95,7 +95,9 @@ def _splits(shown: ShownVersion) -> list[Split]:
 
 
 def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
-    """Return counts by label and split. All labels have the key None; the last of several cells is for all splits."""
+    """Return the rows of image counts by label and split. A last row with the label None is for all labels, and a last
+    cell for all splits, if there are several.
+    """
     splits: list[Split | None] = [*_splits(shown)]
     labels: list[str | None] = [*sorted({count.label for count in shown.counts})]
     splits += [None] if len(splits) > 1 else []
@@ -111,7 +113,7 @@ def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
 
 
 def _chips(shown: ShownVersion) -> Iterator[tuple[str, *Cell]]:
-    """Yield words, count and link of each chip: one for each review outcome if they differ, and one for sources."""
+    """Yield text, count, link and state of each chip: one for each review outcome if they differ, one for sources."""
     if len({count.review for count in shown.counts}) > 1:
         for review, (words, _) in REVIEW_WORDS.items():
             images = sum(count.images for count in shown.counts if count.review == review)
@@ -125,11 +127,11 @@ def _of_values(values: Mapping[Facet, str | None]) -> ImageFilter:
     return ImageFilter(facets={name: (value,) for name, value in values.items() if value is not None})
 
 
-# ---- What is patched, fetched and said
+# ---- Parts that the page fetches later
 
 
 def _shares(version: SetVersion) -> Mapping[Split, int]:
-    """Return the proposed shares, in per cent: those of the draft, else by its size."""
+    """Return the shares that the form proposes, in per cent: those of the present splits, else by the set's size."""
     counts = {split: version.splits.get(split, 0) for split in _SHARES}
     if total := sum(counts.values()):
         return {split: round(100 * number / total) for split, number in counts.items()}
@@ -168,7 +170,7 @@ def large_window(found: ImageOfSet) -> Html:
 
 
 def split_words(found: SplitResult, asked: SplitTestSet | None = None) -> str:
-    """Return the outcome of a split as text; with what is `asked`, the one that it would have."""
+    """Return the outcome of a split as text. With `asked`, the command of a preview, say what the outcome would be."""
     shares = {name: getattr(asked, name) for name in ("train", "validation", "test")} if asked else {}
     return _TEXTS.paragraph(
         "split.txt",
@@ -181,7 +183,9 @@ def split_words(found: SplitResult, asked: SplitTestSet | None = None) -> str:
 
 
 def list_page(sets: Sequence[TestSet], labels: Mapping[str, int], signed_in: bool) -> str:
-    """Return all test sets, latest first; `labels` is the number of labels of each shown version, by the set's id."""
+    """Return the page of all test sets, latest first. `labels` holds the number of labels of each shown version, by the
+    id of its set.
+    """
     shown = render("curate/sets.html", words=sets_words, sets=sets, labels=labels, shown_version=shown_version)
     return curate_page("Test sets", "sets", shown, signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
 
@@ -189,15 +193,15 @@ def list_page(sets: Sequence[TestSet], labels: Mapping[str, int], signed_in: boo
 def shown_version(test_set: TestSet) -> SetVersion:
     """Return the version of a set that is shown first: its draft, or else the latest."""
     version = test_set.draft or test_set.latest
-    assert version is not None  # a set goes with its last version
+    assert version is not None  # a set is deleted with its last version
     return version
 
 
 def difference_page(
     old: SetVersion, new: SetVersion, found: Difference, kind: str, at: int, sets: Sequence[TestSet]
 ) -> Html:
-    """Return the page that compares two versions, without its frame. `kind` is a name of KINDS or "" (the first with
-    any); `at` a page, from 1.
+    """Return the page that compares two versions, without its frame. `kind` is a key of KINDS; any other text means the
+    first kind with a difference. `at` is the number of the page, from 1.
     """
     changes: dict[str, Sequence[tuple[SetEntry, SetEntry]]] = {
         "added": [(entry, entry) for entry in found.added],

@@ -1,4 +1,4 @@
-"""Shared by the pages of test sets: what they show, addresses, and names of splits and formats. Pure."""
+"""Values, addresses, and names of splits and formats that the pages of test sets share. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETS = "/curate/sets"
 SHORT = 12
 """Number of digits of an id that are shown."""
 PAGE = 120
-"""Number of images on a page."""
+"""Maximum number of images on a page."""
 SPLIT_WORDS: Mapping[Split, str] = {"train": "train", "validation": "validation", "test": "test", "": "no split"}
 SHORT_SPLITS: Mapping[Split, str] = {**SPLIT_WORDS, "validation": "val."}
 REVIEW_WORDS: Mapping[Review, tuple[str, Tone]] = {
@@ -43,31 +43,31 @@ OBSTACLE_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class FormatWords:
-    """Words on loading a format."""
+    """How to load a test set of one format: programs that can load it, and a line of Python."""
 
     loads: str
     line: str
-    """Line of code that loads the format. SET stands for the unpacked folder."""
+    """Line of Python that loads the format. SET stands for the unpacked folder."""
     folders: Mapping[str, str] = field(default_factory=lambda: {"validation": "validation", "": "unsplit"})
-    """Names of the splits whose folder has another name."""
+    """Folder name of each split whose folder is not named like the split."""
 
     def line_of(self, folder: str, splits: Collection[Split]) -> str:
-        """Return the line that loads an unpacked folder: its test split, or else one that it has."""
+        """Return the line of Python that loads the unpacked `folder`: its test split, or else another of its splits."""
         split = split_to_load(splits)
         return self.line.replace("test", self.folders.get(split, split)).replace("SET", folder)
 
 
 FORMATS = DataTable(__file__, FormatWords)
-"""Words on loading, for each format that can be written."""
+"""How to load each format that the studio can write."""
 
 
 @dataclass(frozen=True)
 class SetPlace:
-    """The images of a version that the page shows, as in its address."""
+    """Filter and page number of the images that a set's page shows, as in its address."""
 
     filter: ImageFilter = field(default_factory=ImageFilter)
     against: str = ""
-    """Kind of an obstacle to the release. Only the images that it concerns are shown."""
+    """Kind of an obstacle to the release, or "". Only images with this obstacle are shown."""
     page: int = 1
 
     @property
@@ -94,22 +94,24 @@ class ShownVersion:
     readiness: Readiness | None
     """Readiness of a draft; None for a released version."""
     exports: Sequence[WorkView]
-    """Exports of a released version."""
+    """Exports of the version, in progress or finished."""
     work: Sequence[WorkView]
     """Work in progress on the set."""
     workspace: str
     """The folder of the workspace."""
     trouble: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Images on the page, by the kind of obstacle that concerns them."""
+    """Hashes of the images on the page that hinder the release, by kind of obstacle."""
 
     def address(self, meant: ImageFilter | None = None, against: str = "") -> str:
-        """Return the address of the images that match a filter or have an obstacle to release, else of all images."""
+        """Return the address of images that match `meant` and have the obstacle `against`. Without both: all images."""
         place = SetPlace(meant or ImageFilter(), against)
         query = urlencode({"version": version_key(self.version), **place.query}, doseq=True)
         return f"{set_address(self.held.id)}?{query}"
 
     def choice(self, meant: ImageFilter) -> tuple[str, bool]:
-        """Return the address of a filter's images and False; of all images and True if the filter is shown already."""
+        """Return the address of a filter's images, and False. If the page shows this filter already, return the address
+        of all images, and True.
+        """
         on = meant != ImageFilter() and self.place.filter == meant
         return self.address(None if on else meant), on
 

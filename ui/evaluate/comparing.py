@@ -1,4 +1,4 @@
-"""Two evaluations side by side: two models on one subject, or one model on two versions. Pure."""
+"""Two evaluations side by side: two models on the same images, or one model on two versions of a test set. Pure."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ Pair = tuple[Evaluated, Evaluated]
 Unit = Literal["share", "points", "times"]
 _ROWS = {kind: DataTable(__file__, tuple[str, Unit], kind) for kind in ("effectiveness", "segmentation")}
 Dots = tuple[str, list[tuple[int, tuple[str, tuple[Figure, ...], Axis, list[tuple[str, str]]]]]]
-"""The title of a table and its rows: test cases, and a name with its figures, the axis of its plot, and each model's
-figure and reason."""
+"""The title of a table, and its rows. A row has its number of test cases, its name, the figures of both models, the
+axis of the plot, and each model's figure as text with the reason if it has no interval."""
 
 
 def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComparison | None = None) -> Html:
-    """Return which of two `compared` models is better, both models' figures, and what edits and classes do to each."""
+    """Return the section that compares two evaluations: the better model (`compared`), the figures of both, and the
+    effect of edits and classes on each.
+    """
     first, second = pair
     if first.kind != second.kind:
-        words = "These two are of different kinds of tasks: there is nothing to compare."
+        words = "One is a classifier and the other a segmenter, so there is nothing to compare."
         return el("section", el("p", words, class_="notice"), id="part-compared", class_="card box")
     tables = [_edits(pair, table) for table in EDIT_TABLES if table != "class"]
     sizes = [evaluated.effectiveness or evaluated.segmentation for evaluated in pair]
     return render(
         "comparison",
-        # One model on two versions is told apart by the versions.
+        # If both have the same model, the versions name the columns.
         names=[one.model if first.model != second.model else one.subject.title for one in pair],
         alone=[place.to(beside="", other=None) for place in places],
         compared=compared,
@@ -49,7 +51,7 @@ def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComp
 
 
 def _figures(pair: Pair) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the figures that both models have, each with its cells."""
+    """Return each figure that both models have: its name, and for each model the value and the interval as text."""
     for kind, rows in _ROWS.items():
         if all(getattr(evaluated, kind) is not None for evaluated in pair):
             return [
@@ -65,7 +67,7 @@ def _figure_of(evaluated: Evaluated, place: str) -> Figure | None:
 
 
 def _cell(figure: Figure | None, unit: Unit) -> tuple[str, str]:
-    """Return a figure, or "", and its interval, or why it has none."""
+    """Return a figure and its interval as text. A missing figure is "", a missing interval the reason for it."""
     if figure is None or figure.value is None:
         return "", figure.why if figure is not None else ""
     if unit == "share":
@@ -108,7 +110,9 @@ def _class_changes(evaluated: Evaluated) -> dict[str, Figure]:
 
 
 def _class_sizes(evaluated: Evaluated) -> dict[str, int]:
-    """Return the test cases of each class; for a segmenter, whose figures count all pixels, those of the whole set."""
+    """Return the number of test cases of each class. For a segmenter it is the number of the whole set, since each
+    figure of a class counts pixels of all images.
+    """
     if evaluated.effectiveness is not None:
         return {row.label: row.cases for row in evaluated.effectiveness.classes}
     effect = evaluated.segmentation
@@ -121,7 +125,9 @@ def _dots(
     cases: Mapping[str, int],
     say: Callable[[float | None], str],
 ) -> Dots:
-    """Return a row for each name with a dot for each model; `cases` are its test cases."""
+    """Return a row for each name with a dot for each model. `cases` are numbers of test cases by name, `say` writes a
+    figure as text.
+    """
     axis = change_axis([one for figures in both.values() for one in figures])
     return title, [
         (cases[name], (name, figures, axis, [(say(one.value), one.why) for one in figures]))

@@ -15,11 +15,11 @@ from ui.markup import Child, Html, el
 
 @dataclass(frozen=True)
 class Term:
-    """A figure in plain words."""
+    """A figure of the page Evaluate and its explanation."""
 
     name: str
     words: str
-    """One or two sentences."""
+    """Explanation of the figure in one or two sentences."""
     example: str
     shown: Sequence[str] = ()
     """Other names of the figure in pages and files. N stands for any number."""
@@ -34,7 +34,7 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
     group: tuple(Term(name, **content) for name, content in terms.items())
     for group, terms in tomllib.loads(Path(__file__).with_name("terms.toml").read_text(encoding="utf-8")).items()
 }
-"""All terms, in the order of the page."""
+"""All terms, by the title of their section, in the order of the help window."""
 TERMS: Mapping[str, Term] = {
     name.lower(): term for terms in GROUPS.values() for term in terms for name in (term.name, *term.shown)
 }
@@ -44,7 +44,9 @@ _NUMBER = re.compile(r"\d[\d,]*")
 
 
 def explained(words: str, of: str = "") -> list[Child]:
-    """Return a figure's name with the mark to open its explanation, if any; `of` is looked up instead of `words`."""
+    """Return the name `words` of a figure, with a link to its explanation if there is one. The explanation is looked up
+    under `of`, or under `words` if `of` is "".
+    """
     term = TERMS.get(_NUMBER.sub("N", of or words).removesuffix(_CONTROLLED).lower())
     if term is None:
         return [words]
@@ -59,6 +61,6 @@ def explanations_window() -> Html:
 
 
 def explanations_folded() -> Html:
-    """Return all explanations in a line that opens, for a report."""
+    """Return all explanations for a report, folded below one line."""
     shown = templating.render("evaluate/explanations.html", groups=GROUPS)
     return more_line("What the figures say", shown, id="explanations")

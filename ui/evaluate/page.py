@@ -1,5 +1,5 @@
-"""The page of evaluations as a document, with its parts before the figures: test set, model, class mapping and reading
-of the images. Its report is one self-contained HTML file. Pure.
+"""The page of an evaluation as a document, with the parts above its figures: test set, model, class mapping, and the
+progress of the predictions. Also the report as one self-contained HTML file. Pure.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ LONGEST_MAPPING = 4000
 HEAD = "label,model class"
 """The first line of a person's own mapping."""
 INPUT = "api/input.png"
-"""Path of an image as the model gets it, below the page's own."""
+"""End of the address of the picture that shows an image as the model gets it."""
 DOES: Mapping[TaskKind, str] = {"classification": "classifier", "segmentation": "segmenter"}
 
 
 @dataclass(frozen=True)
 class Stand:
-    """Progress of the evaluation of a model on a subject."""
+    """Progress of the evaluation of a model on a subject (a version of a test set, or a filter of the gallery)."""
 
     place: Place
     subject: SubjectView
@@ -61,11 +61,11 @@ class Stand:
     """The class mapping, or None if the model was never loaded."""
     pending: Pending
     work: WorkView | None = None
-    """Current or last work with the model."""
+    """Current or last job of the model on these images, or None."""
     refused: str = ""
     """Why the evaluation cannot go on, in one sentence; "" if it can."""
     control: WorkView | None = None
-    """Work that draws the control set. It is read before the subject, so that finished images are counted."""
+    """Job that draws the control set, or None. It is looked up before the subject, so that finished images count."""
 
     @property
     def at_work(self) -> bool:
@@ -73,7 +73,7 @@ class Stand:
 
     @property
     def reading(self) -> bool:
-        """True while the model reads images."""
+        """True while the model predicts the images."""
         return self.work is not None and self.work.active and self.work.kind == READING
 
     @property
@@ -83,19 +83,19 @@ class Stand:
 
     @property
     def done(self) -> bool:
-        """True once every image has been read."""
+        """True once the model has predicted every image."""
         return self.ready and not self.at_work and self.pending.left <= 0 and not self.pending.unreadable
 
     @property
     def has_to_look(self) -> bool:
-        """True if the model must be loaded first: never loaded, or last by version 0.1, which stored less about it."""
+        """True if the model must be loaded first: it was never loaded, or only by version 0.1, which stored less."""
         unknown = self.mapping is None or (not self.done and not self.mapping.identity.assumptions)
         return unknown and not self.refused and self.work is None
 
 
 def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], chosen: ModelChoice | None) -> Html:
-    """Return the list of subjects: every version of every test set, and the gallery with its images by kind. Without
-    any, it explains how to get some. `chosen` is the model to evaluate on them, if it was chosen first.
+    """Return the list of subjects: every version of every test set, and the gallery with its number of images by task.
+    An empty list explains how to get images. `chosen` is the model to evaluate, if a person chose it first.
     """
     key = chosen.key if chosen is not None else ""
     return render("subjects", subjects=subjects, gallery=gallery, chosen=chosen, key=key, does=DOES)
@@ -104,7 +104,9 @@ def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, in
 def models_part(
     choices: Sequence[ModelChoice], place: Place, trained: Sequence[TrainedModel], total: int | None = None
 ) -> Html:
-    """Return the known and trained models, and a form for another; `total` images, None before some are chosen."""
+    """Return the known models, the trained ones, and a form for another. `total` is the number of images to predict,
+    or None before the images are chosen.
+    """
     fields = model_fields(UnderTestSettings(source="torchvision"), with_refusals=True)
     return render("models", choices=choices, place=place, trained=trained, total=total, fields=fields)
 
@@ -121,7 +123,9 @@ def work_part(stand: Stand) -> Html:
 
 
 def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield classes similar to a label, with the address that maps it to them, or "" if the mapping gets too long."""
+    """Yield each model class with a name similar to a label, and the address that maps the label to it, or "" if the
+    mapping would be too long for an address.
+    """
     for name in row.suggestions:
         mapping, of_id = _with_line(place.mapping, row.label, name), words_of_id(name).split(", ")[0]
         yield f"{of_id} ({name})" if of_id else name, place.to(mapping=mapping) if mapping else ""
@@ -152,7 +156,7 @@ def list_page(
     chosen: ModelChoice | None,
     signed_in: bool,
 ) -> str:
-    """Return the list of subjects that can be evaluated. `models` shows the chosen model, or offers some."""
+    """Return the page with all subjects to evaluate. `models` is the part with the chosen model, or with a choice."""
     content = render("list", models=models, subjects=subjects_part(subjects, gallery, chosen))
     return _page("Evaluate", content, signed_in)
 
@@ -170,7 +174,7 @@ def evaluation_page(
     versions: Sequence[SubjectView],
     signed_in: bool,
 ) -> str:
-    """Return the page that evaluates a model on a subject: class mapping, progress of reading, and answer."""
+    """Return the page that evaluates a model on a subject: class mapping, progress of the predictions, and figures."""
     place = stand.place
     content = render(
         "evaluation",
@@ -192,7 +196,7 @@ def evaluation_page(
 
 
 def state_parts(stand: Stand, result: Html | None, compared: Html | None) -> dict[str, Html]:
-    """Return the parts of the page that change while a model reads; missing ones are empty."""
+    """Return the parts of the page that change while a model predicts images. Missing parts are empty."""
     return {
         "part-compared": compared or el("section", id="part-compared"),
         "part-work": work_part(stand),
@@ -223,7 +227,7 @@ def report_html(
     likeness: LikenessFigures | None = None,
     focus: FocusFigures | None = None,
 ) -> str:
-    """Return the report as one HTML file that holds its styles and pictures, no script and no address."""
+    """Return the report as one HTML file. It contains its styles and pictures, and no script or link to the studio."""
 
     def nowhere(entries: Sequence[int], image: int) -> None:
         """Return None: a report cannot link to a list of images."""
@@ -246,7 +250,7 @@ def report_html(
         "report",
         found=found,
         style=Html(style.replace("</", "<\\/") + dark),
-        result=Html(result_part(found, Links(picture=picture)).replace(" hidden>", ">")),  # all tables, as none opens
+        result=Html(result_part(found, Links(picture=picture)).replace(" hidden>", ">")),  # no script opens tables
         ranking=ranking_part(ranking, nowhere, picture) if ranking is not None else None,
         likeness=likeness
         and render("likeness", found=likeness, work=None, listed=nowhere, picture=picture, acts=False),
@@ -258,4 +262,4 @@ def report_html(
 
 
 FILES = {kind: SUFFIXES.get(kind, ".html") for kind in _FILES}  # type: ignore[call-overload]
-"""File endings of reports by their kinds."""
+"""Ending of the file name of each kind of report."""

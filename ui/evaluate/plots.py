@@ -1,4 +1,4 @@
-"""Plots and tables of an evaluation as SVG. They fit any width, and each describes in words what it shows. Pure."""
+"""Values for the plots and tables of an evaluation, which `templates/plots.html` draws. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.evaluation.types import Cell, CellKind
 from ui.study.plots import Axis
 
 FOUND_STEPS = 60
-"""Number of points of a curve of faults found."""
+"""Number of steps of the curve that counts the faults among the first images of an order."""
 
 
 def change_axis(figures: Iterable[Figure]) -> Axis:
@@ -30,15 +30,18 @@ class Confusion:
 
     title: str
     names: list[str]
-    """Names of its columns: the model's answers."""
+    """Names of the columns: the answers of the model."""
     rows: list[tuple[str, list[tuple[Cell, float | None, bool, bool]]]]
-    """Rows of a label and cells: share (None without an image), whether the answer is right, whether it opens."""
+    """Rows: a label and its cells. A cell has its place, its share (None without an image), True if its answer is
+    right, and True if a click opens its images."""
 
 
 def confusion(
     title: str, labels: Sequence[str], shares: Floats, chosen: Sequence[int], kind: CellKind = "confusion"
 ) -> Confusion:
-    """Return the matrix of `chosen` labels. All others are "any other", which opens if all labels are chosen."""
+    """Return the confusion matrix of the `chosen` labels. The column "any other" counts all other answers. Its images
+    open only if every label with images is chosen.
+    """
     whole = len(chosen) == sum(bool(np.isfinite(row).any()) for row in shares)
     rest = [column for column in range(shares.shape[1]) if column not in set(chosen)]
     has_rest = bool(rest) and bool(np.nansum(shares[np.ix_(list(chosen), rest)]) > 0)
@@ -56,6 +59,8 @@ def confusion(
 
 
 def found_points(order: Order, images: int, most: int) -> str:
-    """Return the curve of faults shown by the first images; `most` faults are at the top."""
+    """Return the SVG points of the curve that counts faults among the first images of an order. The top of the plot
+    stands for `most` faults.
+    """
     places = sorted({round(images * step / FOUND_STEPS) for step in range(FOUND_STEPS + 1)})
     return " ".join(f"{100 * place / (images or 1):.1f},{50 - 50 * order.found(place) / most:.1f}" for place in places)

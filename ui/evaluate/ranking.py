@@ -14,27 +14,27 @@ from ui.evaluate.render import render
 from ui.markup import Html
 
 OPENED = 100
-"""Number of first images that are opened together."""
+"""Maximum number of images from the head of the ranking that one link opens."""
 PICTURES = 12
-"""Number of first images that are shown."""
+"""Maximum number of images from the head of the ranking that the section shows."""
 FEW_KNOWN = 10
-"""Number of test cases with known truth. With fewer no order is better than another."""
+"""Minimum number of test cases with known truth. Orders are not compared on fewer."""
 FEW_IMAGES = 5
 """Number of images below which a share says little."""
 _WORDS = {OURS: "ours", RANDOM: "at random", ENTROPY: "least sure first (entropy)", GINI: "least sure first (DeepGini)"}
 _LOOKS = {OURS: "first", ENTROPY: "second", GINI: "third", RANDOM: "zero"}
 """Line style of each order, in the order of the legend."""
 Listed = Callable[[Sequence[int], int], str | None]
-"""Returns the address of a list of entries in Curate, one of them large (0 for none), or None."""
+"""Function that returns the gallery's address for a list of entries and one entry to enlarge (0 for none), or None."""
 
 
 def most_shown(cases: int) -> int:
-    """Return how many of the first test cases the section needs."""
+    """Return the number of test cases from the head of the ranking that the section needs. `cases` is their total."""
     return max(OPENED, round(max(BUDGETS) * cases))
 
 
 def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | None]) -> Html:
-    """Return the section; `picture` returns the address of a thumbnail by its SHA-256."""
+    """Return the section of the ranking. `picture` returns the address of a thumbnail by its SHA-256."""
     entries = [one.entry for one in found.first[:OPENED]]
     by_name = {one.name: one for one in found.orders} if found.known >= FEW_KNOWN else {}
     orders = [by_name[name] for name in _LOOKS if name in by_name]
@@ -60,8 +60,7 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
 
 def _opens(found: Ranking, images: int, listed: Listed) -> str | None:
     """Return the address that lists the first images. None unless our order is judged by exactly these images."""
-    # The order is judged by images of known truth. Its first ones are the first of all only if they come before all
-    # others.
+    # An order is judged by the images of known truth only. They head the list only if they come before all others.
     judged_by_these = found.known_first and 0 < images <= len(found.first)
     return listed([one.entry for one in found.first[:images]], 0) if judged_by_these else None
 
@@ -74,7 +73,7 @@ def _sentence(orders: dict[str, Order], found: Ranking) -> str:
 
 
 def _curves(orders: Sequence[Order], images: int) -> tuple[list[tuple[str, str]], str]:
-    """Return the curve of each order with its style, and a description of all curves in words."""
+    """Return the line style and the points of each order's curve, and a description of all curves in words."""
     most = max(one.all_faults for one in orders)
     words = "; ".join(f"{_WORDS[one.name]}: {one.found(images // 10):,} faults in the first tenth" for one in orders)
     return [(_LOOKS[one.name], found_points(one, images, most)) for one in orders], words

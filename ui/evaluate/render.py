@@ -24,5 +24,7 @@ _NAMED = {
 
 
 def render(name: str, /, **values: object) -> Html:
-    """Fill in `templates/NAME.html`. It may use the functions of `plots` and `words`, and the constants of results."""
+    """Fill in `templates/NAME.html`. A template may use the functions of `plots` and `words`, and the constants of
+    `words` and `core.evaluation_results`.
+    """
     return templating.render(f"evaluate/{name}.html", **{**_NAMED, **values})

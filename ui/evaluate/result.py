@@ -1,4 +1,4 @@
-"""The result of an evaluation. `Links` hold the addresses behind its numbers; a report of one file has none. Pure."""
+"""The result of an evaluation. `Links` hold the addresses of the images behind its numbers; a report has none. Pure."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from ui.evaluate.words import Links, clipped
 from ui.markup import Html
 
 MOST_LABELS = 14
-"""Maximum number of labels of a confusion matrix. Of more, those that lose most are shown."""
+"""Maximum number of labels of a confusion matrix. Of more labels, those that lose most right answers are shown."""
 MOST_NARROW = 6
 """Maximum number of labels with which two matrices fit side by side on a laptop."""
 _WRONG = {"classification": "wrong", "segmentation": "loses a class"}
 """Words for a model's mistake on a test case."""
 NAMED_FEW = 3
-"""Number of rows of too few test cases that are named in the line that unfolds them."""
+"""Maximum number of names in the line that unfolds the rows with too few test cases."""
 SHOWN_ROWS = 10
-"""Number of visible rows of a table; the rest unfolds."""
+"""Maximum number of visible rows of a table; the rest unfolds."""
 MOST_ROWS = 100
 """Maximum number of rows of a table. Nobody reads the last of a thousand, and they take seconds to lay out."""
 _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
@@ -79,7 +79,9 @@ def _of_classifier(found: Evaluated, effect: Effectiveness, links: Links) -> dic
 
 
 def _class_place(row: ClassRow) -> tuple[float | str, ...]:
-    """Return the sort key of classes: largest loss first, those without a figure last, by their wrong test cases."""
+    """Return the sort key of a class: the largest loss first. Classes without a figure are last, those with most wrong
+    test cases first.
+    """
     if row.difference.value is not None:
         return False, -row.difference.value, row.label
     return True, -row.wrong_cases, row.cases, row.label
@@ -99,7 +101,7 @@ def _of_segmenter(found: Evaluated, effect: SegmentationEffect, losses: LossEffe
         change, its_loss = changes[one.name], lost.get(one.name)
         cases = effect.cases if its_loss is None else its_loss.cases
         rows.append((cases, (one, change, axis, its_loss)))
-    # Classes that are protected by one name for several classes of the masks.
+    # A protected name may stand for several classes of the masks. Such a name gets a row of its own.
     rows += [(one.cases, (None, None, None, one)) for one in lost.values() if one.name not in changes]
     most_lost = sorted(losses.classes, key=lambda one: -one.lost)
     return {
@@ -113,12 +115,14 @@ def _of_segmenter(found: Evaluated, effect: SegmentationEffect, losses: LossEffe
 def change_of(one: SegmentedClass) -> Figure:
     """Return the IoU of a class on generated images minus that on originals, without an interval."""
     if one.iou_original is None or one.iou_generated is None:
-        return Figure(None, why="it is not there")
+        return Figure(None, why="these images lack the class")
     return Figure(one.iou_generated - one.iou_original)
 
 
 def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int]) -> dict[str, object]:
-    """Return confusion matrices of originals and generated images for labels `there`; of many, those that lose most."""
+    """Return the confusion matrices of originals and generated images for the labels `there`. If these are more than
+    `MOST_LABELS`, the matrices show those that lose most right answers.
+    """
     before, after = shares
     chosen, left_out = list(there), ""
     if len(there) > MOST_LABELS:
@@ -134,14 +138,16 @@ def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Seq
 
 def _columns(found: Evaluated, classes: int, labels: int) -> str:
     """Return the CSS class names of three columns. `classes` and `labels` are the numbers of rows of the tables and of
-    the matrices, which decide what stands below the shorter of the two.
+    the matrices. The third column is placed below the shorter of these two.
     """
     wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), adjacent) for adjacent in (True, False))
     return f"eval-columns three{' left-wide' if wide else ''}{' left-laptop' if laptop else ''}"
 
 
 def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool) -> bool:
-    """Estimate whether the tables are shorter than the matrices, which are `adjacent` to each other or not."""
+    """Return True if the tables are probably shorter than the two matrices. These are side by side if `adjacent`, else
+    one below the other.
+    """
     table = first_table(found)
     edits = rows_standing(one.row.n for one in found.edits[table]) if table else 0
     tables = 2 * (edits + min(classes, SHOWN_ROWS)) + 8
@@ -150,21 +156,22 @@ def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool
 
 
 def worst_few(what: str, rows: Sequence[tuple[str, int, int]]) -> str:
-    """Return text for the line that opens the rows with too few test cases: the worst of these rows, "" for none.
-    `rows` are name, wrong test cases and all test cases of each row; `what` is counted, such as "newly wrong".
+    """Return the end of the line that unfolds the rows with too few test cases. It names the first of these rows with
+    an error; "" if there is none. `rows` hold a name, the number of wrong test cases and of all test cases. `what`
+    names the error, such as "newly wrong".
     """
     few = [f"{name} {wrong} of {cases}" for name, wrong, cases in rows if wrong and cases < FEWEST_CASES]
     return f"; {what}: {', '.join(few[:NAMED_FEW])}" if few else ""
 
 
 def rows_standing(sizes: Iterable[int]) -> int:
-    """Return the number of visible rows of a table; `sizes` are the test cases of its rows."""
+    """Return the number of visible rows of a table. `sizes` are the numbers of test cases of its rows."""
     counts = list(sizes)
     return min(sum(size >= FEWEST_CASES for size in counts) or len(counts), SHOWN_ROWS)
 
 
 def first_table(found: Evaluated) -> EditTable | None:
-    """Return the first table with figures, else that whose rows have most test cases; None without an edit."""
+    """Return the table of edits to open first: one with figures, else the one with the largest row; None if none."""
     present = [table for table in _TABS if found.edits.get(table)]
     with_figures = [table for table in present if any(one.row.change.value is not None for one in found.edits[table])]
     largest = sorted(present, key=lambda table: -max(one.row.n for one in found.edits[table]))
@@ -172,7 +179,7 @@ def first_table(found: Evaluated) -> EditTable | None:
 
 
 def newly_wrong(found: Evaluated) -> str:
-    """Return the name of the outcome that the tables of edits count."""
+    """Return the name of the error that the tables of edits count."""
     return "newly wrong" if found.kind == "classification" else "loses a class"
 
 

@@ -1,4 +1,4 @@
-"""The part of the page Evaluate on retraining. Its script fetches it, and updates it while a model is trained. Pure."""
+"""The retraining section of the page Evaluate. A script fetches the section, and again while a model trains. Pure."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ui.markup import Html, el
 
 PART, TIME = "part-retraining", "retraining-time"
 _ARM_HINTS: Mapping[ArmKey, str] = {
-    "augmentation": "the originals, changed by torchvision at each look",
+    "augmentation": "the originals, changed by torchvision at random each time",
     "reconstructions": "the sources drawn again without an edit",
     "generated": "all test cases of the sources to learn from",
-    "valid": "those that votes, or a score learnt from votes, find valid",
-    "ranked": "those that are looked at first",
+    "valid": "test cases that votes, or a score learnt from votes, find valid",
+    "ranked": "test cases at the head of the ranking",
 }
 _BEHIND: Mapping[TaskKind, str] = {
     "classification": "the images that are still wrong in most of the trainings",
@@ -42,13 +42,13 @@ def retraining_part(
     disk: int = 0,
     time: ExpectedTime | None = None,
 ) -> Html:
-    """Return the whole retraining section. `results` has the latest first, `weights` are its files, `disk` is the size
-    in bytes of all trainings, and `time` is the expected time of the form's defaults.
+    """Return the whole retraining section. `results` are the kept results, latest first. `weights` are the files of the
+    latest, `disk` is the size of all trainings in bytes, and `time` is the expected time with the form's defaults.
     """
     place_fields = asdict(replace(place, beside="", other=None))
 
     def address(end: str, **query: Any) -> str:
-        """Return an address of the latest result."""
+        """Return an address below /evaluate/retraining/ for the latest result."""
         return evaluate_address(f"retraining/{end}", **place_fields, kept=results[0].number, **query)
 
     return render(
@@ -73,12 +73,12 @@ def retraining_part(
 
 
 def time_part(time: ExpectedTime | None) -> Html:
-    """Return the expected time of the training in a form; empty if it is unknown."""
+    """Return the expected time of the training that a form describes. The part is empty if the time is unknown."""
     return el("p", time.words if time is not None else "", id=TIME, class_="mut small", role="status")
 
 
 def _figures(found: RetrainingResult) -> dict[str, object]:
-    """Return the latest result, with its gains and the other columns of its table, by arm."""
+    """Return the latest result for the template, with the columns of its table, each by arm (training data)."""
     gains = {row.arm: row.gain for row in found.rows if row.set == ON_GENERATED and row.arm not in (ORIGINAL, BEFORE)}
     return {
         "found": found,

@@ -1,4 +1,4 @@
-"""Routes of the part of the page Evaluate on retraining: progress, actions, images and reports."""
+"""Routes of the retraining section of the page Evaluate: progress, actions, images and reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ui.evaluate.words import EVALUATE, Place
 from ui.replies import FRESH, add_posted, attached, fetched_at, page_at
 
 KeptNumber = Annotated[int, Query(ge=1, le=LARGEST_ID)]
-"""Number of a result."""
+"""Number of a kept retraining result."""
 
 
 def add_retraining_routes(
@@ -45,7 +45,7 @@ def add_retraining_routes(
         work = next(iter(retrainings.work.of(about(question))), None)
         results, choices = retrainings.kept(question), retrainings.choices(question)
         active = work is not None and work.active
-        # The page asks each second while a model is trained, so the disk is read only before and after.
+        # While a model trains, the page asks every second, so the size on the disk is measured only before and after.
         disk = 0 if active else retrainings.disk()
         weights = retrainings.weights(results[0]) if results else ()
         time = None if active or choices.problem else retrainings.expected(RetrainingQuestion(question))
@@ -58,7 +58,7 @@ def add_retraining_routes(
 
     @fetched_at(app, f"{API}{TIME}")
     def time(request: Request) -> Mapping[str, Any]:
-        """Return the expected time of the form as it is now; empty if it cannot begin."""
+        """Return the expected time of the training that the form describes; empty if such a training cannot begin."""
         try:
             sent = BeginRetraining.of(_known(request.query_params))
             expected = retrainings.expected(retraining_question(evaluations.asked(sent), sent))
@@ -98,5 +98,5 @@ def add_retraining_routes(
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an address without those of comparisons."""
+    """Return the fields of an address without those that name a second model or version."""
     return {name: value for name, value in data.items() if name not in ("beside", "other")}

@@ -79,7 +79,7 @@ At = Annotated[Place, Depends(place_of)]
 
 
 def to_evaluation(place: Place, **_: Any) -> tuple[str, str]:
-    """Return the words and the address of the way back to an evaluation."""
+    """Return the text and the address of a link back to an evaluation."""
     return "The evaluation", place.to()
 
 
@@ -92,23 +92,25 @@ class _Pages:
         self.evaluations, self.retrainings, self.like, self.looking = evaluations, retrainings, likeness, focus
 
     def asked(self, place: Place) -> EvaluationQuestion:
-        """Return the evaluation question that a page's address asks. Raises UserError if it is invalid."""
+        """Return the evaluation question that a page's address asks. Raises UserError for an invalid address."""
         return self.evaluations.asked(OnModel.of(place.fields))
 
     def choices(self, place: Place) -> tuple[ModelChoice, ...]:
         return self.evaluations.models(OnModel.of(place.fields).subject)
 
     def models(self, place: Place) -> Html:
-        """Return the models that can be chosen for a place whose images can be evaluated."""
+        """Return the part of the page that offers models for the images at `place`."""
         cases = self.evaluations.cases(OnModel.of(place.fields).subject)
         return models_part(self.choices(place), place, self.trained(cases.view.kind), len(cases.pictures))
 
     def trained(self, kind: TaskKind | None) -> list[TrainedModel]:
-        """Return the weights from retrainings of a kind of model."""
+        """Return the weights of all retrainings for one kind of task."""
         return [one for one in self.retrainings.trained() if one.found.kind == kind]
 
     def model_first(self, place: Place) -> tuple[Html, ModelChoice | None]:
-        """Return the model chosen before its images, or the models to choose from. Raises UserError if it is gone."""
+        """Return the part of the page for a model that is chosen before its images, and this model. If none is chosen,
+        return the models to choose from, and None. Raises UserError if the chosen model is gone.
+        """
         if not place.key:
             return models_part(self.evaluations.models(), place, self.retrainings.trained()), None
         chosen = self.evaluations.choice(place.key)
@@ -117,7 +119,7 @@ class _Pages:
         return render("chosen", chosen=chosen, identity=identity, does=DOES), chosen
 
     def stand(self, place: Place) -> Stand:
-        """Return the progress of an evaluation. Raises UserError for an invalid place."""
+        """Return the progress of the evaluation at an address. Raises UserError for an invalid address."""
         service, question = self.evaluations, self.asked(place)
         drawing = service.controls.work.of(about_control(question.subject)) if service.controls is not None else ()
         control = next(iter(drawing), None)
@@ -135,7 +137,9 @@ class _Pages:
         return Stand(place, subject, title, mapping, service.pending(question), work, control=control)
 
     def parts(self, stand: Stand) -> dict[str, Html]:
-        """Return the parts of the evaluation page. Figures wait while the model reads: each batch would change them."""
+        """Return the parts of the evaluation page. While the model predicts images the figures are left out, since each
+        batch of images would change them.
+        """
         if stand.at_work or not stand.ready:
             return state_parts(stand, None, None)
         evaluated = self.evaluations.evaluate(self.asked(stand.place))
@@ -166,20 +170,20 @@ class _Pages:
             return render("no_ranking", refused=str(error))
 
     def likeness(self, place: Place) -> Html:
-        """Return groups of edits and the likeness to originals, or the progress of that work. Figures wait for it."""
+        """Return the section on groups of similar edits and the likeness to originals, or the progress of this work."""
         question = self.asked(place)
         work = next(iter(self.like.work.of(about(question))), None)
         figures = self.like.figures(question) if work is None or not work.active else None
         return render("likeness", found=figures, work=work, listed=_listed, picture=thumb_url, acts=True)
 
     def focus(self, place: Place) -> Html:
-        """Return where the model looks, the progress of that work, or why nothing can show it."""
+        """Return the section on where the model looks, or the progress of this work, or why it cannot be shown."""
         work = next(iter(self.looking.work.of(about(self.asked(place)))), None)
         found, refused = (None, "") if work is not None and work.active else self.focus_figures(place)
         return render("focus", found=found, work=work, refused=refused, acts=True)
 
     def focus_figures(self, place: Place) -> tuple[FocusFigures | None, str]:
-        """Return where the model looks, or why nothing can show it."""
+        """Return the figures on where the model looks and "", or None and the reason why there are none."""
         try:
             return self.looking.figures(*self.looking.asked(OnTwoModels.of(place.compared_fields))), ""
         except UserError as error:
@@ -208,7 +212,9 @@ class _Pages:
 
 
 def _listed(entries: Sequence[int], image: int) -> str | None:
-    """Return the gallery's address of a list of entries, one of them large; None if an address cannot hold it."""
+    """Return the gallery's address for a list of entries, with the entry `image` enlarged unless it is 0. None if the
+    list is too long for an address.
+    """
     try:
         to = list_address(entries)
     except UserError:
@@ -249,7 +255,7 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
 
     def _page(place: Place, signed: bool) -> str:
         subject = evaluations.view(OnModel.of(place.fields).subject)
-        if not place.key or (subject.problem and len(subject.splits) > 1):  # a split comes before the model
+        if not place.key or (subject.problem and len(subject.splits) > 1):  # a person chooses the split first
             return subject_page(subject, place, None if subject.problem else pages.models(place), signed)
         stand = pages.stand(place)
         versions = evaluations.subjects() if place.version is not None else ()
@@ -283,7 +289,7 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
 
     @fetched_at(app, f"{API}drawing")
     def drawing(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Mapping[str, Any]:
-        """Return the progress of a control set. Figures wait: each image would change them."""
+        """Return the progress of drawing a control set, without figures, since each image would change them."""
         if evaluations.controls is None:
             raise Missing("No reconstructions are being drawn.")
         work = evaluations.controls.work.view(number)
@@ -298,7 +304,7 @@ def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:
 
 
 def _work_said(work: WorkView) -> dict[str, Any]:
-    """Return the state of work. Raises UserError if it failed."""
+    """Return the number of a job, and True if it is running. Raises UserError if the job failed."""
     if work.state == "failed":
         raise UserError(work.error)
     return {"work": work.id, "active": work.active}
@@ -353,7 +359,9 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         return _state(pages, place)
 
     def then_here(command: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
-        """Return an action that sends a command about the place or a piece of work, then reloads the page."""
+        """Return an action that sends a command about the page's evaluation, or about a job if the page names one. The
+        page reloads afterwards.
+        """
 
         def act(data: dict[str, Any]) -> Mapping[str, Any]:
             work = data.pop("work", None)
@@ -371,7 +379,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         return _state(pages, place)
 
     def look(data: dict[str, Any]) -> Mapping[str, Any]:
-        """Load a model that is chosen, named by a form, or trained here. Its page is `go` of the reply."""
+        """Load a model that is chosen, named by a form, or trained here. In the reply, `go` is its page's address."""
         if "trained" in data:
             data |= pages.retrainings.as_model(data.pop("trained"), str(data.pop("arm", "")))
         question = evaluations.asked(OnModel.of({**data, "mapping": ""}))
@@ -380,7 +388,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         return {**progress, "go": place.to(key=model_choice_key(question.model))}
 
     def keep_trained(data: dict[str, Any]) -> Mapping[str, Any]:
-        """Keep the weights of a retraining as a model, and name its source and file for a form."""
+        """Keep the weights of a retraining as a model. Return its source and file, which a form needs."""
         return pages.retrainings.as_model(data.get("trained", 0), str(data.get("arm", "")))
 
     def control(data: dict[str, Any]) -> Mapping[str, Any]:
@@ -416,11 +424,11 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
 
 
 def _sent_place(data: Mapping[str, Any]) -> Place:
-    """Parse the place that a page sends. Raises UserError for anything that our pages do not send."""
+    """Parse the images, model and comparison that a page sends. Raises UserError for what our pages never send."""
     known = {name: value for name, value in data.items() if name in Place.__dataclass_fields__}
     texts = {name for name in known if name not in ("version", "other")}
     whole = all(isinstance(known[name], str) for name in texts)
     numbers = [known[name] for name in ("version", "other") if name in known]
     if not whole or any(isinstance(number, bool) or not isinstance(number, int | None) for number in numbers):
-        raise UserError("This is no evaluation. Please reload the page.")
+        raise UserError("The page has sent an invalid evaluation. Please reload it.")
     return Place(**known)

@@ -31,12 +31,12 @@ class Place:
     """A filter, as in the address of the gallery."""
     split: str = ""
     key: str = ""
-    """`ModelChoice.key`; "" while no model is chosen."""
+    """Key of the model, as in `ModelChoice.key`; "" while no model is chosen."""
     mapping: str = ""
     beside: str = ""
     """Key of a second model to compare with; "" for none."""
     other: int | None = None
-    """A second version to compare with; "" for none."""
+    """Number of a second version to compare with, or None."""
     weighing: str = ""
     """"case" if each test case weighs the same, otherwise each source does."""
     among_labels: str = ""
@@ -59,7 +59,7 @@ class Place:
 
     @property
     def second(self) -> Place | None:
-        """Return the place of the model or version to compare with, or None."""
+        """Return this place with the second model or version instead of the first, or None without a second."""
         if self.beside:
             return replace(self, key=self.beside, beside="", other=None)
         if self.other is not None:
@@ -67,7 +67,7 @@ class Place:
         return None
 
     def images(self, cell: Cell, image: int = 0) -> str:
-        """Return the address of the images behind a number, with one of them large."""
+        """Return the address of the images behind a number, with the entry `image` enlarged unless it is 0."""
         cell_fields = {name: value for name, value in asdict(cell).items() if value}
         place_fields = asdict(replace(self, beside="", other=None))
         return evaluate_address("images", **place_fields, **cell_fields, **({"image": image} if image else {}))
@@ -75,22 +75,22 @@ class Place:
 
 @dataclass(frozen=True)
 class Links:
-    """The links of an answer."""
+    """Links of an evaluation's result. By default there are none, as in a report."""
 
     opened: Callable[[Cell], str | None] = lambda _cell: None
-    """Address of the images behind a number."""
+    """Function that returns the address of the images behind a number, or None."""
     picture: Callable[[str], str | None] = lambda _sha: None
-    """Address of a thumbnail by its SHA-256."""
+    """Function that returns the address of a thumbnail by its SHA-256, or None."""
     image: Callable[[int, Cell], str | None] = lambda _entry, _cell: None
-    """Address of one image behind a number."""
+    """Function that returns the address of one image behind a number, or None."""
     control: Child = None
-    """Part that makes the control set, with its progress, where one can be made."""
+    """Part of the page with the button that makes the control set, and its progress."""
     weighed: Child = None
     """Links to the figures with the other weighting, and among other classes."""
     study: StudyPlan | str | None = None
     """A study that can be drafted, or a sentence that says why none can; None where none is needed."""
     can_check: bool = False
-    """True if masks can be checked from here."""
+    """True if the page can start a check of the masks."""
 
 
 def evaluate_address(end: str = "", **query: Any) -> str:
@@ -100,22 +100,22 @@ def evaluate_address(end: str = "", **query: Any) -> str:
 
 
 def embedded(webp: bytes) -> str:
-    """Return an address that holds a picture itself."""
+    """Return a data URL that contains a WebP picture."""
     return f"data:image/webp;base64,{b64encode(webp).decode()}"
 
 
 def linked(shown: Child, link: str | None, title: str = OPENS, **attributes: Attribute) -> Child:
-    """Return the text as a link to its images, or as it is without a link."""
+    """Return the text as a link, or unchanged if `link` is None."""
     return el("a", shown, href=link, class_="opens", title=title, **attributes) if link else shown
 
 
 def per_cent(share: float | None, unit: bool = True) -> str:
-    """Return a share as per cent with one digit; "–" for None."""
+    """Return a share as a percentage with one decimal; "–" for None."""
     return "–" if share is None else f"{100 * share:.1f}{' %' if unit else ''}"
 
 
 def signed(value: float | None, form: str = ".2f") -> str:
-    """Return a number with its sign and a minus of full width; "–" for None."""
+    """Return a number with "+" or the typographic minus sign before it; "–" for None."""
     if value is None:
         return "–"
     text = f"{value:+{form}}"
@@ -123,12 +123,12 @@ def signed(value: float | None, form: str = ".2f") -> str:
 
 
 def points(value: float | None) -> str:
-    """Return a difference of shares in points, such as "+21.3"."""
+    """Return a difference of shares in percentage points, such as "+21.3"."""
     return signed(None if value is None else 100 * value, ".1f")
 
 
 def ends_of(figure: Figure, difference: bool = False, form: str = "") -> str:
-    """Return the interval as text, such as "34.8 to 41.8", or the reason for none."""
+    """Return the interval of a figure as text, such as "34.8 to 41.8", or the reason why it has none."""
     if figure.low is None or figure.high is None:
         return figure.why
     if form:
@@ -145,7 +145,7 @@ def p_words(p: float | None) -> str:
 
 
 def minus(text: str) -> str:
-    """Replace the hyphens of a text by minus signs."""
+    """Replace each hyphen of a text by a minus sign."""
     return text.replace("-", MINUS)
 
 

@@ -1,1 +1,1 @@
-"""The page Explore: pure functions from values to markup. `markup` escapes, `parts` are the small pieces."""
+"""The page Explore. Its modules turn values into markup; `parts` has pills, buttons and other small elements."""

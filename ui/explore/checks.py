@@ -1,4 +1,4 @@
-"""Findings about a result: what the model under test predicts, and whether the image passes its checks."""
+"""Findings about a result: the prediction of the model under test, and the outcomes of the image's checks."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ui.markup import Html, el
 from ui.templating import render
 
 OUTCOMES: Mapping[Outcome, tuple[Tone, str]] = DataTable(__file__, tuple[Tone, str], "outcomes")
-"""Tone and icon of a check's outcome. A tick says that the image passes this check, and nothing else."""
+"""Colour and icon of a check's outcome. A tick says only that the image passes this check."""
 OUTCOME_WORDS: Mapping[Outcome, str] = DataTable(__file__, str, "outcome_words")
 STANDINGS: Mapping[Standing, tuple[Tone, str]] = DataTable(__file__, tuple[Tone, str], "standings")
-"""Tone and icon of the model's outcome. A tick says that it is right, not that it is no worse than before."""
+"""Colour and icon of the model's result on an image. A tick says only that its prediction is right."""
 
 
 def findings(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
-    """Return the prediction of the model under test and the outcomes of the checks. A press on a check explains it."""
+    """Return the result of the model under test and the outcomes of the checks. A press on a check explains it."""
     return render(
         "explore/findings.html",
         verdict=verdict_pill(case, comparison),
@@ -41,14 +41,14 @@ def findings(state: RunState, case: StoredTestCase, comparison: ModelComparison)
 
 
 def explained(check: Check) -> str:
-    """Return the outcome with its reason, the threshold, and what the check looks at."""
+    """Return the explanation of a check's outcome: its reason, the threshold, and what the check measures."""
     requirement = "" if check.threshold is None else f"At least {_rounded(check, check.threshold)} passes."
     outcome = f"{OUTCOME_WORDS[check.outcome]}."
     return " ".join(part for part in (outcome, check.note, requirement, words_of(check).explanation) if part)
 
 
 def _figure(check: Check) -> tuple[str, str]:
-    """Return a figure and its threshold, such as "0.82" and ", from 0.60", or words if it has no figure."""
+    """Return a check's figure and threshold, such as "0.82" and ", from 0.60". Without a figure, return words."""
     if check.value is None:
         return "cannot tell" if check.passed is None else "", ""
     requirement = "" if check.threshold is None else f", from {_rounded(check, check.threshold)}"
@@ -56,18 +56,20 @@ def _figure(check: Check) -> tuple[str, str]:
 
 
 def _rounded(check: Check, figure: float) -> str:
-    """Return a figure of a check as text. One just below the threshold must not look as if it had reached it."""
+    """Return a figure of a check as text. A figure just below the threshold gets a third digit, to look different."""
     near = (
         not check.passed
         and None not in (check.value, check.threshold)
         and f"{check.value:.2f}" == f"{check.threshold:.2f}"
     )
     digits = 3 if near else 2
-    return f"{round(figure, digits) + 0.0:.{digits}f}"  # no zero has a minus
+    return f"{round(figure, digits) + 0.0:.{digits}f}"  # avoid "-0.00"
 
 
 def under_test_card(state: RunState, case: StoredTestCase | None, comparison: ModelComparison) -> Html:
-    """Return the table, and the form for another model. It can be chosen before there is an image."""
+    """Return the card with the answers of the model under test, and the form to choose another model. The form is there
+    before the first result, while `case` is None.
+    """
     chosen, kind = state.settings.under_test, state.run.task.kind
     after = comparison.results.get(case.id) if case is not None else None
     label = case.task.label if case is not None and case.task.kind == "classification" else ""
@@ -89,7 +91,9 @@ def under_test_card(state: RunState, case: StoredTestCase | None, comparison: Mo
 
 
 def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Html | None:
-    """Return the standing of the model under test in a few words. Its icons differ from those of the checks."""
+    """Return the result of the model under test on an image in a few words, or None if it is unknown. The icons differ
+    from those of the checks.
+    """
     outcome = comparison.outcomes.get(case.id)
     if outcome is None:
         return None

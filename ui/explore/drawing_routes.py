@@ -1,4 +1,4 @@
-"""Routes of the drawing: control images while a threshold moves, and previews of images in progress."""
+"""Routes for pictures while an image is prepared and drawn: control images for the current settings, and previews."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ControlQuery(ConditioningSettings):
     """Query of a control image: the settings to draw it with, and its size."""
 
     short_side: int | None = None
-    """Pixels of the short side at which it is drawn; None for the profile's value."""
+    """Pixels of the short side at which the control image is drawn; None for the profile's value."""
     longest: int = 0
     """Maximum number of pixels to send for the longer side; 0 for all."""
     v: str = ""
-    """Version that separates addresses whose picture depends on more than the settings."""
+    """Digits of the mask's hash, if the picture depends on the mask, so that another mask has another address."""
 
 
 def add_drawing_routes(
@@ -51,8 +51,8 @@ def add_drawing_routes(
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
         if data is None:
-            return PlainTextResponse("A model draws this kind: ask for it on the page first.", status_code=404)
-        # A map depends on the mask, which may change.
+            return PlainTextResponse("A model draws this control image: start it on the page first.", status_code=404)
+        # A segmentation map depends on the mask, which may change.
         headers = FRESH if settings.kind == "segmentation" else _FOR_A_WHILE
         return Response(data, media_type="image/png", headers=headers)
 
@@ -60,5 +60,5 @@ def add_drawing_routes(
     def preview(name: str) -> Response:
         data = previews.png(name)
         if data is None:
-            return PlainTextResponse("This preview is gone: the image is further on.", status_code=404)
+            return PlainTextResponse("This preview is gone: the image has a newer one.", status_code=404)
         return Response(data, media_type="image/png", headers=_FOR_A_WHILE)

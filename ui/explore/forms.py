@@ -1,5 +1,5 @@
-"""Forms made from the typed settings, whose bounds and descriptions are the only source, and the fields that name
-another model under test, the same in Explore and on the page Evaluate.
+"""Forms made from the types, bounds and descriptions of settings. Also the form that names a model under test, which
+Explore and Evaluate share.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HIDDEN = {
     "perturbations.per_type",
     "backgrounds.captions",
 }
-"""Settings that are always visible, in the body of their card."""
+"""Settings that the form of settings leaves out, because the body of their card always shows them."""
 
 
 def settings_form(sections: Mapping[str, BaseModel]) -> Html:
@@ -41,7 +41,7 @@ def settings_form(sections: Mapping[str, BaseModel]) -> Html:
 
 
 def setting_input(section: str, name: str, settings: BaseModel, field_id: str, /, **more: Any) -> Html:
-    """Return the input of one setting, with `more` attributes."""
+    """Return the input of one setting. `more` are further HTML attributes."""
     field, value = type(settings).model_fields[name], getattr(settings, name)
     common: dict[str, Any] = {"id": field_id, "data_do": "setting", "data_setting": f"{section}.{name}", **more}
     if isinstance(value, bool):
@@ -59,14 +59,16 @@ def _bound(field: FieldInfo, name: str) -> Any:
 
 
 SOURCES: Mapping[str, str] = DataTable(__file__, str, "sources")
-"""Sources of another model."""
+"""Name and description of each source that a model under test can come from."""
 PROFILE = {"profile": "the profile's own"}
 LAYOUTS = ("channels first", "channels last")
 """Order of the axes in the input of an ONNX file."""
 
 
 def model_fields(settings: UnderTestSettings, with_profile: bool = False, with_refusals: bool = False) -> Html:
-    """Return all fields, filled from `settings`. Flags add the profile's own model, and places for error messages."""
+    """Return the form that names a model under test, filled from `settings`. `with_profile` adds the profile's own
+    model, `with_refusals` adds places for error messages.
+    """
     return render(
         "explore/model_form.html",
         given=settings,

@@ -23,21 +23,22 @@ from ui.templating import render
 
 STAGE: StageName = "generation"
 DOUBTS_NAMED = 3
-"""Number of ticked captions with a failed check that are named; the others are counted."""
+"""Maximum number of ticked captions with a failed check that are named; the others are counted."""
 LISTED = 40
-"""Number of images that the gate lists; the others are counted."""
+"""Maximum number of images that the gate lists; the others are counted."""
 SEEDS: Mapping[SeedMode, tuple[str, str]] = DataTable(__file__, tuple[str, str], "seeds")
 START_WORDS: Mapping[Start, tuple[str, str]] = DataTable(__file__, tuple[str, str], "starts")
 FIELDS: Mapping[str, str] = DataTable(__file__, str, "fields")
 OF_INVERTED = ("fresh_noise", "fresh_noise_by_type", "inversion_evaluations")
-"""The fields that concern the inverted source only."""
+"""Settings that matter only if images start from the inverted source."""
 NOT_READ = "negative prompt (not read at guidance 1)"
 OPEN_SECTIONS = ("generation", "conditioning")
-"""Sections of the settings with a form of their own on the card; a method's other sections get a general one."""
+"""Sections of the settings that have a form of their own on the card. Other sections of a method share a general form.
+"""
 NAMES: Mapping[ControlKind, str] = DataTable(__file__, str, "names")
 MEANINGS: Mapping[ControlKind, str] = DataTable(__file__, str, "meanings")
 SLIDERS = {"low": (0, 500, 1), "high": (0, 500, 1), "median": (1, 15, 2)}
-"""Minimum, maximum and step. The median is 0 (off) or odd: its slider offers odd numbers, and 1 means off."""
+"""Minimum, maximum and step of each slider. The median is 0 (off) or odd. Its slider has odd numbers; 1 means off."""
 
 
 def generation_card(state: RunState, profile: ProfileOptions) -> Html:
@@ -126,7 +127,9 @@ def _state_word(state: RunState, running: bool) -> tuple[str, Tone]:
 def preset_chips(
     drawings: Sequence[GenerationSettings], presets: Presets, do: str = "preset", **data: str
 ) -> Html | None:
-    """Return the presets of a profile. The one that all `drawings` have is chosen; a press on one does `do`."""
+    """Return a chip for each preset of a profile. A preset is marked if all `drawings` have its values. A press on a
+    chip does the action `do`.
+    """
     settings = [drawing.model_dump(mode="json") for drawing in drawings]
     chips = [
         (
@@ -148,7 +151,9 @@ def _doing(state: RunState) -> str:
 
 
 def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
-    """Return the panel that a button in the card's head opens; its pictures are loaded only while it is open."""
+    """Return the panel with the control image and its settings. A button in the card's head opens the panel, and its
+    pictures load only while it is open.
+    """
     settings = state.settings.conditioning
     fields = type(settings).model_fields
     return render(
@@ -186,5 +191,5 @@ def _being_drawn(job: JobView | None) -> str:
         return ""
     if job.state == "waiting":
         return "It waits for its turn."
-    # Whole seconds: the markup changes no more often than a person can read.
+    # Whole seconds, so that the markup does not change faster than a person can read.
     return f"It is being drawn · {int(time.monotonic() - job.since)} s"

@@ -1,4 +1,4 @@
-"""One result as large as possible, in one of several views: beside the source, as edges, as a difference."""
+"""One result as large as possible, in one of several modes: beside the source, as edges, as a difference."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Mode:
     words: str
     """Description of its content."""
     artifact: str = ""
-    """The name of the artifact that it shows, or ""."""
+    """Name of the artifact that the mode shows, or ""."""
 
 
 FIRST, LAST = DataTable(__file__, Mode, "first"), DataTable(__file__, Mode, "last")
 
 
 def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
-    """Return the ways to look at a result of a method with these artifacts, in the order of their tabs and keys."""
+    """Return the modes that show a result of a method with these artifacts, in the order of their tabs and keys."""
     of_artifacts: dict[str, Mode] = {}
     for artifact in artifacts:
         value = re.sub(r"\W+", "-", artifact.name)
@@ -49,10 +49,10 @@ def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
 
 @dataclass(frozen=True)
 class View:
-    """View state of a page, kept in its browser: the picked test case, the mode, and open parts."""
+    """State of a page that its browser keeps: the selected test case, the mode, and which parts are open."""
 
     case: int | None = None
-    """The picked test case, or None for the newest."""
+    """Id of the selected test case, or None for the newest."""
     mode: str = "result"
     only: str = ""
     """The filter of the strip of results, or ""."""
@@ -99,7 +99,7 @@ def large_picture(state: RunState, case: StoredTestCase, comparison: ModelCompar
     """Return the result in one mode, beside its source. Both keep their places in every mode."""
     run, result = state.run, image_url(case.image_sha)
     label, words = edit_words(case), f"Generated image: {case.lineage.counterfactual.text}"
-    # A key of its own makes the page replace the picture: the last one must not remain under this one's name.
+    # The key makes the page replace the picture. Otherwise the last picture would remain until this one has loaded.
     drawn = picture(result, case.image_size, alt=words, id=f"big-{mode}", data_key=f"big-{case.image_sha}")
     source, size = image_url(run.source_sha), state.source_size
     match mode:
@@ -178,7 +178,7 @@ def _maps(state: RunState, case: StoredTestCase, comparison: ModelComparison) ->
     left = _coloured(before.class_map, "The source image as the model under test sees it")
     right = _coloured(after.class_map, "The generated image as the model under test sees it")
     captions = (f"{edit_words(case)}, as the model sees it",)
-    # A legend can name no more than a few dozen classes.
+    # A legend has no room for more than a few dozen classes.
     classes = dict(enumerate(before.classes)) if len(before.classes) <= 24 else {}
     return beside_source(state, "seen", (right,), captions, classes, (left,), "source, as the model sees it")
 

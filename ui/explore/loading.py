@@ -1,5 +1,5 @@
-"""The first text of the Explore page while Gradio's scripts load, so that it is never blank and has a title. It is part
-of the document, since Gradio's `head` and title come with those scripts.
+"""The text and the title of the Explore page while Gradio's scripts load. Both are part of the document, since Gradio's
+own `head` and title come only with those scripts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ui.theme import MISSING
 
 STILL_LOADING = "This page is still loading. If it does not come, check the connection, then reload the page."
 PATIENCE = 8
-"""Seconds after which an empty page explains itself."""
+"""Seconds after which a page that is still empty says what to do."""
 _PAGE, _HEAD = "/", b"<head>"
 # The style is inline because Gradio's scripts also load the style sheets.
 _FIRST = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
@@ -21,13 +21,15 @@ for _name, _value in (("MISSING_WORDS", MISSING), ("LOADING_WORDS", STILL_LOADIN
 
 
 class SaysWhatIsMissing:
-    """ASGI middleware inside Gradio's application, before compression: inserts `_FIRST` into its document."""
+    """ASGI middleware that inserts `_FIRST` into the document of the Explore page, inside Gradio's application and
+    before compression.
+    """
 
     def __init__(self, app: Application) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass everything on, changing only the document of the page."""
+        """Pass every request on, and change only the document of the page."""
         if scope["type"] != "http" or scope["path"] != _PAGE:
             await self.app(scope, receive, send)
             return

@@ -1,9 +1,9 @@
-"""The Explore page: its parts, and the way between the browser and the services.
+"""The Explore page: its parts, and the requests between the browser and the services.
 
-Each part has a `gr.HTML` as its place and its markup from `ui.explore`. The script in `assets/` calls the functions of
-`page_functions`, Gradio's `server_functions`. It sends actions, one batch at a time, and files that Gradio's `upload`
-has stored. The reply holds the parts that changed; the script inserts them without touching a field that is being typed
-in. The `View` of a page is kept in its browser, everything else here.
+Each part is a `gr.HTML` element with markup from `ui.explore`. The script in `assets/` calls the functions of
+`page_functions` (Gradio's `server_functions`). It sends actions, one batch at a time, and paths of files that Gradio's
+`upload` has stored. The reply has the parts that changed. The script inserts them without touching a field in which a
+person is typing. The browser keeps the `View` of its page, the server everything else.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from ui.scripts.endpoints import token_of
 from ui.scripts.uploads import keep_to_uploads, uploaded
 
 PARTS = ("top", "runs", "together", "start", "upload-note", "source", GENERATION, "pictures", "queue", "keys")
-"""The fixed parts of the page. Each stage of any recipe adds one."""
+"""The fixed parts of the page. Each stage of any recipe adds a part."""
 LARGEST_UPLOAD = "200mb"
 OWN = "field"
-"""Marks a problem that the field itself shows."""
+"""Value of `Performed.where` for a problem that the field itself shows."""
 LONGEST_SEARCH = 200
 NAMED = 3
-"""Number of refused runs that a message names; the others are counted."""
+"""Maximum number of refused runs that a message names; the others are counted."""
 
 _WHEN_READY = "if (window.studio) go(); else window.addEventListener('studio-ready', go, {once: true});"
 _CONNECT = f"const go = () => window.studio.connect(server, upload); {_WHEN_READY}"
@@ -70,11 +70,11 @@ class Action(BaseModel):
     name: str = Field(max_length=80)
     fields: dict[str, Any] = {}
     version: int = 0
-    """The version of the value that the card showed; 0 outside the cards of the stages."""
+    """Version number of the value that the stage's card showed; 0 outside such a card."""
     state: int = 0
-    """The state of the run that the page showed."""
+    """Number of the run's state that the page showed."""
     own: bool = False
-    """True if a field sent the command. It shows a refusal itself."""
+    """True if a field sent the command. The field then shows a refusal itself."""
 
 
 class Batch(BaseModel):
@@ -93,7 +93,7 @@ class Batch(BaseModel):
     picked: tuple[Annotated[str, Field(max_length=80)], ...] = Field((), max_length=MOST_TOGETHER)
     """The ids of the runs that are selected: the start page shows them together."""
     seen: dict[str, str] = {}
-    """The stamps of the parts that the page shows."""
+    """Hash of each part that the page shows, by the part's name."""
     revision: str = ""
     """Revision in the last reply; "" before the first."""
 
@@ -141,7 +141,7 @@ class PageValues:
     state: RunState | None
     """The open run, or None on the start page."""
     comparison: ModelComparison
-    """The model under test on the open run."""
+    """Results of the model under test on the open run."""
     edited: tuple[EditedShare, ...] | None
     """Share of each stage's values that people changed, or None while that list is closed."""
     together: TogetherState
@@ -169,7 +169,7 @@ class Performed:
 
 @dataclass(frozen=True)
 class Explorer:
-    """The services that this page calls, and how it calls them. All methods may be called from any thread."""
+    """The services that the page calls, and the methods that answer its requests. Any thread may call these methods."""
 
     commands: Commands
     runs: RunService
@@ -195,7 +195,7 @@ class Explorer:
                 if done.problem:
                     break
                 ended += 1
-        except Exception as error:  # the page must get a reply, or it would wait for it
+        except Exception as error:  # without a reply the page would wait
             log.exception("an action failed")
             text = f"The studio itself failed ({type(error).__name__}): the terminal says more. Reload the page."
             done = Performed(done.run_id, text, "source" if done.run_id else "start")
@@ -238,7 +238,7 @@ class Explorer:
         return f"Not done with {len(messages)} of {len(messages) + len(done.done)}. {' '.join(messages[:NAMED])}{more}"
 
     def _note(self, command: type[Command], fields: Mapping[str, Any], run_id: str, error: UserError) -> str:
-        """Return the card that shows a problem. The card of a stage keeps it until the person tries again."""
+        """Return the card that shows a problem. The card of a stage shows the problem until the person tries again."""
         if not issubclass(command, RunCommand) or not run_id:
             return "source" if run_id else "start"
         stage = command.about(fields)
@@ -248,19 +248,21 @@ class Explorer:
         return stage
 
     def take_picture(self, path: str, name: str, label: str = "") -> Reply:
-        """Open the run that an uploaded picture carries, or begin a new run with the picture and a label."""
+        """Open the run that an uploaded picture contains, or begin a new run with the picture and a label."""
         return self._take(path, lambda data: vars(self.exchange.take_picture(data, name, label)))
 
     def take_run(self, path: str) -> Reply:
-        """Open the run that an uploaded file carries."""
+        """Open the run that an uploaded file contains."""
         return self._take(path, lambda data: vars(self.exchange.take_run(data)))
 
     def give_mask(self, run_id: str, path: str, classes: str) -> Reply:
-        """Give a run the mask in an uploaded file."""
+        """Set the mask of a run from an uploaded file."""
         return self._take(path, lambda data: {"said": self.runs.give_mask(run_id, data, classes)})
 
     def _take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
-        """Return the reply to a file. "problem" says why it was refused; "offer" is "new" if it can begin a run."""
+        """Return the reply to an uploaded file. "problem" says why the file was refused. "offer" is "new" if the file
+        can begin a new run.
+        """
         try:
             return {"problem": "", **take(uploaded(path).read_bytes())}
         except NoRun as error:
@@ -292,7 +294,9 @@ class Explorer:
         )
 
     def _revision(self, batch: Batch) -> str:
-        """Return a name for what a page shows. During work it changes every half second, else every minute."""
+        """Return a text that differs once the page may have to show something else: after a change, and also every
+        half second during work, else every minute.
+        """
         shown = fingerprint(repr((batch.run, batch.view, batch.find, batch.picked)))
         return f"{self.revisions.now(0.5 if self._works(batch.run) else 60)}.{shown}"
 
@@ -301,7 +305,7 @@ class Explorer:
         return bool(self.jobs.active()) or (not run_id and self.example.active)
 
     def _reply(self, done: Performed, batch: Batch) -> Reply:
-        # Read the revision before the state: a later change is then fetched once more, and never missed.
+        # Read the revision before the state, so that a change in between is fetched twice and never missed.
         revision = self._revision(batch.model_copy(update={"run": done.run_id}))
         active, measured = self._works(done.run_id), self.similarities.measured
         find = batch.find[:LONGEST_SEARCH]
@@ -328,8 +332,8 @@ class Explorer:
 
 
 def page_functions(explorer: Explorer) -> list[Callable[..., Reply]]:
-    """Return the functions that the page's script calls (Gradio's `server_functions`), each with one argument. They
-    refuse scripts with a token, which have endpoints of their own.
+    """Return the functions that the page's script calls (Gradio's `server_functions`), each with one argument. The
+    functions refuse scripts with a token, which have endpoints of their own.
     """
 
     def answer(sent: Any, request: gr.Request) -> Reply:
@@ -363,7 +367,7 @@ def explore_page(explorer: Explorer) -> gr.Blocks:
     """Build the page Explore."""
     with gr.Blocks(title="DILLEMA Studio", fill_width=True, analytics_enabled=False) as page:
         functions = page_functions(explorer)
-        # Shows nothing. It gives the script the server's functions and Gradio's way to send a file.
+        # This element shows nothing. It gives the script the server's functions and Gradio's function for uploads.
         gr.HTML("", js_on_load=_CONNECT, server_functions=functions, apply_default_css=False, elem_id="wire")
         _slot("top")
         with gr.Row(elem_id="layout"):
@@ -394,7 +398,7 @@ def explore_page(explorer: Explorer) -> gr.Blocks:
 
 
 def render(values: PageValues) -> dict[str, str]:
-    """Return the markup of every part, each after its stamp. Parts of a run are empty on the start page."""
+    """Return the markup of every part, each after its hash. Parts of a run are empty on the start page."""
     profile, samples, state, jobs = values.profile, values.samples, values.state, values.jobs
     run_id = state.run.id if state is not None else ""
     parts: dict[str, Html] = dict.fromkeys((*PARTS, *stage_kinds()), Html(""))
@@ -425,7 +429,7 @@ def _stamp(part: str) -> str:
 
 
 def _slot(name: str) -> None:
-    """Add an empty element for a part of the page, and pass it to the script's `part`."""
+    """Add an empty element for a part of the page, and pass the element to the script's function `part`."""
     gr.HTML(
         "",
         html_template=f'<div class="studio" data-part="{name}"></div>',

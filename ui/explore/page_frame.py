@@ -98,7 +98,7 @@ def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample,
 
 
 def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
-    """Return the mask in the card of the source, or how to give one."""
+    """Return the row of the source's card with the mask, or with the ways to add one."""
     run, sample = state.run, sample_of(samples, state.run)
     masked, present = run.mask_sha is not None, {name.casefold() for name in run.mask_classes.values()}
     protected = {name.casefold() for name in run.task.protected}
@@ -116,7 +116,7 @@ def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
 
 
 def example_card(view: ExampleView, offered: bool) -> Html | None:
-    """Return the card of the example, or None without an example and an offer."""
+    """Return the card of the example workspace. None if there is no example and none is `offered`."""
     if not offered and view.state == "none":
         return None
     links = [("Batches", BATCHES), ("Images", gallery_address()), ("Test sets", SETS)]
@@ -132,11 +132,11 @@ GROUPS = {
     name: (*_DIGITS, *rows) if name == _LOOKS else rows
     for name, rows in DataTable(__file__, tuple[tuple[Keys, str], ...]).items()
 }
-"""Name of each group, and its keys with their meaning. Keys that belong together are pressed together."""
+"""Keys and their meaning, by the name of their group. Keys of the same tuple are pressed together."""
 
 
 def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
-    """Return the closed window. `thresholds` are those of the image checks by name, where known."""
+    """Return the help window, closed. `thresholds` are the thresholds of image checks by name, where known."""
     parts = (("help-keys", "Keys"), ("help-stages", "The stages"), ("help-checks", "The checks"))
     shown = render(
         "explore/help.html",

@@ -1,4 +1,4 @@
-"""The small pieces of every card: pills, buttons, chips, icons, the frame of a card."""
+"""Small elements of pages: pills, buttons, icons, help, marked differences, and times as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Size = tuple[int, int]
 """Width and height of a picture, in pixels."""
 
 CONTROL = "drawing the control image"
-"""Label of a job that belongs to no stage."""
+"""Label of a job that belongs to no stage and draws the control image."""
 
 UNKNOWN_PICTURE = "not a drawn scene"
 WORTH_A_MARK = 3
@@ -26,7 +26,7 @@ _ICONS = DataTable(__file__, str, "icons")
 
 
 def icon(name: str) -> Html:
-    """Return a line drawing of the size of the text."""
+    """Return the icon of this name, as high as the text."""
     return Html(f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>')
 
 
@@ -61,12 +61,12 @@ def small(*words: Child, **attributes: Attribute) -> Html:
 
 
 def more_line(title: Child, *content: Child, **attributes: Attribute) -> Html:
-    """Return a line that opens to show more."""
+    """Return a line that unfolds its content when a person presses it."""
     return el("details", el("summary", title), *content, class_="more-line", **attributes)
 
 
 def help_window(words: str, links: Iterable[tuple[str, str]], *content: Child) -> Html:
-    """Return the closed help window, which `assets/help.js` opens. `links` scroll to its sections: ids and words."""
+    """Return the closed help window, which `assets/help.js` opens. `links` are the ids and titles of its sections."""
     close = button(icon("cross"), look="s q icon-only", data_keys_close=True, aria_label="Close")
     ways = [button(name, look="s q", data_scroll_to=section) for section, name in links]
     return el(
@@ -86,7 +86,9 @@ def help_button(title: str) -> Html:
 
 
 def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:
-    """Return a text with its changes. With `near`, words farther than that from one are marked for small windows."""
+    """Return a text with its changes marked. With `near`, unchanged words that are more than `near` words from a change
+    are also marked, so that small windows can hide them.
+    """
     names = {"removed": "del", "added": "ins"}
     parts: list[Child] = []
     before = " "
@@ -109,7 +111,9 @@ def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:
 
 
 def _far(text: str, near: int, follows: bool, precedes: bool) -> Child:
-    """Return unchanged text after a change, before one, or both, with a mark around the words far from them."""
+    """Return unchanged text with a mark around its words that are more than `near` words from a change. `follows` is
+    True if a change comes before the text, `precedes` if a change comes after the text.
+    """
     words = re.findall(r"\S+\s*|^\s+", text)
     start, end = near * follows, len(words) - near * precedes
     if end - start < WORTH_A_MARK:
@@ -136,13 +140,15 @@ def left(value: float | None) -> str:
 
 
 def about(value: float) -> str:
-    """Return an estimated time as text, no more exact than it is."""
+    """Return an estimated time as rounded text, such as "about 11 s"."""
     if value < 1.5:
         return "about a second"
     return f"about {round(value)} s" if value < 90 else f"about {round(value / 60)} min"
 
 
 def short_model(name: str, known: Mapping[str, str]) -> str:
-    """Return a model's name on the page: from `known`, or the last part of its id. Parts with a plus count alone."""
+    """Return a model's short name: from `known`, or the last part of its id. Names joined by " + " are shortened one by
+    one.
+    """
     parts = without_hashes(name).split(" + ")
     return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in parts)

@@ -1,7 +1,7 @@
-"""The list of runs: picture, task, progress and date of each, and what can be done with it.
+"""The list of runs: the picture, task, progress and date of each, and its actions.
 
-Beside it the queue: what the worker thread does and what waits, in every run. On the start page the table of several
-runs: the progress of each, and the settings, stages and images of all.
+Also the queue: the running job and the waiting jobs of all runs. Also the table of several selected runs on the start
+page: the progress of each, and the settings, stages and images of all.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from ui.markup import Html
 from ui.templating import render
 
 SEARCH_FROM = 7
-"""Number of runs from which a search field is shown."""
+"""Minimum number of runs for a search field."""
 SHOWN = 12
-"""Number of waiting images of a job that are listed; the others are counted."""
+"""Maximum number of waiting images of a job that are listed; the others are counted."""
 
 
 def run_list(listed: Listing, run_id: str, edited: tuple[EditedShare, ...] | None = None) -> Html:
-    """Return the runs and the deleted ones. `edited` has the shares of changed values; None while they are closed."""
+    """Return the list of runs and of deleted runs. `edited` holds the shares of values that people changed, or None
+    while that part is closed.
+    """
     now = datetime.now().astimezone()
     by_profile = groupby(edited or (), lambda share: share.profile)
     return render(
@@ -79,7 +81,7 @@ def date_words(moment: datetime, now: datetime) -> str:
 
 
 def queue_part(jobs: tuple[JobView, ...], names: Mapping[str, str], run_id: str, waiting_for: str) -> Html:
-    """Return the queue, or nothing if it is empty. `names` are those of the runs; `run_id` is the open run."""
+    """Return the queue, or nothing if it is empty. `names` are the names of runs by id; `run_id` is the open run."""
     if not jobs:
         return Html("")
     number = sum(len(job.waiting) + len(job.at_parts) if job.parts else 1 for job in jobs)
@@ -122,7 +124,8 @@ def _doing(job: JobView, waits_for: str) -> str:
 
 TASKS = ("classification", "segmentation")
 Far = tuple[str, Tone, str, str, tuple[float | None, ...]]
-"""Progress of a run: words with their tone and a hint, a sentence below, and the share of the progress bar, if any."""
+"""Progress of a run: its text, colour and hint, a sentence below, and a tuple with the share of the progress bar, if
+any."""
 NAMES = {
     "counterfactuals.captions": "captions",
     "generation.images_per_caption": "images of each",
@@ -134,7 +137,7 @@ DIFFERS = "differs"
 
 
 def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
-    """Return the table with its head; nothing if no run is selected."""
+    """Return the table of the selected runs with its head; nothing if no run is selected."""
     if not together.runs:
         return Html("")
     runs, states = ",".join(together.ids), together.runs
@@ -192,12 +195,14 @@ def _results(state: RunState) -> str:
 
 
 def _drawn(state: RunState) -> bool:
-    """Return True if a run has images that fit its captions; approving again draws further ones."""
+    """Return True if a run has images of its present captions. An approval then draws further images."""
     return len(state.outdated) < len(state.run.test_cases)
 
 
 def settings_of_all(states: Sequence[RunState], profile: ProfileOptions, runs: str) -> Html:
-    """Return the settings form of several runs. `runs` are their ids, with commas; differing values are left empty."""
+    """Return the settings form of several runs. `runs` are their ids, joined by commas. A setting whose values differ
+    is left empty.
+    """
     sections = _sections(states)
     presets = None
     if _read_by_all(states, "generation.steps"):
@@ -221,7 +226,7 @@ def settings_of_all(states: Sequence[RunState], profile: ProfileOptions, runs: s
 
 
 def common(states: Sequence[RunState], of: Callable[[RunState], Any]) -> Any:
-    """Return the value that all states share, or None if it differs."""
+    """Return the value that `of` returns for all states, or None if the values differ."""
     values = {of(state) for state in states}
     return values.pop() if len(values) == 1 else None
 
@@ -242,7 +247,7 @@ def _sections(states: Sequence[RunState]) -> tuple[str, ...]:
 
 
 def _names(states: Sequence[RunState], profile: ProfileOptions, section: str) -> list[str]:
-    """Return the settings of a section that all runs read, without the common ones."""
+    """Return the settings of a section that all runs read, except those of `SHARED` and `ONE_BY_ONE`."""
     section_settings = getattr(states[0].settings, section)
     own_fields = getattr(section_settings, "own_fields", None)  # for a control image, the fields of its kind
     names = [
@@ -258,7 +263,7 @@ def _names(states: Sequence[RunState], profile: ProfileOptions, section: str) ->
 
 
 def _choices(states: Sequence[RunState], profile: ProfileOptions, section: str, name: str) -> list[Any]:
-    """Return the values that a setting offers; none if it is typed or ticked."""
+    """Return the values that a setting can be chosen from; empty if its field is a text field or a checkbox."""
     annotation = type(getattr(states[0].settings, section)).model_fields[name].annotation
     if get_origin(annotation) is not Literal:
         return []
@@ -268,7 +273,7 @@ def _choices(states: Sequence[RunState], profile: ProfileOptions, section: str, 
 
 
 def _input(states: Sequence[RunState], section: str, name: str, field_id: str, runs: str) -> Html:
-    """Return the field of one setting of all runs; empty if it differs."""
+    """Return the field for a setting of all runs. The field is empty if their values differ."""
     settings = getattr(states[0].settings, section)
     more: dict[str, Any] = {}
     if common(states, lambda state: getattr(getattr(state.settings, section), name)) is None:

@@ -23,13 +23,13 @@ from ui.markup import Html, el
 from ui.templating import render
 
 PLAIN: Mapping[str, str] = DataTable(__file__, str, "plain")
-"""Words after the title of a stage, for people who do not know its name; a stage of a recipe of one's own has none."""
+"""Plain words after the title of a stage, by title. The stages of a user's own recipe have none."""
 EXPLAINED: Mapping[str, str] = DataTable(__file__, str, "explained")
-"""One or two sentences on each stage by its title, for a first reading."""
+"""Explanation of each stage in one or two sentences, by title."""
 FIRST_TIME = " · the first time, the models are loaded too"
-"""Text after the seconds of work whose progress is still unknown."""
+"""Text after the seconds of a running stage whose progress is still unknown."""
 ICONS = DataTable(__file__, str, "icons")
-"""Icon before the word of a state, so that neither depends on the other nor on a colour."""
+"""Icon before the word of a state, so that a state can be recognized without its colour."""
 
 
 def stage_card(name: StageName, state: RunState, body: Html) -> Html:
@@ -85,12 +85,12 @@ def state_pill(word: str, tone: Tone, **attributes: str | bool | None) -> Html:
 
 
 def running_stage(job: JobView | None) -> StageName | None:
-    """Return the stage of this run that the worker thread is at, or None."""
+    """Return the stage that the job is running now, or None."""
     return job.stage if job is not None and job.state == "running" else None
 
 
 def state_word(stage: StageName, state: RunState) -> tuple[str, Tone]:
-    """Return the state of a text stage in words, and its tone."""
+    """Return the state of a text stage as text, and the name of its colour."""
     job = state.job
     if running_stage(job) == stage:
         return "running", "acc"
@@ -108,7 +108,9 @@ def state_word(stage: StageName, state: RunState) -> tuple[str, Tone]:
 
 
 def _comes_later(stage: StageName, state: RunState, job: JobView) -> bool:
-    """Return True if a job has still to run a stage: its only stage always, others if they are empty or stale."""
+    """Return True if a job will still run a stage. A job of one stage always runs it. A job of several stages runs only
+    those that are empty or stale.
+    """
     if not job.active or stage not in job.stages:
         return False
     cards = state.recipe.cards
@@ -121,7 +123,7 @@ def _working(job: JobView) -> str:
     progress = job.progress
     if progress is not None:
         return f"{progress.note}{left(progress.seconds_left)}"
-    # Whole seconds: the markup changes no more often than a person can read.
+    # Whole seconds, so that the markup does not change faster than a person can read.
     text = stage_doing(job.stage) if job.stage is not None else "starting"
     return f"{text} · {int(time.monotonic() - job.since)} s{FIRST_TIME}"
 
@@ -135,7 +137,9 @@ def _insisted(problem: Problem | None) -> dict[str, str]:
 
 
 def prompt_panel(stage: StageName, state: RunState) -> Html:
-    """Return prompt and reply of the latest try, failed ones too, and the template for the next one if there is one."""
+    """Return the panel with the prompt and the reply of the latest try, even if it failed, and with the template of the
+    next prompt, if there is one.
+    """
     recipe_stage = state.recipe.stage(stage)
     sent = {slot.name for slot in recipe_stage.others_sent(state.settings)}
     slots = [
@@ -150,7 +154,7 @@ def _said(stage: StageName, state: RunState) -> tuple[str, str, str] | None:
     """Return the description of the last try, its prompt and its reply, or None without one."""
     problem = state.problems.get(stage)
     if problem is not None and problem.prompt:
-        return "The last try, which could not be read", problem.prompt, problem.raw_reply
+        return "The last try, whose reply could not be read", problem.prompt, problem.raw_reply
     prompted = [version for version in state.histories.get(stage, ()) if version.value.trace.prompt]
     if not prompted:
         return None
@@ -172,7 +176,9 @@ def _earlier(slot: PromptSlot, state: RunState) -> list[tuple[int, str, datetime
 def history(
     versions: tuple[StoredValue, ...], summary: Callable[[Any], str], names: Mapping[str, str], current: int
 ) -> Html:
-    """Return all versions, newest first, each with a way to restore it. `current` is the current one's id, or 0."""
+    """Return the list of a value's versions, newest first, each with a button to restore it. `current` is the id of the
+    current version, or 0.
+    """
     rows = [(version, _when(version.created), summary(version.value.value)) for version in reversed(versions)]
     return render("explore/history.html", rows=rows, names=names, held=current)
 

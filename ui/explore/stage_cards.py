@@ -1,8 +1,8 @@
-"""The cards of a recipe's text stages: some types of value have their own, all others a general one.
+"""The cards of a recipe's text stages. The stages in `CARDS` have a card of their own, all others a general one.
 
 `assets/brush.js` is the brush of the card on which a person paints a region over the source image. The card of
-counterfactual captions has a tick, the differences and the checks of each caption, and a grid with the alternatives of
-each keyword that become captions, and the ways to choose them.
+counterfactual captions shows each caption with a tick, its differences and its checks. It also has a grid in which a
+person chooses the combinations of alternatives that become captions.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from ui.markup import Child, Html, el
 from ui.templating import render
 
 FAILED = DataTable(__file__, str, "failed")
-"""Names of checks that failed."""
+"""Short text for a failed check, by the check's name."""
 REMARKS = DataTable(__file__, tuple[str, str], "remarks")
-"""Names and tones of checks that passed with a remark."""
+"""Short text and colour for a check that passed with a remark, by the check's name."""
 NEAR = 4
-"""Number of words beside a change that a small window also shows."""
+"""Number of unchanged words before and after a change that a small window shows."""
 EDITS_AT_ONCE = ((1, "1"), (2, "2"), (3, "3"), (0, "all"))
 Finding = tuple[str, str, str, str]
-"""An icon, words, their tone and a hint; "" for none."""
+"""The icon, text, colour and hint of a finding; "" for none."""
 NOTHING_NAMED: Finding = ("", "nothing protected named", "warn", "The caption does not name what the task protects.")
 KEPT_CHECKS = {"label kept", "protected kept", "protected named as often", "nothing protected added"}
 
 
 def counterfactuals_card(state: RunState) -> Html:
-    """Return the card of stage 4."""
+    """Return the card of stage 4: the counterfactual captions, and the grid of combinations."""
     stored = state.run.values.get("counterfactuals")
     value = stored.value.value if stored else CounterfactualCaptions(())
     stage, source = state.recipe.stage("counterfactuals"), state.caption
     settings = getattr(state.settings, stage.settings)
-    # Stale captions come from another caption: their remarks say little and would fill the page.
+    # Stale captions were made from earlier values, so their remarks say little and would fill the page.
     stale = "counterfactuals" in state.stale
     lines = []
     for item in value.items:
@@ -75,7 +75,7 @@ def counterfactuals_card(state: RunState) -> Html:
         lines=lines,
         ticked=sum(item.used for item in value.items),
         source=source,
-        # A value records the values that it was made from.
+        # A value records the values that it was made from, so these must exist.
         can_add=all(read in state.run.values for read in stage.reads),
         near=NEAR,
         failed=FAILED,
@@ -85,11 +85,13 @@ def counterfactuals_card(state: RunState) -> Html:
 
 
 def _findings(item: CounterfactualCaption, checks: tuple[Check, ...], source: str, task: Task) -> list[Finding]:
-    """Return a finding for each check with a note, and one for all that passed."""
+    """Return the findings on a caption: whether the protected words are kept, each failed check, each remark, and
+    whether nothing else changed.
+    """
     wrong, findings = failed(checks), []
     if source and not any(check.name in KEPT_CHECKS for check in wrong):
         words = "label kept" if task.kind == "classification" else "protected kept"
-        # If the caption names nothing protected, passing all checks means nothing.
+        # If the caption names nothing protected, it passes these checks without a meaning.
         findings.append(("check", words, "ok", "") if classes_in(source, task) else NOTHING_NAMED)
     findings += [("cross", FAILED.get(check.name, check.name), "bad", check.note) for check in wrong]
     for check in checks:
@@ -101,7 +103,7 @@ def _findings(item: CounterfactualCaption, checks: tuple[Check, ...], source: st
 
 
 def combinations_part(state: RunState) -> Html | None:
-    """Return the number of combinations that become captions, and the grid; None before there are alternatives."""
+    """Return the number of combinations that become captions, and their grid; None before there are alternatives."""
     fresh = STAGE in state.run.values and STAGE not in state.stale
     grid = grid_of(state.run, state.settings, state.histories.get(STAGE, ()), fresh, state.prompts)
     if grid is None:
@@ -142,8 +144,8 @@ def subject_card(state: RunState) -> Html:
 def brush_card(name: StageName, state: RunState, words: str, points: str | None = None) -> Html:
     """Return the card of a stage whose value is a `Region`. `words` describe the painted part, such as "may change".
 
-    With `points`, the setting of this name, the region is a subject: no paint stands for none, not for the whole
-    picture, and the stage also finds it at points and in a box.
+    If `points`, the setting of this name, is given, the region is a subject. Then no paint means no subject, not the
+    whole picture, and the stage can also find the subject at points and in a box.
     """
     stored, undone = state.run.values.get(name), state.steps.next_redo
     shown = render(
@@ -178,7 +180,7 @@ def _marked(text: str, task: Task) -> list[Child]:
 
 
 def keywords_card(state: RunState) -> Html:
-    """Return the card of stage 2: chips to tick, reword and drop, and one to add."""
+    """Return the card of stage 2: keywords to tick, reword and drop, and a field to add one."""
     items = _value(state, "keywords", Keywords(())).items
     chips = [(item, _warning(failed(state.keyword_checks(item)))) for item in items]
     locked = protected_words_in(state.caption, state.run.task)

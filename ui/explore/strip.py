@@ -1,5 +1,5 @@
-"""The picture column: the large picture with its review, the strip of all results with its filters, and what is known
-of one result.
+"""The picture column: the large picture with its review, the strip of all results with its filters, and the facts about
+the shown result.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ui.markup import Html, el
 from ui.templating import render
 
 MODE = "drawing"
-"""The view mode that follows the drawing."""
+"""Value of `View.mode` that shows the image being drawn."""
 REASONS = DataTable(__file__, tuple[str, ...], "reasons")
 """The usual reasons for a rejection, by kind of task. Keys 1 to 4 choose them while they are shown."""
 WORDS = DataTable(__file__, tuple[str, str], "filters")
-"""Word and explanation of each filter."""
+"""Word and explanation of each filter of the results."""
 FILTERS: Mapping[str, Callable[[StoredTestCase, ModelComparison], bool]] = {
     "unreviewed": lambda case, comparison: case.review is None,
     "check-failed": lambda case, comparison: bool(failed(comparison.checks(case))),
@@ -46,11 +46,11 @@ class Drawing:
     """Current denoising step."""
     steps: int
     picture: Html
-    """The latest preview, or the source while there is none."""
+    """The latest preview, or the source before the first preview."""
 
 
 def drawing_of(state: RunState) -> Drawing | None:
-    """Return the images that are being drawn, or None while nothing is."""
+    """Return the images that are being drawn, or None if no image is being drawn."""
     job = state.job
     if job is None or running_stage(job) != "generation" or job.progress is None:
         return None
@@ -58,14 +58,14 @@ def drawing_of(state: RunState) -> Drawing | None:
     name = job.at_part.name if job.at_part is not None else "drawing"
     if len(job.at_parts) > 1:
         name = f"{len(job.at_parts)} images"
-    picture = el("img", src=image_url(state.run.source_sha), alt="Not begun to show")
+    picture = el("img", src=image_url(state.run.source_sha), alt="No preview yet")
     if job.preview:
         picture = el("img", src=f"previews/{job.preview}.png", alt="What it looks like so far")
     return Drawing(job, name, job.progress.step, steps, picture)
 
 
 def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:
-    """Return a thumbnail with the progress; a press shows it large. None while nothing is drawn."""
+    """Return a thumbnail of the image in progress; a press enlarges it. None while nothing is drawn."""
     drawing = drawing_of(state)
     return render("explore/drawing.html", drawing=drawing, followed=followed) if drawing is not None else None
 
@@ -81,7 +81,7 @@ def drawing_figure(state: RunState) -> Html | None:
 
 @dataclass(frozen=True)
 class Strip:
-    """The results of a run, newest first, and those that a page looks through."""
+    """The results of a run, newest first: `all` of them, and the `cases` that pass the page's filter."""
 
     all: tuple[StoredTestCase, ...]
     cases: tuple[StoredTestCase, ...]
@@ -90,13 +90,13 @@ class Strip:
 
     @property
     def first(self) -> StoredTestCase | None:
-        """Return the result to show while none is picked, or None."""
+        """Return the result to show while none is selected, or None without results."""
         return next(iter(self.cases or self.all), None)
 
     def next_unreviewed(self, case: StoredTestCase) -> StoredTestCase | None:
-        """Return the next unreviewed result after `case`, starting again after the last; None if there is no other."""
+        """Return the next unreviewed result after `case`, starting again after the last; None if all are reviewed."""
         shown = self.cases if any(other.review is None and other.id != case.id for other in self.cases) else self.all
-        # `case` itself may be filtered out, so the order of all decides what comes after it.
+        # The filter may hide `case` itself, so its place among all results decides which one is next.
         order = [other.id for other in self.all]
         here = order.index(case.id)
         waiting = [other for other in shown if other.review is None and other.id != case.id]
@@ -113,7 +113,7 @@ def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
 
 
 def strip(state: RunState, results: Strip, shown: StoredTestCase, comparison: ModelComparison, following: bool) -> Html:
-    """Return the number of results, the filters, and a picture of each."""
+    """Return the strip of results: their number, the filters, and a small picture of each result."""
     found = {name: [case.id for case in results.all if holds(case, comparison)] for name, holds in FILTERS.items()}
     return render(
         "explore/strip.html",
@@ -133,7 +133,7 @@ def strip(state: RunState, results: Strip, shown: StoredTestCase, comparison: Mo
 
 
 def picture_column(state: RunState, view: View, comparison: ModelComparison) -> Html:
-    """Return a result or an image in progress with all that is known of it, or the source while there is no result."""
+    """Return a result, or an image in progress, with all known facts; or the source while there is no result."""
     results = strip_of(state, comparison, view.only)
     case = next((result for result in results.all if result.id == view.case), results.first)
     if case is None:
@@ -168,7 +168,7 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
 
 
 def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None = None) -> Html:
-    """Return the verdict, and the buttons. `following` is the next result to review, if any."""
+    """Return the verdict on a result, and the buttons to review it. `following` is the next result to review."""
     return render(
         "explore/review.html",
         case=case,
@@ -180,7 +180,7 @@ def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None 
 
 
 def verdict_words(review: Review, task: Task, now: Task) -> str:
-    """Return the verdict, with the task that it was given for if the run has another one by `now`."""
+    """Return the verdict of a review as text. It also names the reviewed `task` if the run's task `now` differs."""
     words: str = review.verdict
     if task != now:
         words = f"{words} for {task.label if task.kind == 'classification' else 'other classes'}"

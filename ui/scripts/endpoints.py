@@ -1,7 +1,7 @@
 """Endpoints for scripts and agents: every command and query by its name, in the Gradio application.
 
-`gradio_client`, plain HTTP and MCP (`ui.scripts.mcp`) call the same functions. The command's own model checks the
-values, as for a page. An error is one sentence, and its title names the field.
+`gradio_client`, plain HTTP and MCP (`ui.scripts.mcp`) call the same functions. The command's pydantic model checks the
+values. An error is one sentence, and its title names the field.
 """
 
 from __future__ import annotations
@@ -53,17 +53,18 @@ from ui.scripts.uploads import keep_to_uploads, uploaded
 AWAKE_SECONDS = 10.0
 """Seconds of frequent polling after a call, since more calls are likely."""
 AWAKE, ASLEEP = 0.001, 0.1
-"""Seconds between two looks. The first caller waits half of the latter on average."""
+"""Seconds between two checks of the queue, soon after a call and otherwise. A call after a pause waits half of the
+second number on average."""
 
 
 class SleepyQueue(Queue):
-    """Polls seldom while nobody calls. It converts an existing queue, since Gradio makes its own."""
+    """Queue of Gradio that is polled less often while nobody calls."""
 
     _called = -AWAKE_SECONDS
 
     @classmethod
     def made_of(cls, queue: Queue) -> None:
-        """Convert a queue into a `SleepyQueue`."""
+        """Convert an existing queue into a `SleepyQueue`, since Gradio makes its queue itself."""
         del queue.sleep_when_free
         queue.progress_update_sleep_when_free = ASLEEP  # nothing here reports progress to Gradio
         queue.__class__ = cls
@@ -80,40 +81,41 @@ class SleepyQueue(Queue):
 PATH = "/endpoints"
 """Path of the page that the endpoints belong to."""
 OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-any-batch"})
-"""Commands of pages only. They update a form, manage tokens, or read any folder of this machine, which only the lead
-may. Scripts plan by `PlanByScript`."""
+"""Commands that only pages may send. They update a form, manage tokens, or read any folder of this machine. Scripts
+plan batches with `PlanByScript`."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
-"""Fields that name the sending page and the content of its form. Scripts do not fill them unless they are required."""
+"""Fields that name the sending page and the state of its form. Scripts fill in only those that are required."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
-"""Seconds between two looks at a watched job, and before an unchanged state is sent again. Sending it lets Gradio
-notice that the client is gone and release its watcher."""
+"""Seconds between two checks of a watched job, and before an unchanged state is sent again. The repetition lets Gradio
+notice that a client is gone, and end its watcher."""
 MOST_WATCHERS, MOST_OF_A_TOKEN = 200, 20
-"""Watchers at once: more than the first number wait, more than the second of one token are refused."""
+"""Maximum number of watchers at a time, and of watchers with the same token. Further watchers wait, and further ones
+with the same token are refused."""
 SAID_IN_A_SECOND = 25
-"""Maximum progress updates per second for all watchers together. Jobs need the processor themselves."""
+"""Maximum number of progress updates per second for all watchers together, so that jobs keep the processor."""
 KNOWN_CALLERS = 40
-"""Number of callers for whom Gradio keeps a copy of the components. A later return makes a new copy."""
+"""Number of latest callers for whom Gradio keeps a copy of the components. Other callers get a new copy."""
 NO_FIELD = "Error"
 """Gradio's title of an error that belongs to no field."""
 log = logging.getLogger(__name__)
 Plain = dict[str, Any]
 C = TypeVar("C", bound=Command)
 Do = Callable[[Any], Plain]
-"""Performs a command and returns plain data."""
+"""Function that performs a command and returns plain data."""
 DoAwaited = Callable[[Any, Waiter], Awaitable[Plain]]
-"""Performs a slow command without a thread of its own."""
+"""Coroutine that performs a slow command without a thread of its own, and returns plain data."""
 
 
 class NotAllowed(UserError):
-    """Raised if a token does not allow the command, or no longer does."""
+    """Raised if a token does not allow the command, has expired or was withdrawn."""
 
 
 class WatchJob(ShowJob, name="watch-job"):
-    """Tell how far a job is, again and again, until it is over."""
+    """Report the state of a job repeatedly until the job ends."""
 
 
 class DownloadImage(Query, name="download-image"):
-    """Give a test case as a PNG file that carries its run."""
+    """Give a test case as a PNG file that contains its run."""
 
     case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
 
@@ -136,18 +138,18 @@ class DownloadStudy(StudyCommand, name="download-study", looks=True):
     """Give an export of a study as a file."""
 
     file: str = Field(
-        "outcomes.csv", max_length=80, description="Which of its files", json_schema_extra={"enum": list(EXPORTS)}
+        "outcomes.csv", max_length=80, description="Name of the file", json_schema_extra={"enum": list(EXPORTS)}
     )
 
 
 class UploadPicture(Command, name="upload-picture", keeps=True):
-    """Begin a run with a picture; one that this studio saved brings its run back."""
+    """Begin a run with a picture. A picture that was downloaded from a studio restores its run."""
 
     file: FileData = Field(description="PNG, JPEG, WebP, GIF, BMP or TIFF")
 
 
 class GiveMask(RunCommand, name="give-mask"):
-    """Give a run a mask."""
+    """Set the mask of a run."""
 
     file: FileData = Field(description="A PNG of class numbers")
     classes: str = Field("", description="The number and name of each class, such as “0 sky, 1 road”")
@@ -168,19 +170,19 @@ class Services:
     imports: ImportService
     batches: BatchRuns
     watchers: Counter[int] = field(default_factory=Counter)
-    """Number of watchers by the id of their token; 0 for those without a token."""
+    """Number of watchers by the id of their token. Watchers without a token have the id 0."""
 
 
 def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Command] | None]:
-    """Add the endpoints to an application, on a page of their own so that other pages need not load their description.
+    """Add the endpoints to a Gradio application, on a separate page, so that other pages do not load their description.
 
-    Return the numbers of all functions of the application with the command that each takes; None for those of a
-    page.
+    Return the command of each function of the application by the function's number, or None for a function that only
+    a page calls.
     """
-    # A watcher keeps one of Gradio's places for calls in progress. The others must still find one.
+    # Each watcher occupies one of Gradio's slots for running calls. Other calls must still find a free slot.
     page._queue.max_thread_count = MOST_WATCHERS + page.max_threads
     SleepyQueue.made_of(page._queue)
-    # Gradio keeps a copy of all components for each caller, although here they are the same for everybody.
+    # Gradio keeps a copy of all components for each caller, although these components are the same for everybody.
     page.state_session_capacity = KNOWN_CALLERS
     before = set(page.fns)
     with page.route("Endpoints", PATH, show_in_navbar=False):
@@ -194,13 +196,13 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
 
 
 def has_call(page: gr.Blocks, event: str) -> bool:
-    """Return True while a call of an endpoint is running or its answer was not fetched yet."""
+    """Return True while a call of an endpoint is running or its answer is not fetched yet. `event` is the call's id."""
     queue = page._queue
     return event in queue.event_ids_to_events or any(event in ids for ids in queue.pending_event_ids_session.values())
 
 
 def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
-    """Yield each endpoint and its function, except those of `awaited` and `WatchJob`, which streams."""
+    """Yield each endpoint and its function, except those of `awaited` and `WatchJob`, whose answer is a stream."""
     for name, command in services.commands.known().items():
         if name not in OF_PAGES:
             yield command, lambda sent: _reply(sent, services.commands.do(sent), services)
@@ -266,7 +268,7 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
 
     def study_file(command: DownloadStudy) -> Plain:
         if command.file not in EXPORTS:
-            raise UserError(f"There is no file {command.file!r}: there are {', '.join(EXPORTS)}.", field="file")
+            raise UserError(f"There is no file {command.file!r}: choose one of {', '.join(EXPORTS)}.", field="file")
         return _download(command.file, EXPORTS[command.file][1](services.studies.export(command.study)))
 
     yield UploadPicture, take_picture
@@ -280,12 +282,14 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
 
 @contextmanager
 def in_sentences(request: gr.Request | Request) -> Iterator[None]:
-    """Raise errors as gr.Error with their field as title, and note the status for plain HTTP. Log our own faults."""
+    """Turn errors into gr.Error, whose title is the field, and note the HTTP status for `PlainHttp`. Log errors that
+    are the studio's own fault.
+    """
     try:
         yield
     except UserError as error:
         _state(request)["status"] = 403 if isinstance(error, NotAllowed) else 404 if isinstance(error, Missing) else 400
-        message = " ".join(str(error).splitlines())  # it may hold what the caller has sent
+        message = " ".join(str(error).splitlines())  # it may quote lines that the caller has sent
         raise gr.Error(message, title=error.field or NO_FIELD, print_exception=False) from error
     except gr.Error:
         raise
@@ -310,11 +314,13 @@ def _add_one(command: type[Command], do: Do, services: Services) -> None:
 def perform(
     command: type[Command], do: Do, values: Mapping[str, Any], request: gr.Request | Request, tokens: ScriptTokens
 ) -> Plain:
-    """Perform a command if the token of the request allows it. A value of None counts as absent. Raises UserError."""
+    """Perform a command if the token of the request allows it. Values of None are left out. Raises UserError."""
     token = let_in(command, request)
     sent = _of(command, values)
     if token is not None and token.reads_only and isinstance(sent, DownloadStudy) and sent.file in OF_PERSONS:
-        raise NotAllowed(f"The token “{token.name}” only reads: “{sent.file}” is about people, and needs a full one.")
+        raise NotAllowed(
+            f"The token “{token.name}” only reads. “{sent.file}” is about people: use a token that may change things."
+        )
     if token is not None:
         tokens.require_place(sent)
     done = do(sent)
@@ -345,7 +351,7 @@ async def perform_awaited(
     tokens: ScriptTokens,
     waiter: Waiter,
 ) -> Plain:
-    """Like `perform`, for slow commands. Raises NotAllowed if the token ends before the answer."""
+    """Like `perform`, for slow commands. Also raises NotAllowed if the token ends before the answer is ready."""
     token = let_in(command, request)
     sent = _of(command, values)
     if token is not None:
@@ -362,7 +368,7 @@ async def perform_awaited(
 async def _listens(page: gr.Blocks, request: gr.Request) -> bool:
     """Return True while the client is waiting for the answer to the current call."""
     number = LocalContext.event_id.get(None)
-    if number is None:  # the request itself is answered
+    if number is None:  # a plain request without an event of the queue
         return not await request.request.is_disconnected()
     event = page._queue.event_ids_to_events.get(number)
     return event is not None and event.alive
@@ -384,16 +390,17 @@ def _add_watching(services: Services) -> None:
 async def watching(
     values: Mapping[str, Any], request: gr.Request | Request, services: Services
 ) -> AsyncGenerator[Plain, None]:
-    """Yield the state of a job until it ends: each new step at once, other progress less often the more watchers there
-    are. Raises UserError.
+    """Yield the state of a job until it ends. A new step is sent at once, other progress less often the more watchers
+    there are. Raises UserError.
 
-    An asynchronous generator holds no thread. With a thread each, forty watchers would block all other calls.
+    Each watcher is an asynchronous generator without a thread. With a thread each, forty watchers would block all other
+    calls.
     """
     token, query, watchers = let_in(WatchJob, request), _of(WatchJob, values), services.watchers
     number = token.id if token is not None else 0
     if number and watchers[number] >= MOST_OF_A_TOKEN:
         raise NotAllowed(
-            f"This token watches {MOST_OF_A_TOKEN} jobs already: end one of these, or ask now and then with show_job."
+            f"This token watches {MOST_OF_A_TOKEN} jobs already: end one of these watches, or call show_job instead."
         )
     watchers[number] += 1
     try:
@@ -415,12 +422,12 @@ async def watching(
 
 
 def _step(view: JobView) -> tuple[object, ...]:
-    """Return the parts of a job that change seldom. A change of them is sent at once."""
+    """Return the fields of a job that seldom change. Their changes are sent at once."""
     return view.state, view.stage, view.stopping, view.message, view.parts
 
 
 def token_of(request: gr.Request | Request) -> Token | None:
-    """Return the token of a call, which the guard has checked; None for a lead's browser, or without a password."""
+    """Return the token of a call, which the guard has checked; None for a call without a token, as from a browser."""
     token: Token | None = _state(request)["token"]
     return token
 
@@ -432,10 +439,10 @@ def _state(request: gr.Request | Request) -> MutableMapping[str, Any]:
 
 
 def let_in(command: type[Command], request: gr.Request | Request) -> Token | None:
-    """Return the token of a request. Raises NotAllowed if it only reads and the command changes something."""
+    """Return the token of a request or None. Raises NotAllowed if the token only reads but the command changes data."""
     token = token_of(request)
     if token is not None and token.reads_only and not command.looks:
-        raise NotAllowed(f"The token “{token.name}” only reads: “{command.name}” needs one that may change things.")
+        raise NotAllowed(f"The token “{token.name}” only reads. “{command.name}” needs a token that may change things.")
     return token
 
 
@@ -451,7 +458,7 @@ def fields_of(command: type[Command]) -> dict[str, FieldInfo]:
 
 @cache
 def schema_of(command: type[Command]) -> Mapping[str, Any]:
-    """Return the JSON schema of a command, made once."""
+    """Return the JSON schema of a command, from a cache."""
     return command.model_json_schema()
 
 
@@ -462,7 +469,9 @@ def _add_shaped(
     queue: bool,
     most: int | None,
 ) -> None:
-    """Register an endpoint. Gradio reads name, parameters and words off the function; pydantic has types and bounds."""
+    """Register an endpoint. Gradio gets the name, parameters and description from the function, and their types and
+    bounds from the command's schema.
+    """
     parameters = [
         inspect.Parameter(
             name,
@@ -472,7 +481,7 @@ def _add_shaped(
         )
         for name, field in fields.items()
     ]
-    # Gradio recognises the request by its type and passes it last.
+    # Gradio recognises this parameter by its type and passes the request.
     parameters.append(
         inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=gr.Request)
     )
@@ -483,12 +492,12 @@ def _add_shaped(
     function.__doc__ = f"{inspect.getdoc(command)}" + (f"\n\nArgs:{arguments}\n" if arguments else "")
     gr.api(function, api_name=function.__name__, queue=queue, concurrency_limit=most)
     root = Context.root_block
-    assert root is not None  # gr.api has looked
+    assert root is not None  # gr.api has checked this
     schema = schema_of(command)
     shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     for component, name in zip(root.fns[max(root.fns)].inputs, fields, strict=True):
         keep_to_uploads(component)
-        # gr.api takes a parameter's type only, so the full schema is set here.
+        # gr.api reads only the type of a parameter, so the full schema is set here.
         component._api_info = {**schema["properties"][name], **shared}  # type: ignore[attr-defined]
 
 
@@ -508,7 +517,7 @@ def _reply(sent: Command, result: Any, services: Services) -> Plain:
     if isinstance(sent, RunCommand):
         job = services.jobs.of_run(sent.run)
         going_on = job_facts(job) if job is not None and job.active else None
-        # Such a notice tells that somebody else has changed the same value in the meantime.
+        # A notice says that somebody else has changed the same value in the meantime.
         return {"run": sent.run, "job": going_on, "notices": services.notes.notices(sent.run)}
     of: Plain = {name: getattr(sent, name) for name in ("study", "job", "test_set") if hasattr(sent, name)}
     if isinstance(result, DraftState):
@@ -517,7 +526,7 @@ def _reply(sent: Command, result: Any, services: Services) -> Plain:
 
 
 def _download(name: str, data: bytes | IO[bytes]) -> Plain:
-    """Write a file for the caller and return its description. Gradio copies it under the hash of its content."""
+    """Write a file for the caller and return its description. Gradio copies the file under the hash of its content."""
     Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
     file = Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
     with file.open("wb") as to:

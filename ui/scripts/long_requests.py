@@ -1,4 +1,6 @@
-"""Endpoints that wait for long work without a thread of their own: test sets as files, and archives of images."""
+"""Endpoints whose work may take long and which wait without a thread of their own: downloads of test sets, imports of
+images, and plans of batches.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from ui.scripts.uploads import uploaded
 
 MOST_LABELS = 10_000
 LOOK_SECONDS = 0.1
-"""Seconds between two looks at the work."""
+"""Seconds between two checks whether the work is done."""
 
 
 def _listed(labels: Any) -> Any:
@@ -56,16 +58,14 @@ class DownloadTestSet(Query, name="download-test-set"):
 
 
 class ImportImages(Command, name="import-images", keeps=True):
-    """Begin to bring in the images of a zip or tar with their labels, splits and masks, and give the number of the
-    import.
-    """
+    """Begin to import the images of a zip or tar with their labels, splits and masks, and give the import's number."""
 
     file: FileData = Field(description="A zip or tar of any format that an export has, or of plain folders")
-    title: str = Field("", max_length=LONGEST_NAME, description="What the import is called; empty: as its file is")
+    title: str = Field("", max_length=LONGEST_NAME, description="Name of the import; empty: the name of the file")
     format: str = Field(
         "",
         max_length=80,
-        description="The format of the files; empty: it is found out",
+        description="The format of the files; empty: the studio detects it",
         json_schema_extra={"enum": ["", *FORMATS]},
     )
     labels: Annotated[
@@ -73,8 +73,8 @@ class ImportImages(Command, name="import-images", keeps=True):
         BeforeValidator(_listed),
         Field(
             max_length=MOST_LABELS,
-            description="The labels that are known, as a list or with commas between: an image with another one is "
-            "refused; empty takes any",
+            description="The known labels, as a list or separated by commas. Images with other labels are refused. "
+            "Empty: any label",
         ),
     ] = ()
     classes: str = Field(
@@ -83,27 +83,27 @@ class ImportImages(Command, name="import-images", keeps=True):
     test_set: str | None = Field(
         None,
         max_length=LONGEST_REFERENCE,
-        description="Put the images into the draft of this test set too; “” for the name that was exported with them",
+        description="Also put the images into the draft of this test set; “”: the name that was exported with them",
     )
 
 
 @dataclass(frozen=True)
 class Waiter:
-    """The caller that waits for an answer."""
+    """A caller that waits for an answer."""
 
     listens: Callable[[], Awaitable[bool]]
-    """Returns True while the caller is connected."""
+    """Coroutine that returns True while the caller is connected."""
     seconds: float = math.inf
-    """Maximum seconds to wait. After that, the answer is the progress."""
+    """Maximum seconds to wait. After that, the caller gets the progress as the answer."""
 
 
 async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) -> dict[str, Any]:
     """Return the zip as an upload of Gradio, or the progress if it takes longer than the caller waits.
 
-    An export without a waiting caller is stopped, unless a page has begun it. Raises UserError.
+    The export stops once no caller waits for it, unless a page has begun it. Raises UserError.
     """
     if command.format not in WRITTEN:
-        raise UserError(f"There is no format {command.format!r:.80}: take {', '.join(WRITTEN)}.", field="format")
+        raise UserError(f"There is no format {command.format!r:.80}: choose {', '.join(WRITTEN)}.", field="format")
     views, asked_again, end = list[WorkView](), False, time.monotonic() + waiter.seconds
 
     def begin() -> None:
@@ -117,11 +117,11 @@ async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) 
                 asked_again = True  # the caller will ask again
                 return {"state": view.state, "done": view.done, "total": view.total}
             if not await waiter.listens():
-                raise UserError("The caller has left, so the export was not sent: ask for it again.")
+                raise UserError("The caller has left, so the export was not sent: request it again.")
             await asyncio.sleep(LOOK_SECONDS)
             view = exports.view(view.id)
         if view.state == "cancelled":
-            raise UserError("The export was stopped by somebody else: ask for it again.")
+            raise UserError("Somebody else has stopped the export: request it again.")
         if view.state == "failed":
             raise UserError(view.error)
         return await run_in_threadpool(lambda: _fetchable(exports.ready(view.id)))
@@ -131,7 +131,7 @@ async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) 
 
 
 def _fetchable(ready: ReadyExport) -> dict[str, Any]:
-    """Return the zip as a file that a caller may fetch. It stays when the export is removed."""
+    """Return the zip as a file that a caller may fetch. The file remains when the export is removed."""
     return {
         "path": str(_linked(ready.file, ready.name)),
         "orig_name": ready.name,
@@ -140,10 +140,11 @@ def _fetchable(ready: ReadyExport) -> dict[str, Any]:
 
 
 async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[str, Any]:
-    """Return the batch of a plan like `list_batches`, once its items are chosen. If that takes longer than the caller
-    waits, return the number of files looked through, with 0 for the batch.
+    """Plan a batch and wait until its items are chosen. Return the batch with the fields of `list_batches`. If the
+    planning takes longer than the caller waits, return 0 for the batch, and the number of files examined so far.
 
-    Planning continues without a waiting caller, and the same plan sent again waits for it. Raises UserError.
+    Planning continues after the caller has left. A caller who sends the same plan again waits for the same planning.
+    Raises UserError.
     """
     end = time.monotonic() + waiter.seconds
     view = await run_in_threadpool(runs.plan, sent)
@@ -153,27 +154,27 @@ async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[s
     if view.state == "failed":
         raise UserError(view.error, field="plan")
     if view.state == "cancelled":
-        raise UserError("The planning was stopped by somebody else: send the plan again.", field="plan")
+        raise UserError("Somebody else has stopped the planning: send the plan again.", field="plan")
     if view.active:
         return {"batch": 0, "state": "planning", "looked_through": view.done}
     return await run_in_threadpool(lambda: dict(facts_of(runs.status(view.result))))
 
 
 async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter) -> dict[str, Any]:
-    """Begin an import, and return its number and progress. It gets a number with its first images.
+    """Begin an import, and return its number and progress. An import gets its number with its first images. The number
+    is 0 if this takes longer than the caller waits.
 
-    The import continues without a waiting caller. The number is 0 if it takes longer than the caller waits. Raises
-    UserError, also for an import that ends without a number.
+    The import continues after the caller has left. Raises UserError, also for an import that ends without a number.
     """
     if sent.format and sent.format not in FORMAT_TITLES:
-        raise UserError(f"There is no format {sent.format!r:.80}: take {', '.join(FORMAT_TITLES)}.", field="format")
+        raise UserError(f"There is no format {sent.format!r:.80}: choose {', '.join(FORMAT_TITLES)}.", field="format")
     end = time.monotonic() + waiter.seconds
     state = begun = await run_in_threadpool(_begin, sent, imports)
     while state.state == "running" and not state.number and time.monotonic() < end and await waiter.listens():
         await asyncio.sleep(LOOK_SECONDS)
         now = imports.state()
         if now is None or now.upload != begun.upload:
-            raise UserError("The import is over, and another one has begun: list_imports tells what came of both.")
+            raise UserError("The import is over, and another one has begun: see the results of both in list_imports.")
         state = now
     if state.state in ("failed", "stopped"):
         raise UserError(state.message, field="file" if state.state == "failed" else "")
@@ -183,7 +184,7 @@ async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter)
 def _begin(sent: ImportImages, imports: ImportService) -> ImportState:
     path = uploaded(sent.file.path)
     name = PureWindowsPath(sent.file.orig_name or path.name).name
-    # The import moves its file, but a caller who sends the same file again shares this upload.
+    # The import moves its file away. The upload must stay, since callers who send the same content share it.
     taken = _linked(path, "upload")
     try:
         return imports.import_upload(taken, name, sent.title, sent.format, sent.classes, sent.labels, sent.test_set)
@@ -198,6 +199,6 @@ def _linked(file: Path, name: str) -> Path:
     to = Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
     try:
         os.link(file, to)
-    except OSError:  # on another disk, or one without links
+    except OSError:  # the file is on another disk, or the disk has no links
         shutil.copyfile(file, to)
     return to

@@ -1,10 +1,10 @@
 """The endpoints as MCP tools for agents, in the server that Gradio mounts with `mcp_server=True`.
 
-Mounting, transport and sessions are Gradio's; requests are answered here. Gradio's own handlers call the studio over
-HTTP, at an address that the caller names (X-Forwarded-Host), with one client for all. A token would reach a stranger,
-and with a password no prompt and no stream would be answered. They also hold a worker thread while a job is watched,
-turn results into Python's notation and errors into sentences without their field, and save a file before they check the
-token.
+Gradio mounts the server and handles its transport and sessions. This module answers the requests, instead of Gradio's
+own handlers. Those would call the studio over HTTP, at an address that the caller names (X-Forwarded-Host), so a token
+could reach a stranger. With a password, they would answer no prompt and no stream. They would also occupy a thread
+while a job is watched, write results in Python's notation, lose the field of an error, and save a file before they
+check the token.
 """
 
 from __future__ import annotations
@@ -59,24 +59,24 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
-"""The explanation of the stages for agents."""
+"""File that explains the stages to agents."""
 PROMPT = "walk_an_image"
 WATCH_SECONDS = 45.0
-"""Longest wait in seconds: agents give up on a tool that takes longer than a minute."""
+"""Maximum seconds that an answer may take, since agents give up on a tool after a minute."""
 LONGEST_SIDE = 1536
-"""Longer side of a picture for an agent, in pixels. Models see no more of it."""
+"""Maximum size in pixels of the longer side of a picture for an agent. Models reduce larger pictures anyway."""
 MOST_TEXT = 200_000
-"""Maximum bytes of a text file whose content an agent gets."""
+"""Maximum size in bytes of a text file whose content is part of an answer."""
 _FILE = (
     "{} A data URL (data:image/png;base64,...) of up to 2.5 MB, or the path that a POST of the file to "
-    "/gradio_api/upload (form field “files”) answered with. No other path and no address of the web is taken."
+    "/gradio_api/upload (form field “files”) returned. Other paths and web addresses are refused."
 )
 _WATCHED = f" Waits {WATCH_SECONDS:g} seconds at most: call it again while “state” is waiting or running."
 _WAITS: Mapping[type[Command], str] = {
     WatchJob: _WATCHED,
-    DownloadTestSet: f" Waits {WATCH_SECONDS:g} seconds at most: call it again while the answer has a “state” in place "
+    DownloadTestSet: f" Waits {WATCH_SECONDS:g} seconds at most: call it again while the answer has a “state” instead "
     "of an “address”.",
-    ImportImages: f" Waits {WATCH_SECONDS:g} seconds at most for the number, which is 0 then: list_imports tells it "
+    ImportImages: f" Waits {WATCH_SECONDS:g} seconds at most for the number. If the number is 0, list_imports shows it "
     "later.",
     PlanByScript: f" Waits {WATCH_SECONDS:g} seconds at most: call it again with the same plan while “batch” is 0.",
 }
@@ -84,15 +84,15 @@ _UPLOADED = "/gradio_api/file="
 
 
 def serve_agents(page: gr.Blocks, services: Services) -> None:
-    """Answer the requests of agents to the server that Gradio has mounted with this page."""
+    """Answer the requests of agents to the MCP server that Gradio has mounted with `page`."""
     mounted = page.mcp_server_obj
     assert mounted is not None, page.mcp_error
-    # An answer is one JSON object, not a stream of events. Caddy, like every proxy made with Go's library, breaks off a
-    # stream that begins while it looks for the end of the request: one agent in ten got nothing.
+    # An answer is one JSON object, not a stream of events. Caddy and other proxies that use Go's library break off a
+    # stream that begins before they have read the end of the request: one agent in ten got no answer.
     mounted.manager.json_response = True
     server: Server[Any, Request] = mounted.mcp_server
     server.name, server.version, server.instructions = "DILLEMA Studio", version(), GUIDE.read_text(encoding="utf-8")
-    # Removes all handlers of Gradio, also those of later versions, except the ping.
+    # Remove all of Gradio's handlers except the ping, including handlers that later versions may add.
     for kind in [known for known in server.request_handlers if known is not types.PingRequest]:
         del server.request_handlers[kind]
     known = {endpoint_of(command): (command, do) for command, do in answering(services)}
@@ -102,10 +102,10 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
 
     @server.list_tools()
     async def list_tools() -> list[types.Tool]:
-        names = _request(server).query_params.get("tools", "")  # as Gradio reads it
+        names = _request(server).query_params.get("tools", "")  # the same parameter as in Gradio
         return [tool for tool in tools if not names or tool.name in names.split(",")]
 
-    @server.call_tool(validate_input=False)  # a command explains errors in a sentence
+    @server.call_tool(validate_input=False)  # the command itself checks the values, with plainer messages
     async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResult:
         try:
             with in_sentences(_request(server)):
@@ -161,7 +161,7 @@ def tool_of(command: type[Command]) -> types.Tool:
 
 def _request(server: Server[Any, Request]) -> Request:
     request = server.request_context.request
-    assert request is not None  # this transport always has one
+    assert request is not None  # requests over HTTP always have it
     return request
 
 
@@ -177,7 +177,9 @@ def _call(
 async def _call_awaited(
     command: type[Command], do: DoAwaited, arguments: Mapping[str, Any], request: Request, services: Services
 ) -> types.CallToolResult:
-    """Like `_call`, for work that may outlast an agent's wait. It continues, and the next call finds it."""
+    """Like `_call`, for work that may take longer than an agent waits. The work continues, and the next call waits for
+    it.
+    """
 
     async def listens() -> bool:
         return True
@@ -196,7 +198,7 @@ def _result(done: Plain, request: Request) -> types.CallToolResult:
 
 
 async def _watch(arguments: Mapping[str, Any], request: Request, services: Services) -> Plain:
-    """Return the state of a job at its end or when the time is up. The job continues without a waiting caller."""
+    """Return the state of a job once it ends, or after `WATCH_SECONDS`. The job continues without a waiting caller."""
     end = time.monotonic() + WATCH_SECONDS
     async with aclosing(watching(arguments, request, services)) as looks:
         async for facts in looks:
@@ -212,7 +214,7 @@ def _plain(data: Plain, failed: bool = False) -> types.CallToolResult:
 
 
 def _file(path: Path, address: str) -> types.CallToolResult:
-    """Return a file's facts and address, with the content of a picture or a text."""
+    """Return the name, kind, size and address of a file, with the content of a picture or a small text."""
     size, kind = path.stat().st_size, mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     facts: Plain = {"name": path.name, "kind": kind, "bytes": size, "address": f"{address}{_UPLOADED}{path}"}
     shown: list[types.ContentBlock] = []
@@ -225,7 +227,7 @@ def _file(path: Path, address: str) -> types.CallToolResult:
 
 
 def _picture(data: bytes) -> str:
-    """Return a picture without its embedded run, which is as large again, as PNG in base64."""
+    """Return a picture as PNG in base64, without its embedded run, which would double the size."""
     image = Image.open(io.BytesIO(data)).convert("RGB")
     image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
     file = io.BytesIO()
@@ -235,7 +237,7 @@ def _picture(data: bytes) -> str:
 
 @contextmanager
 def _files_of(command: type[Command], arguments: Mapping[str, Any]) -> Iterator[Plain]:
-    """Yield the arguments with their files as uploads. Files from data URLs are removed afterwards."""
+    """Yield the arguments of a call, with files as uploads. Files from data URLs are removed afterwards."""
     data, saved = dict(arguments), list[Path]()
     try:
         for name, field in fields_of(command).items():

@@ -1,8 +1,8 @@
-"""Plain HTTP for scripts: puts requests into Gradio's shape, and refusals into sentences.
+"""Plain HTTP for scripts: converts requests to the form that Gradio takes, and refusals to one sentence.
 
-It runs between the guard and Gradio. Gradio takes the values of a call as a complete list. Here they may also come by
-name, and those with a default may be left out. A mistake is one sentence with a status of its own, where Gradio answers
-500 or several lines of its own.
+This middleware runs between the guard and Gradio. Gradio takes the values of a call as a complete list. Here values may
+also come by name, and values with a default may be left out. A mistake gets one sentence and a fitting status, where
+Gradio answers 500 or several lines.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _CALL = re.compile(r"/gradio_api/(run|api|call|call/v2)/([^/]+)/?")
 _STREAM = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/([^/]+)/?")
 _QUEUE = re.compile(r"/gradio_api/queue/join/?")
 _BY_NAME = "call/v2"
-"""Path of a call whose body is the fields themselves."""
+"""Path of a call whose body is an object of the fields."""
 _OF_PAGES = "predict"
-"""Path by which Gradio's page calls a function, naming its number in the body."""
+"""Path for calls by Gradio's own page. The body has the number of the function."""
 _KEPT = ("session_hash", "trigger_id")
-"""Other fields of a call that are passed on to Gradio. None of them says how its values are to be read."""
+"""Fields of a call besides its values that are passed on to Gradio."""
 _ONE_SESSION = "plain-http"
-"""Session shared by callers who name none: Gradio takes longer to make one than to give most answers."""
+"""Session shared by callers who name no session, since Gradio takes longer to make one than to give most answers."""
 _WORDS: Mapping[int, str] = {
-    400: "What was sent is not what this takes: docs/scripting.md shows what is.",
-    404: "There is nothing of this name: the page Scripts lists every endpoint.",
-    405: "This is asked in another way: an endpoint is called by POST.",
+    400: "The request has the wrong form: docs/scripting.md shows the right one.",
+    404: "Nothing has this name: the page Scripts lists every endpoint.",
+    405: "This address does not accept this method: call endpoints by POST.",
     413: "The file is too large: save it smaller.",
-    422: "What was sent is not what this takes: docs/scripting.md shows what is.",
+    422: "The request has the wrong form: docs/scripting.md shows the right one.",
     500: "The studio itself failed: the terminal says more.",
 }
-"""Sentences that replace Gradio's and FastAPI's own refusals."""
+"""Sentences by status that replace the error messages of Gradio and FastAPI."""
 log = logging.getLogger(__name__)
 
 
 class PlainHttp:
-    """ASGI middleware. `functions` maps the numbers of the Gradio application's functions to the command that each
-    takes, or to None for those of a page. `has_call` returns True for the id of a known call.
+    """ASGI middleware for calls of endpoints. `functions` maps the number of each Gradio function to its command, or to
+    None if only a page calls the function. `has_call` returns True for the id of a known call.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class PlainHttp:
             await reply.instead(failed(error))
 
     def _require_call(self, path: str) -> None:
-        """Refuse the stream of an unknown call. Gradio would begin one and break it off."""
+        """Raise BadRequest for the stream of an unknown call. Gradio would begin such a stream and break it off."""
         match = _STREAM.fullmatch(path)
         if match is not None and not self._has_call(match[1]):
             raise BadRequest(
@@ -124,7 +124,7 @@ class PlainHttp:
 
 
 class _Reply:
-    """A reply on its way out: an answer unchanged as Gradio gives it, a refusal as one sentence."""
+    """A reply to the client: Gradio's answer unchanged, or a refusal as one sentence."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope, self._send = scope, send
@@ -133,7 +133,7 @@ class _Reply:
         self.begun = False
 
     async def send(self, message: Message) -> None:
-        """Pass on a message of Gradio. Those of a refusal are held until it is complete."""
+        """Pass on a message of Gradio's answer. Collect the messages of a refusal and replace them by one sentence."""
         if message["type"] == "http.response.start" and message["status"] >= 400:
             self._refused = message
         elif self._refused is None or self.begun:
@@ -145,7 +145,7 @@ class _Reply:
                 await self.instead(self._words(self._refused["status"]))
 
     async def instead(self, response: Response) -> None:
-        """Answer with this response, unless an answer has begun."""
+        """Send this response, unless another one has begun."""
         if not self.begun:
             self.begun = True
             await response(self._scope, _nothing, self._send)
@@ -156,7 +156,7 @@ class _Reply:
         except ValueError:
             content = {}
         content = content if isinstance(content, dict) else {}
-        if "title" in content:  # raised by our own functions, which note its status
+        if "title" in content:  # `in_sentences` has raised it and noted its status
             status = self._scope["state"].get("status", 400)
             field = {"field": content["title"]} if content["title"] != NO_FIELD else {}
             return JSONResponse({"error": content["error"], "title": content["title"], **field}, status)
@@ -171,7 +171,7 @@ async def _read(receive: Receive) -> bytes:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise ConnectionError("the client went away before all that it sends was there")
+            raise ConnectionError("the client disconnected before its request was complete")
         data, more = data + message.get("body", b""), message.get("more_body", False)
     return data
 
@@ -182,7 +182,7 @@ def _json_object(scope: Scope, data: bytes) -> dict[str, Any]:
         return {}
     kind = dict(scope["headers"]).get(b"content-type", b"")
     if kind.partition(b";")[0].strip().lower() != b"application/json":
-        raise BadRequest(400, "This takes JSON only: say so as content-type application/json.")
+        raise BadRequest(400, "Only JSON is accepted: send it with the content-type application/json.")
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -194,12 +194,12 @@ def _json_object(scope: Scope, data: bytes) -> dict[str, Any]:
 
 def _data(body: Mapping[str, Any]) -> Any:
     if "data" not in body and body.keys() - {*_KEPT, "fn_index"}:
-        raise BadRequest(400, "Send the values as “data”: a list in their order, or an object by their names.", "data")
+        raise BadRequest(400, "Send the values as “data”: a list in their order, or an object by name.", "data")
     return body.get("data", [])
 
 
 def _in_order(command: type[Command], values: Any) -> list[Any]:
-    """Return the values of a call in the order of its fields, with None for those left out. Raises BadRequest."""
+    """Return the values of a call in the order of its fields, with None for missing ones. Raises BadRequest."""
     names = list(fields_of(command))
     takes = f"“{endpoint_of(command)}” takes {', '.join(names) or 'no values'}."
     if isinstance(values, list):
@@ -207,7 +207,7 @@ def _in_order(command: type[Command], values: Any) -> list[Any]:
             raise BadRequest(400, f"{len(values)} values were sent, and {takes}", "data")
         return [*values, *[None] * (len(names) - len(values))]
     if not isinstance(values, dict):
-        raise BadRequest(400, "“data” is a list of values in their order, or an object of them by their names.", "data")
+        raise BadRequest(400, "“data” must be a list of values in their order, or an object of values by name.", "data")
     for name in values:
         if name not in names:
             raise BadRequest(400, f"There is no field “{name[:80]}”: {takes}", name[:80])
@@ -215,7 +215,7 @@ def _in_order(command: type[Command], values: Any) -> list[Any]:
 
 
 def _with_body(scope: Scope, receive: Receive, body: bytes) -> tuple[Scope, Receive]:
-    """Return a request with another body, already read. After the body, `receive` reports what the client does next."""
+    """Return a request whose body is replaced. `receive` first returns this body, then the client's next messages."""
     headers = [(name, value) for name, value in scope["headers"] if name not in (b"content-length", b"content-type")]
     headers += [(b"content-length", str(len(body)).encode()), (b"content-type", b"application/json")]
     body_sent = False

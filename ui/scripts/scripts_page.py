@@ -34,7 +34,7 @@ print(studio.predict(run=run, api_name="/show_run")["gate"])"""
 
 
 def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp: bool = False) -> None:
-    """Add the page Scripts and its actions, for a lead only: a token opens neither. `mcp`: agents may call."""
+    """Add the page Scripts and its actions. A token gives no access to them. `mcp` is True if agents may call."""
 
     @app.get(PAGE, include_in_schema=False)
     def show(request: Request) -> Response:
@@ -56,7 +56,9 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp
 
 
 def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked: bool, mcp: bool = False) -> str:
-    """Return the page Scripts. `here` is the studio's address, `locked` True with a password, `mcp` if agents call."""
+    """Return the page Scripts. `here` is the studio's address, `locked` is True if a password is set, `mcp` is True if
+    agents may call.
+    """
     shown = ', headers={"Authorization": "Bearer TOKEN"}' if locked else ""
     content = render(
         "scripts/scripts.html",
@@ -71,12 +73,12 @@ def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked:
 
 
 def _tokens(tokens: Sequence[Token], made: NewToken | None = None) -> Html:
-    """Return the form, a new token, and the list of all tokens."""
+    """Return the form for a token, the token just `made` if any, and the list of all tokens."""
     return render("scripts/tokens.html", tokens=tokens, made=made, now=datetime.now(UTC))
 
 
 def _endpoint(command: type[Command]) -> tuple[str, bool, str, list[tuple[str, str, str, str]], str]:
-    """Return the name of an endpoint, whether it only reads, its description, its fields, and an example call."""
+    """Return the name of an endpoint, True if it only reads, its description, its fields, and an example call."""
     schema, fields, name = schema_of(command), fields_of(command), endpoint_of(command)
     kinds = schema["properties"]
     rows = [

@@ -1,4 +1,4 @@
-"""Files that callers of Gradio's endpoints send and fetch: only uploads are accepted, and they are soon removed."""
+"""Files that callers of endpoints upload and download. Only uploaded files are accepted, and all are soon removed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from gradio.utils import get_upload_folder
 from core.errors import UserError
 
 KEPT_SECONDS, LOOK_SECONDS = 3600.0, 300.0
-"""Seconds that a sent or fetchable file is kept, and between two looks for older ones.
+"""Seconds that an uploaded or downloadable file is kept, and seconds between two searches for older files.
 
-Its user does not remove it: two who send the same content share one file, since its path is its hash."""
+A file is not removed after its use, because its path is the hash of its content and other callers may share it."""
 log = logging.getLogger(__name__)
 
 
 def keep_to_uploads(component: Component) -> None:
     """Let a component take files only from the folder of uploads.
 
-    Before our functions run, Gradio copies everything that looks like a file in a request into that folder: any file of
-    this machine, since it checks paths only in applications that it has launched itself and not in mounted ones, and
-    the content of any web address.
+    Before our functions run, Gradio copies everything in a request that looks like a file into that folder, even the
+    content of any web address and any file of this machine. It checks paths only in applications that it has launched
+    itself, and ours is mounted.
     """
 
     async def kept(path: str | Path | None) -> str | None:
@@ -52,7 +52,7 @@ def uploaded(path: str) -> Path:
 async def uploads_forgotten(_: object) -> AsyncIterator[None]:
     """Remove old files from the folder of uploads while a server runs.
 
-    Gradio's own `delete_cache` leaves folders, and parts of files whose sender went away.
+    Gradio's own `delete_cache` leaves folders, and incomplete files of senders who disconnected.
     """
     task = asyncio.create_task(_forget_again_and_again())
     try:
@@ -75,7 +75,7 @@ async def _forget_again_and_again() -> None:
 def forget_uploads(seconds: float) -> None:
     """Remove files and empty folders of uploads that are older than `seconds`."""
     before = time.time() - seconds
-    for found in sorted(Path(get_upload_folder()).rglob("*"), reverse=True):  # what is in a folder before it
+    for found in sorted(Path(get_upload_folder()).rglob("*"), reverse=True):  # a folder after its content
         with suppress(OSError):  # it is in use, not empty, or gone
             if found.lstat().st_ctime < before:
                 found.rmdir() if found.is_dir() and not found.is_symlink() else found.unlink()

@@ -1,7 +1,7 @@
-"""Protection from idle connections: slow ones are closed, and of too many the quietest is closed.
+"""Protection from idle connections: a slow connection is closed, and if there are too many, the most idle one.
 
-uvicorn waits without end for an unfinished request, or one that never comes. A few thousand of those use up all files
-that a process may open, and nobody else is served.
+uvicorn waits for ever for a request that is unfinished or never comes. A few thousand such connections use up all files
+that a process may open, and then nobody else is served.
 """
 
 from __future__ import annotations
@@ -14,40 +14,41 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol, h11
 
 WANTED = 8192
-"""Number of open files that the server requests at its start, if the system allows it."""
+"""Maximum number of open files that the server requests from the system at its start."""
 ENOUGH = 1024
-"""The usual limit of open files. Below it, a message at the start explains what to raise."""
+"""The usual limit of open files. If the limit is lower, a message at the start says how to raise it."""
 BACKLOG = 128
-"""Number of connections that are accepted in one go, before any of them can be closed."""
+"""Maximum number of waiting connections. asyncio accepts all of them together, before any can be closed."""
 MOST = 4096
-"""Maximum number of connections at a time, however many files may be open."""
+"""Maximum number of connections at a time. A low limit of open files makes the number smaller."""
 KEPT_SECONDS = 130
-"""Seconds that a connection stays open after a reply: longer than a proxy keeps it (Caddy two minutes, Traefik 90
-seconds, nginx one minute). Otherwise the proxy would at times send a request into a closing connection and answer 502,
-since it may not send a POST twice."""
+"""Seconds that a connection stays open after a reply. This is longer than a proxy keeps a connection (Caddy two
+minutes, Traefik 90 seconds, nginx one minute). Otherwise the proxy would at times send a request into a closing
+connection and answer 502, since it may not send a POST twice."""
 
 
 @dataclass
 class Patience:
-    """Time limits of connections and their maximum number. One object for a server."""
+    """Time limits of connections, and their maximum number. A server has one such object."""
 
     most: int = MOST
-    """Maximum number of connections. Beyond it, the one that has waited longest for its client is closed."""
+    """Maximum number of connections. If there are more, the connection that has waited longest for its client is
+    closed."""
     head: float = 20.0
-    """Seconds from the first byte, or from the connection, to the end of the headers."""
+    """Maximum seconds from the connection, or from the first byte of a later request, to the end of the headers."""
     body: float = 30.0
-    """Seconds that any body may take; a longer one must arrive at `rate`."""
+    """Seconds that a body of any size may take. A body that takes longer must arrive at `rate` or faster."""
     rate: float = 2000.0
-    """Minimum bytes per second, far below any usable line."""
+    """Minimum bytes per second of a body. Even a slow connection is far above this."""
     unread: float = 60.0
-    """Seconds in which a client that receives a reply must read some of it."""
+    """Maximum seconds in which a client reads nothing of a waiting reply."""
     look: float = 5.0
-    """Seconds between two looks at a connection."""
+    """Seconds between two checks of a connection."""
     there: OrderedDict[Connection, None] = field(default_factory=OrderedDict)
-    """Open connections; the one that was quiet for longest comes first."""
+    """Open connections, ordered by their latest traffic, the oldest first."""
 
     def protocol(self) -> Any:
-        """Return the class of connections for uvicorn's `http`."""
+        """Return a factory of connections for the setting `http` of uvicorn."""
 
         def connection(*arguments: Any, **named: Any) -> Connection:
             return Connection(*arguments, patience=self, **named)
@@ -81,7 +82,7 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is not None:
-            self._since = self.loop.time()  # the first byte of another request
+            self._since = self.loop.time()  # the first byte of a later request
         heading = self.conn.their_state is h11.IDLE
         self._got += len(data)
         super().data_received(data)
@@ -110,14 +111,16 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def _sends(self) -> bool:
-        """Return True if the client has a request, or its rest, to send. Data that we do not read does not count."""
+        """Return True if the server waits for a request or for the rest of one. False while the server itself pauses
+        the reading.
+        """
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.flow.read_paused
 
     def _look_later(self) -> None:
         self._next_look = self.loop.call_later(self._patience.look, self._look)
 
     def _look(self) -> None:
-        """Close the connection if it is too slow, otherwise look again later."""
+        """Close the connection if it is too slow, otherwise check it again later."""
         if self._is_slow(self.loop.time()):
             self.cut()
         else:
@@ -136,12 +139,12 @@ class Connection(H11Protocol):
             return False
         if self.conn.their_state is h11.SEND_BODY:
             return now - self._since > max(allowed.body, self._got / allowed.rate)
-        # After a reply uvicorn itself closes a quiet connection.
+        # After a reply uvicorn itself closes an idle connection.
         return self.timeout_keep_alive_task is None and now - self._since > allowed.head
 
 
 def room_for_connections() -> tuple[int, str]:
-    """Raise the limit of open files; return the number of connections, and a warning if it is small."""
+    """Raise the limit of open files. Return the maximum number of connections, and a warning about a small limit."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

@@ -1,11 +1,9 @@
-"""Access control before everything that is served, Gradio's queue, uploads and files included. The default is to
-refuse.
+"""Access control for every request, including Gradio's queue, uploads and files. The default is to refuse.
 
 The sign-in, /healthz and everything below /annotate/, which has a sign-in of its own, are open to all. Once a password
-is set, everything else needs the session of a lead, even with other cookies. A token opens the
-endpoints for scripts, which decide what it may do there. Without a password the studio serves this machine only. A
-request must then name it as this machine; otherwise a web page that somebody visits could point a name of its own here
-(DNS rebinding) and use the studio.
+is set, everything else needs the session of a lead. A token gives access to the endpoints for scripts, which decide
+what the token may do. Without a password, the studio serves this machine only. The Host header of a request must then
+name this machine. Otherwise a web page could use the studio under a name of its own that points here (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from core.stored_studies import Session
 from core.tokens import MARK, Token
 from services.security_log import Refusals
 
-# What ASGI passes around (https://asgi.readthedocs.io/en/latest/specs/main.html).
+# Types of ASGI (https://asgi.readthedocs.io/en/latest/specs/main.html).
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -42,10 +40,11 @@ log = logging.getLogger(__name__)
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _LOOKS = ("GET", "HEAD")
 _UNLOGGED = frozenset({("/", 303), ("/favicon.ico", 401), ("/annotate", 307), ("/gradio_api/mcp/", 405)})
-"""Path and status of refusals that are not logged: a browser before its sign-in, or an agent that asks for a stream."""
+"""Path and status of refusals that are not logged. They come from browsers before the sign-in, and from agents that ask
+for a stream."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
-# Pages reach nothing outside this machine. Gradio's scripts need every entry here.
+# Pages load nothing from other servers. Gradio's scripts need every entry of this policy.
 _POLICY = (
     "default-src 'self'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'"
@@ -56,31 +55,31 @@ _ENDPOINTS = re.compile(
     r"|(run|api|call|queue|heartbeat|mcp)(/.*)?|file=.*))/?",
     re.DOTALL,
 )
-"""Paths that a script may request with a token. The endpoints decide what it may do there."""
+"""Paths that a script may request with a token. The endpoints decide what the script may do."""
 _CLOSED = re.compile(
     r"/(monitoring|gradio_api/(proxy=|file=\W*https?:|file/|deep_link|dev/|process_recording|profiling|runs\b"
     r"|run-history|vibe))",
     re.IGNORECASE,
 )
-"""Paths of Gradio that nobody needs here, such as those that fetch from other servers in the name of this one."""
+"""Paths of Gradio that the studio does not need, such as those that make this server fetch from others."""
 _UPLOAD = "/gradio_api/upload"
 MCP = "/gradio_api/mcp"
-"""Path for agents' posts. Every other path that Gradio serves below it is refused."""
+"""Path to which agents post. All other paths below it are refused, although Gradio would serve them."""
 _NO_TOKEN = "Unknown, expired or withdrawn token: ask the lead for another one."
 _OF_GRADIO = "/"
-"""The one page of Gradio. All others show text from strangers, and run only the scripts that the studio serves."""
+"""Path of the only page made by Gradio, which needs inline scripts. All other pages run only the studio's scripts."""
 _HEADERS = (
     (b"referrer-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-"""Headers that are added to every reply without its own."""
+"""Headers that are added to every reply that lacks them."""
 
 
 class Guard:
     """ASGI middleware around the whole application.
 
-    `session` finds a session by its token, and `script` the token of a script by its text. `locked` is True if a
+    `session` returns the session of a cookie's text, and `script` the token of a script's text. `locked` is True if a
     password is set. `assets` are the files of the sign-in page (below /sign-in/), `names` are host names of this
     machine besides localhost, and `inline` are the scripts inside our own pages.
     """
@@ -109,8 +108,8 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        connection = HTTPConnection(scope)  # of "http" and "websocket"; raises for anything else
-        # Annotators are many and never act as a lead, so their requests do not look up the sessions here.
+        connection = HTTPConnection(scope)  # raises for types other than "http" and "websocket"
+        # Annotators are many and never act as a lead, so their sessions are not looked up here.
         lead, token, shown = False, None, _shown(connection)
         try:
             lead = not scope["path"].startswith(ANNOTATE) and self._is_lead(connection)
@@ -121,7 +120,7 @@ class Guard:
         else:
             response = self._refusal(connection, lead, token) if token or not shown else _refused(401, _NO_TOKEN)
         if response is None:
-            # A request with a token has the rights of the token, even with a cookie.
+            # A request with a token has only the rights of the token, even if it also has a cookie.
             scope = {**scope, "state": {**scope.get("state", {}), "signed_in": lead and token is None, "token": token}}
             await self.app(scope, receive, self._with_headers(scope, send))
             return
@@ -158,9 +157,9 @@ class Guard:
                 return _refused(405, "Agents post here; the page Scripts says how.")
         if token is not None:
             if not _ENDPOINTS.fullmatch(path) or _CLOSED.match(path):
-                return _refused(403, "A token opens the endpoints for scripts only.")
+                return _refused(403, "A token gives access to the endpoints for scripts only.")
             if token.reads_only and path.startswith(_UPLOAD):
-                return _refused(403, "This token only looks: a file needs one that may change things.")
+                return _refused(403, "This token only reads: to send a file, use a token that may change things.")
             return None
         if path.startswith(ANNOTATE) or (method, path) in self._open:
             return None
@@ -208,22 +207,23 @@ class Guard:
         return sending
 
     def _header(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
-        # A shared cache must not hand out what needs a sign-in.
+        # A shared cache must not store replies that need a sign-in.
         if self._locked and name == b"cache-control":
             return name, value.replace(b"public", b"private")
         return name, value
 
 
 def _shown(connection: HTTPConnection) -> str:
-    """Return the token from `Authorization: Bearer TOKEN`, or "" if it has no token of a studio."""
+    """Return the token in the header `Authorization: Bearer TOKEN`, or "" if it is not in a studio's form."""
     scheme, _, text = connection.headers.get("authorization", "").partition(" ")
     return text.strip() if scheme.lower() == "bearer" and text.strip().startswith(MARK) else ""
 
 
 def is_foreign(connection: HTTPConnection) -> bool:
-    """Return True if a page of another site made a browser send this. Following a link to the studio does not count.
+    """Return True if a page of another site made a browser send this request, except by a link that a person followed.
 
-    Reads Sec-Fetch-Site, which browsers send to https and to this machine and no page can set; otherwise Origin.
+    The header Sec-Fetch-Site decides, which no page can set. Browsers send it over https and to this machine. If it is
+    missing, Origin decides.
     """
     headers = connection.headers
     site = headers.get("sec-fetch-site")
@@ -256,5 +256,5 @@ def _host_name(host: str) -> str:
 
 
 def _refused(status: int, words: str) -> Response:
-    # The words are the same whether the thing exists or not, so that nothing can be learnt from them.
+    # The message is the same whether the address exists or not, so that it reveals nothing.
     return JSONResponse({"error": words}, status_code=status)

@@ -1,4 +1,4 @@
-"""Limits of requests: the size of a body before all routes, and JSON from our own pages only."""
+"""Limits of requests: the maximum size of a body, and JSON from our own pages only."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from ui.security.guard import Application, Message, Receive, Scope, Send, is_for
 
 log = logging.getLogger(__name__)
 FROM_PAGE = "x-studio"
-"""A header that only our pages send. A browser lets no other site send it, so no other site can send us anything."""
+"""Name of a header that our pages send. Browsers let no page of another site send it, so requests with it are ours."""
 ITEM_FILES, VOTE_FILES = "/study/files/", "/study/votes/"
-"""Paths for files of the lead's pages: images as items of a study, and votes. The id of the study follows."""
+"""Paths to which the lead's pages send files: images as items of a study, and votes. The study's id follows."""
 RESTORED = "/study/restored"
-"""Path for an exported study that is to be restored."""
+"""Path to which a page sends an exported study to restore it."""
 IMAGE_FILES = "/curate/files/"
 MODEL_FILE = "/evaluate/files/model"
-"""Paths for an archive of images (`IMAGE_FILES`) and the file of a model (`MODEL_FILE`)."""
+"""Paths to which pages send an archive of images (`IMAGE_FILES`) and the file of a model (`MODEL_FILE`)."""
 LIKE_PICTURE = "/curate/like-picture"
-"""Path for a picture to which the gallery finds similar images."""
+"""Path to which the gallery sends a picture to find similar images."""
 _MB = 1_000_000
 
 
 class BadRequest(UserError):
-    """A request that no page of ours sends. `status` is the status of the HTTP reply."""
+    """Raised for a request that no page of ours sends. `status` is the status of the HTTP reply."""
 
     def __init__(self, status: int, sentence: str, field: str = "") -> None:
         super().__init__(sentence, field=field)
@@ -45,7 +45,7 @@ class Limit:
 
     prefix: str
     most: int
-    """Largest size, in bytes."""
+    """Maximum size in bytes."""
     sentence: str
     """Error message for a larger body."""
 
@@ -53,8 +53,8 @@ class Limit:
 _TOO_MUCH = "This is more than a page of the studio sends. Please shorten it."
 _UPLOADED, _ZIPPED = 400 * _MB, 2_000 * _MB
 LIMITS = (
-    Limit("/annotate/", 16 * 1024, "This is too large: at most 16 KB are taken."),
-    Limit("/sign-", 16_000, "This takes the form of the sign-in page only."),
+    Limit("/annotate/", 16 * 1024, "This request is too large: at most 16 KB are accepted."),
+    Limit("/sign-", 16_000, "Only the form of the sign-in page is accepted here."),
     Limit("/study/api/", 400_000, _TOO_MUCH),
     Limit(LIKE_PICTURE, 40 * _MB, "The picture is larger than 40 MB: save it smaller."),
     Limit("/curate/api/", 2 * _MB, _TOO_MUCH),
@@ -70,13 +70,14 @@ LIMITS = (
     Limit("/gradio_api/upload", _UPLOADED, f"The file is larger than {_UPLOADED // _MB} MB: save it smaller."),
     Limit("", 4 * _MB, _TOO_MUCH),
 )
-"""Limits of all requests. The first one whose prefix fits applies."""
+"""Limits for all requests. The first limit whose prefix fits the path applies."""
 
 
 class BodyLimit:
-    """ASGI middleware that refuses a body before more than its limit is read, whether its length is declared or not.
+    """ASGI middleware that refuses a body above its limit, and reads no more than the limit even if the length of the
+    body is not declared.
 
-    Code that reads the body gets a `BadRequest` and may refuse in its own words; otherwise the middleware refuses.
+    Code that reads the body gets a `BadRequest` and may reply with its own message. Otherwise the middleware replies.
     """
 
     def __init__(self, app: Application, limits: Sequence[Limit] = LIMITS) -> None:
@@ -119,13 +120,13 @@ class BodyLimit:
 
 
 def require_own_page(request: Request) -> None:
-    """Raise BadRequest for a request that another site, or no page of ours, has sent."""
+    """Raise BadRequest unless a page of ours has sent the request."""
     if FROM_PAGE not in request.headers or is_foreign(request):
-        raise BadRequest(403, "This is taken from the studio's own pages only.")
+        raise BadRequest(403, "Only the studio's own pages may send this.")
 
 
 async def posted(request: Request) -> dict[str, Any]:
-    """Return the JSON object that a page of ours has sent. Raises BadRequest for anything else."""
+    """Return the JSON object that a page of ours has sent. Raises BadRequest for other senders and other bodies."""
     require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise BadRequest(400, "This takes JSON only. Please reload the page.")
@@ -139,25 +140,25 @@ async def posted(request: Request) -> dict[str, Any]:
 
 
 def refusal(error: UserError, usual: int = 400) -> JSONResponse:
-    """Return a UserError as a response: its sentence and, if it has one, the field that it belongs to."""
+    """Return a UserError as a JSON response: its message and the name of its field, if it has one."""
     status = error.status if isinstance(error, BadRequest) else 404 if isinstance(error, Missing) else usual
     return JSONResponse({"error": str(error)} | ({"field": error.field} if error.field else {}), status_code=status)
 
 
 async def answered(request: Request, act: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Response:
-    """Return the reply to a JSON request. `act` runs in a thread of its own."""
+    """Return the reply that `act` makes for a JSON object from our pages. `act` runs in a thread of its own."""
     try:
         return JSONResponse(await run_in_threadpool(act, await posted(request)))
     except UserError as error:
         return refusal(error)
     except UnknownCommand:
         return JSONResponse({"error": "This page has no such action. Reload the page."}, status_code=404)
-    except Exception as error:  # the page must get a reply that it can show
+    except Exception as error:  # reply with an error that the page can show
         log.exception("%s failed", request.url.path)
         return failed(error)
 
 
 def failed(error: Exception) -> Response:
-    """Return the reply to a page when the studio is at fault."""
+    """Return the reply to a page after an unexpected error of the studio."""
     words = f"The studio itself failed ({type(error).__name__}): the terminal says more."
     return JSONResponse({"error": words}, status_code=500)

@@ -1,7 +1,8 @@
-"""Serving below a path of a proxy: requests lose the path before anything else sees them, and replies get it back.
+"""Service below a root path, at which a proxy serves the studio. The root path is removed from each request first, and
+added to redirects and cookies of replies.
 
-All routes, the guard and the limits use addresses from "/" on. Pages add the path to their addresses themselves
-(`ui/addresses.py`); redirects and cookies get it here.
+All routes, the guard and the limits use addresses without the root path. Addresses on pages get it in
+`ui/addresses.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ _COOKIE_PATH = re.compile(rb"(;\s*path=)/", re.IGNORECASE)
 
 
 class BelowRootPath:
-    """ASGI middleware around everything else. `root_path` is "" or begins with "/" and does not end with it.
+    """ASGI middleware around everything else. `root_path` is "", or begins with "/" and does not end with "/".
 
-    The proxy may pass the path on or remove it: both work.
+    The proxy may either pass the root path on or remove it.
     """
 
     def __init__(self, app: Application, root_path: str) -> None:
@@ -45,7 +46,9 @@ class BelowRootPath:
             await self.app(scope, receive, send)
 
     def _answer(self, connection: HTTPConnection) -> Response | None:
-        """Return a refusal if the proxy names another path, a redirect if only the path's "/" is missing, or None."""
+        """Return a refusal if the proxy names another root path, a redirect to the root path with a "/" if only this
+        "/" is missing, else None.
+        """
         path = "".join(part.strip().rstrip("/") for part in connection.headers.get("x-forwarded-prefix", "").split(","))
         if path and path != self.root_path:
             here = f"with --root-path {self.root_path}" if self.root_path else "without a path"
@@ -79,7 +82,7 @@ class BelowRootPath:
             return _COOKIE_PATH.sub(rb"\1" + self.root_path.encode("ascii") + b"/", value)
         if name == b"location":
             scheme, place, *rest = urlsplit(value.decode("latin-1"))
-            here = scheme in ("http", "https") and place == host  # such as redirects that add a "/" at the end
+            here = scheme in ("http", "https") and place == host  # some redirects have the whole address
             return in_browser(urlunsplit(("", "", *rest)) if here else value.decode("latin-1")).encode("latin-1")
         return value
 
@@ -87,7 +90,7 @@ class BelowRootPath:
 def refuse_own_address(root_path: str, routes: Iterable[object]) -> None:
     """Raise UserError if the studio itself serves something below `root_path`.
 
-    Otherwise an address such as /study/new could be a page, or /new with the path of the proxy before it.
+    Otherwise an address such as /study/new could be the page of that name, or the page /new below the root path.
     """
     first = root_path.split("/")[1] if root_path else ""
     if first and first in set(_first_segments(routes)):

@@ -1,4 +1,6 @@
-"""The lead's sign-in: a page with one field, which works without script, and the sign-out. The guard asks for it."""
+"""The lead's sign-in and sign-out. The sign-in is a page with one field, which works without scripts. The guard sends
+browsers to it.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,10 @@ from ui.templating import render
 from ui.theme import ASSETS
 
 SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "kept.js", "theme.js", "favicon.svg")
-"""Files of the page, which anybody may fetch."""
+"""Files of the sign-in page, which anybody may fetch."""
 LONGEST_ADDRESS = 1000
 _LOCKED = '<script>document.documentElement.classList.add("locked")</script>'
-"""Shows the sign-out on the Explore page, as `locked` of `ui.frame.document` does on all others."""
+"""Script that shows the sign-out on the Explore page. On other pages the argument `locked` of `document` shows it."""
 _NO_COOKIE = (
     "The password is right, but this browser has not kept the cookie that says so. Allow cookies for this address, "
     "then sign in again."
@@ -34,9 +36,9 @@ _NO_COOKIE = (
 
 
 def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
-    """Guard all that `app` serves, add the sign-in, and return the script for the head of pages.
+    """Guard everything that `app` serves, and add the sign-in. Return a script for the head of the Explore page.
 
-    Raises UserError without a password if other machines can reach `host`.
+    Raises UserError if no password is set although other machines can reach `host`.
     """
     locked = bool(lead.kept())
     if not locked and beyond_this_machine(host):
@@ -44,7 +46,7 @@ def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
             f"On {host or 'all addresses'} other machines can reach the studio, so it needs a password: set "
             "STUDIO_PASSWORD, or run app.py --set-password once."
         )
-    app.add_middleware(BodyLimit)  # inside the guard, so that nothing of a refused request is read
+    app.add_middleware(BodyLimit)  # inside the guard, so that the body of a refused request is not read
     app.add_middleware(
         Guard,
         session=lead.session,
@@ -61,7 +63,7 @@ def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
 
 def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
     """Add /sign-in, /sign-out and the files of the page to `app`."""
-    # Attempts wait here without a thread, so that many guesses at once do not delay annotators.
+    # Attempts wait for each other without a thread, so that many guesses at a time do not delay annotators.
     turns = asyncio.Lock()
 
     @app.api_route(SIGN_IN, methods=["GET", "HEAD"], include_in_schema=False)
@@ -74,7 +76,7 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
     async def sign_in(request: Request) -> Response:
         form_field = await _form(request)
         if form_field is None:
-            return PlainTextResponse("This takes the form of the sign-in page only.", status_code=400)
+            return PlainTextResponse("Only the form of the sign-in page is accepted here.", status_code=400)
         next_address, address = form_field("next"), request.client.host if request.client else None
         try:
             async with turns:
@@ -107,7 +109,7 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
 
 
 def local(address: str) -> str:
-    """Return an address of this server to go on to, or "/" if the given one leads elsewhere."""
+    """Return `address` if it is a page of this server to show after the sign-in, else "/"."""
     plain = address.startswith("/") and address.isprintable() and "\\" not in address and len(address) < LONGEST_ADDRESS
     if not plain or address.startswith("//") or urlsplit(address).path in (SIGN_IN, SIGN_OUT):
         return "/"
@@ -115,7 +117,9 @@ def local(address: str) -> str:
 
 
 async def _form(request: Request) -> Callable[[str], str] | None:
-    """Return the fields of the form by name ("" if missing), or None for a body of another kind or too large."""
+    """Return a function that returns a field of the form by name ("" if missing). Return None if the body is no form or
+    too large.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         return None

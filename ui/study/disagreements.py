@@ -1,7 +1,7 @@
-"""Disagreements of people: the images in question, one image with its votes, and adjudication by keys. Pure.
+"""Disagreements of workers: the divided images, one image with its votes, and adjudication by keys. Pure.
 
-A person's decision is kept apart from the votes and never overrules a consensus. The votes are hidden until requested,
-so that the person looks with an open mind.
+The decision of the lead is stored apart from the votes and never overrules a consensus. The votes are hidden until the
+lead asks for them, so that they do not influence the decision.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ui.study.words import decide_address, study_address
 from ui.templating import render
 
 SHOWN = 12
-"""Number of disagreements on the page of results."""
+"""Maximum number of disagreements on the page of results."""
 PAGE = 60
-"""Number of disagreements on a page of all of them."""
+"""Maximum number of disagreements on one page of the list of all disagreements."""
 
 
 def image_page(report: StudyReport, data: StudyData, item: Item, sizes: Mapping[str, Size]) -> Html:
-    """Return the page of an image: pictures on the left, facts and votes on the right."""
+    """Return the page of an item's image: pictures on the left, facts and votes on the right."""
     votes = [vote for vote in data.votes if vote.item == item.id]
     excluded = {exclusion.worker for exclusion in data.exclusions}
     questions = {result.question.id: result.question for result in report.questions}
@@ -52,12 +52,12 @@ def image_page(report: StudyReport, data: StudyData, item: Item, sizes: Mapping[
 
 
 def _caption(item: Item) -> Html | str:
-    """Return the caption, with its differences from the counterfactual caption."""
+    """Return the caption of an item with the words marked that the counterfactual caption changes."""
     return differences(word_diff(item.caption, item.counterfactual)) if item.counterfactual else item.caption
 
 
 def _facts(item: Item) -> list[tuple[str, str]]:
-    """Return the facts about an item that no worker sees."""
+    """Return name and value of each fact about an item that workers never see."""
     known = [
         ("kind", "item" if item.kind == "item" else f"{item.kind} item"),
         ("label", item.label),
@@ -73,14 +73,14 @@ def _facts(item: Item) -> list[tuple[str, str]]:
 
 
 def _short(value: object) -> str:
-    """Return a value of the origin as text, at most 300 characters."""
+    """Return a value of an item's origin as text of at most 300 characters."""
     text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
     return text if len(text) <= 300 else f"{text[:299]}…"
 
 
 @dataclass(frozen=True)
 class DisagreementFilter:
-    """Filter of the disagreements on the page."""
+    """Filter of the list of disagreements, and the number of its page. "" means any question or status."""
 
     question: str = ""
     status: str = ""
@@ -116,7 +116,7 @@ def disagreements_box(report: StudyReport, data: StudyData) -> Html:
 
 
 def all_disagreements(report: StudyReport, data: StudyData, shown: DisagreementFilter) -> Html:
-    """Return the disagreements that pass the filter, a page at a time."""
+    """Return one page of the list of disagreements that pass the filter."""
     found = [
         case
         for case in disagreements(report)
@@ -135,7 +135,7 @@ def all_disagreements(report: StudyReport, data: StudyData, shown: DisagreementF
         "study/disagreements.html",
         study=study,
         title=count_of(len(found), "disagreement"),
-        # A single question or status leaves nothing to choose.
+        # A menu with a single question or status would leave no choice.
         choices=[choice for choice in choices if len(choice[2]) > 2],
         tiles=_tiles(report, found[(page - 1) * PAGE : page * PAGE], data),
         pages=pages,
@@ -147,7 +147,7 @@ def all_disagreements(report: StudyReport, data: StudyData, shown: DisagreementF
 def adjudication_page(
     report: StudyReport, data: StudyData, item: int | None, question: str, sizes: Mapping[str, Size]
 ) -> Html:
-    """Return the requested case, or the first undecided one, or a message without any."""
+    """Return the page to adjudicate the requested case, or the first undecided one; a message if no case is left."""
     found = cases(report)
     if not found:
         return render("study/nothing_to_adjudicate.html", report=report)

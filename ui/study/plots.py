@@ -13,9 +13,10 @@ from core.studies import SCALE
 from core.study_report import Slice, WorkerFigures
 
 STARTS = (0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0)
-"""Possible starts of an axis of shares. The start is always labelled: dots, unlike bars, may have a cut axis."""
+"""Possible first values of an axis of shares. A plot of dots, unlike one of bars, need not start at 0; the first value
+is always labelled."""
 LOW = 0.9
-"""Share below which a value has another colour, so that it stands out. Nothing else depends on it."""
+"""Share below which a value is drawn in another colour, so that it stands out. Nothing else depends on this number."""
 STEPS = 200
 """Maximum number of points of a line: more cannot be seen."""
 
@@ -28,7 +29,7 @@ class Axis:
     high: float
     ticks: tuple[float, ...]
     unit: str = "%"
-    """"%" for shares from 0 to 1, "" for plain numbers."""
+    """Unit of the labels: "%" for shares from 0 to 1, "" for plain numbers."""
 
     def place(self, value: float) -> str:
         """Return the coordinate of a value, "0.00%" to "100.00%". Values beyond the ends are drawn at the ends."""
@@ -45,7 +46,7 @@ AGREEMENT = Axis(0.0, 1.0, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), "")
 
 
 def share_axis(slices: Iterable[Slice]) -> Axis:
-    """Return the shortest axis up to 100 % that holds all intervals and bounds of these slices."""
+    """Return the shortest axis that ends at 100 % and contains all intervals and bounds of these slices."""
     ends = [
         end
         for part in slices
@@ -58,12 +59,12 @@ def share_axis(slices: Iterable[Slice]) -> Axis:
 
 
 def is_low(part: Slice) -> bool:
-    """Return True if a share is drawn in another colour."""
+    """Return True if a share is below `LOW`, so that it is drawn in another colour."""
     return part.rate.value is not None and part.rate.value < LOW
 
 
 def answer_parts(counts: Mapping[str, int]) -> list[tuple[str, int, str, str]]:
-    """Return each answer of a bar with its number, and the start and width of its part in per cent."""
+    """Return each answer of a bar, its number of votes, and the start and width of its part in per cent."""
     widths = [100 * n / (sum(counts.values()) or 1) for n in counts.values()]
     starts = accumulate(widths, initial=0.0)
     placed = zip(counts.items(), starts, widths, strict=False)
@@ -71,13 +72,15 @@ def answer_parts(counts: Mapping[str, int]) -> list[tuple[str, int, str, str]]:
 
 
 def columns(counts: Mapping[str, int]) -> list[tuple[str, int, float]]:
-    """Return each point of a scale with its number of votes and the height of its column."""
+    """Return each point of a rating scale with its number of votes and the height of its column."""
     most = max((counts.get(point, 0) for point in SCALE), default=0) or 1
     return [(point, counts.get(point, 0), 34 * counts.get(point, 0) / most) for point in SCALE]
 
 
 def votes_over_time(times: Sequence[datetime], needed: int) -> tuple[str, str] | None:
-    """Return the points of the line of votes, and the height of all that are needed; None for fewer than 2 votes."""
+    """Return the SVG points of the line that counts votes over time, and the height of the line of needed votes. None
+    for fewer than two votes.
+    """
     if len(times) < 2 or times[-1] <= times[0]:
         return None
     begin, span = times[0], (times[-1] - times[0]).total_seconds()
@@ -90,18 +93,18 @@ def votes_over_time(times: Sequence[datetime], needed: int) -> tuple[str, str] |
 
 @dataclass(frozen=True)
 class Scatter:
-    """Workers by median seconds per vote (logarithmic) and agreement with the consensus."""
+    """Values of the plot of workers: median seconds per vote (logarithmic) and agreement with the consensus."""
 
     fast: str | None
-    """Position of the shortest time that the rules expect for a vote, or None."""
+    """Position of the shortest time that the rules expect for a vote, or None if it is not in the plot."""
     seconds: list[tuple[int, str]]
     shares: list[tuple[str, float]]
     dots: list[tuple[WorkerFigures, str, str, str, str]]
-    """Each worker with words, x, y and radius."""
+    """Each worker with a description, x, y and the radius of the dot."""
 
 
 def worker_scatter(workers: Sequence[WorkerFigures], too_fast: float) -> Scatter | None:
-    """Return the positions of workers and lines in the plot, or None for fewer than two workers."""
+    """Return the values of the plot of workers, or None for fewer than two workers with an agreement."""
     shown = [w for w in workers if w.median_seconds is not None and w.with_consensus.value is not None]
     if len(shown) < 2:
         return None

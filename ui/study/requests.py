@@ -1,7 +1,7 @@
 """Requests of the lead's pages: commands as JSON, and files. A reply is JSON; an error is one sentence and its field.
 
-A command goes to /study/api/STUDY/NAME, and to /study/api/STUDY/before/NAME to learn its effect first. Values that the
-page shows and the reply needs come under "page".
+A page sends a command to /study/api/STUDY/NAME. To /study/api/STUDY/before/NAME it sends a command to learn the effect
+first. The key "page" holds values that the page shows and that the reply needs.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ Part = Literal["questions", "texts"]
 
 @dataclass(frozen=True)
 class Shown:
-    """State of the page, sent beside the command."""
+    """State of the page, which it sends together with a command."""
 
     plan: Assumptions = field(default_factory=Assumptions)
     redraw: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, sent: object) -> Shown:
-        """Parse the state of the page. Invalid values count as absent, since nothing of them is saved."""
+        """Parse the state of the page. Invalid values are ignored, since none of them is saved."""
         page: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
         plan = page.get("plan")
         try:
@@ -63,7 +63,7 @@ class Shown:
 
 
 Show = Callable[[Any, Any, Shown], Reply]
-"""Makes the JSON of the reply from a command, its result, and the state of the page."""
+"""Function that makes the JSON of the reply from a command, its result, and the state of the page."""
 
 
 def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> None:
@@ -84,7 +84,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
     def before(sent: Mapping[str, Any], name: str) -> Reply:
         command = parsed(name, sent)
         if not isinstance(command, drafts.StudyCommand) or not services.life_cycle.knows(command):
-            raise UnknownCommand(f"nothing is said before {name!r}")
+            raise UnknownCommand(f"no effect of {name!r} can be described")
         ahead = services.life_cycle.before(command)
         return {"title": ahead.title, "words": list(ahead.words), "button": ahead.button, "bad": ahead.final}
 
@@ -116,7 +116,9 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
     @app.post(f"{VOTE_FILES}{{study_id}}", include_in_schema=False)
     async def votes(request: Request, study_id: str, name: str = "") -> Response:
-        """Import votes. `name` "look" only describes the file; "even-so" leaves out rows that are no votes."""
+        """Import a file of votes. If `name` is "look", only describe the file. If `name` is "even-so", import it even
+        if some rows are no votes.
+        """
 
         def take(file: Path) -> Reply:
             if name == LOOK:
@@ -140,7 +142,7 @@ def _done(command: Command, result: object, page: Shown) -> Reply:
 
 
 def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] = ()) -> Reply:
-    """Return the parts of a draft's page. Typed values that cannot be read are always marked."""
+    """Return the parts of a draft's page, and the problems with what a person has typed. Add the parts in `redraw`."""
     study, items = draft.study, draft.items
     parts: dict[str, Html] = {
         "part-plan": plan_figures(study.rules, plain(items), page.plan),
@@ -175,7 +177,7 @@ def _adjudicated(command: drafts.StudyCommand, done: decisions.Adjudicated, page
 
 
 def _previewed(command: PreviewStep, step: Previewed, page: Shown) -> Reply:
-    """Return a step like the annotators' page, with the plain addresses of pictures."""
+    """Return a step of the preview in the form that the annotators' page reads, with plain addresses of pictures."""
     study, item = step.study, step.item
     assignment: Reply | None = None
     if item is not None:
@@ -211,4 +213,4 @@ SHOW: Mapping[str, Show] = {
     "adjudicate": _adjudicated,
     "preview-step": _previewed,
 }
-"""Replies to commands by name; after any other command the page reloads."""
+"""Functions that make the reply to a command, by its name. After any other command the page reloads."""

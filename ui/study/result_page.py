@@ -14,9 +14,9 @@ from ui.study.workers import workers_box
 from ui.templating import render
 
 COLUMNS = (("questions", "agreement"), ("divided", "timeline"))
-"""Names of the parts that are shown in two columns if there is room."""
+"""Names of the parts in the left and in the right column. A narrow window shows them below each other."""
 FOLDED = 12
-"""Number of rows of a table of classes that are shown at once; the others unfold."""
+"""Maximum number of visible rows of a table of classes; the others unfold."""
 NamedSlices = list[tuple[str, Slice]]
 
 
@@ -43,7 +43,7 @@ def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, 
 
 
 def layout(found: Mapping[str, Html | None]) -> list[Html]:
-    """Return the parts of the page in their slots, which are filled again when something changes."""
+    """Return the parts of the page in their slots. The page's script fills a slot again when its part changes."""
     paired = {name for column in COLUMNS for name in column}
     placed: list[Html] = []
     for name, part in found.items():
@@ -56,12 +56,12 @@ def layout(found: Mapping[str, Html | None]) -> list[Html]:
 
 
 def slot(name: str, part: Html | None) -> Html:
-    """Return the slot of a part, with the fingerprint of its content."""
+    """Return the element of a part, with the hash of its content. An element without a part is empty."""
     return el("div", part, class_="slot", data_part=name, data_stamp=fingerprint(part or Html("")))
 
 
 def sent(found: Mapping[str, Html | None]) -> Mapping[str, Mapping[str, str]]:
-    """Return the fingerprint and markup of each part, for a page that is left open."""
+    """Return the hash and the markup of each part, for an open page that updates itself."""
     return {name: {"stamp": fingerprint(part or Html("")), "html": part or ""} for name, part in found.items()}
 
 
@@ -87,7 +87,9 @@ def _votes(result: QuestionResult) -> dict[str, int]:
 
 
 def slices(report: StudyReport) -> Html | None:
-    """Return the share of valid images by class, edit type, sample and outcome of the model under test, or None."""
+    """Return the share of valid images by result of the model under test, by sample, by class and by edit type, or None
+    if there is nothing to group by.
+    """
     titles = ("Model under test", "By sample", "By class", "By edit type")
     named = zip(titles, _named(report.image_slices), strict=True)
     boxes = [(title, words, found, share_axis(part for _, part in found)) for title, (words, found) in named if found]
@@ -95,7 +97,7 @@ def slices(report: StudyReport) -> Html | None:
 
 
 def _named(parts: Slices) -> Iterable[tuple[str, NamedSlices]]:
-    """Yield each grouping of images with its parts by name. Images without a class, sample and so on have a part."""
+    """Yield each grouping of images and its groups by name. Images without a class, sample and so on form a group."""
     for words, found in (
         ("model", parts.by_model),
         ("sample", parts.by_group),
@@ -107,7 +109,7 @@ def _named(parts: Slices) -> Iterable[tuple[str, NamedSlices]]:
 
 
 def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
-    """Return the curve of votes over time, or None without votes. `times` are sorted."""
+    """Return the plot of votes over time, or None for fewer than two votes. `times` are sorted."""
     needed = report.items * report.study.rules.votes
     drawn = votes_over_time(times, needed)
     if drawn is None or report.first is None or report.last is None:
@@ -118,7 +120,7 @@ def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
 
 
 def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
-    """Return every question, folded; the only question of a study is unfolded."""
+    """Return the details of every question, folded. If a study has only one question, it is unfolded."""
     return render(
         "study/questions_in_detail.html",
         report=report,
@@ -129,6 +131,6 @@ def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
 
 
 def _question(result: QuestionResult, is_only: bool) -> tuple[QuestionResult, dict[str, int], NamedSlices, Axis]:
-    """Return a question, its votes, its groups of images unless it is the only question, and an axis for them."""
+    """Return a question, its votes by answer, its groups of images (none for the only question), and their axis."""
     parts = [] if is_only else [named for _, found in _named(result.slices) for named in found]
     return result, _votes(result), parts, share_axis(part for _, part in parts)

@@ -1,7 +1,7 @@
 """All routes of the lead's pages: called once by `app.py`, before Gradio is mounted at "/".
 
-A GET of /study/{id}/ shows the set-up of a draft, or the results of a started study, which come from one analysis a
-study. `requests` holds what the pages send. A new page gets its route here.
+A GET of /study/{id}/ shows the set-up of a draft, or the results of a started study. All results of a study come from
+one cached analysis. The routes for requests that the pages send are in `requests`.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
     studies, analyses = services.stored, services.analyses
 
     def analysed(request: Request, study_id: str, tab: str, content: Callable[[Analysis], Child]) -> str | Response:
-        """Return a page made from the analysis. A draft has none and redirects to its set-up."""
+        """Return a page made from the analysis of a study. A draft has no analysis and redirects to its set-up."""
         study = studies.get(study_id)
         if study.state == "draft":
             return RedirectResponse(study_address(study.id), status_code=303)
@@ -183,7 +183,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
 
 
 def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) -> None:
-    """Add routes that pages poll with the `revision` that they show. Nothing is read while it is the same."""
+    """Add the routes that open pages poll with the `revision` that they show. If it is current, nothing is read."""
     studies, analyses = services.stored, services.analyses
 
     def changed(study_id: str, revision: str, show: Callable[[Study, Analysis], Mapping[str, Any]]) -> Response:
@@ -215,7 +215,7 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
 
 
 def _add_fetched(app: FastAPI, services: StudyServices) -> None:
-    """Add what pages fetch on demand, as JSON: windows, figures of the plan."""
+    """Add the routes for JSON that pages fetch on demand: windows, more pictures, figures of the plan."""
     studies, drafts = services.stored, services.drafts
 
     @fetched_at(app, "/study/api/{study_id}/plan", without_field=404)
@@ -256,7 +256,7 @@ def _results_page(analyses: Analyses, study: Study, signed_in: bool) -> str:
     shown = layout(parts(found.report, found.data, found.methods))
     content = el("div", shown, data_study=study.id, **_live(study, "results"))
     buttons = render("study/result_buttons.html", study=study, away=False)
-    # The script for pause and close precedes ours, with the window in which it asks.
+    # The script for pause and close comes before the page's own, and needs the window of `dialogs.html`.
     return _document(study, "results", signed_in, [content, render("study/dialogs.html")], buttons, ("study-acts.js",))
 
 
@@ -274,7 +274,9 @@ def _document(
 
 
 def _live(study: Study, view: str) -> dict[str, str | None]:
-    """Return the attributes that let a page poll its parts. A closed study is not polled: only the lead changes it."""
+    """Return the attributes of a part that make the page poll it. The page does not poll a closed study, since only the
+    lead can change it.
+    """
     return {
         "class_": "live",
         "data_live": f"/study/api/{study.id}/live",

@@ -1,5 +1,5 @@
-"""The page that turns a draft into a study, one form with the plan and what is missing beside it, and the page to run
-a started study: progress, invitations, pause, extend, close, votes, rules.
+"""The page to set up a draft: a form, with the plan and the missing parts beside it. Also the page to run a started
+study: progress, invitations, pause, extend, close, votes, rules.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TABS = (
     ("run", "Invite and run", "run"),
     ("log", "Log", "log"),
 )
-"""The tabs of a study that has started: name, words, the end of the address."""
+"""The tabs of a started study: name, title, and the end of the address."""
 STATE_WORDS: dict[StudyState, tuple[str, Tone]] = {
     "draft": ("draft", ""),
     "running": ("running", "ok"),
@@ -57,7 +57,7 @@ STATE_WORDS: dict[StudyState, tuple[str, Tone]] = {
 
 
 def study_head(study: Study, tab: str = "", *actions: Child) -> Html:
-    """Return the head line of a study with name, state, rules and `actions`; below it the tabs, once it has started."""
+    """Return the head of a study: name, state, rules and `actions`. A started study also has the tabs."""
     return render("study/head.html", study=study, state=STATE_WORDS[study.state], tab=tab, tabs=TABS, actions=actions)
 
 
@@ -70,15 +70,17 @@ KINDS: dict[QuestionKind, str] = {
     "text": "free text",
 }
 SHOWN = 48
-"""Number of items that are shown at once."""
+"""Number of items whose pictures are shown at first. A button shows as many more."""
 
 Recipes = Sequence[tuple[str, str]]
-"""Names and titles of recipes."""
+"""Name and title of each recipe."""
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """A person's expectations before the first vote, as shares from 0 to 1. They are not part of the study."""
+    """Expectations that a person types before the first vote: shares from 0 to 1, and minutes per worker. They are not
+    part of the study.
+    """
 
     valid: Annotated[float, FormNumber(0, 100, "Expected valid", unit="%", whole=False)] = 0.95
     accuracy: Annotated[float, FormNumber(50, 100, "A vote is right", unit="%", whole=False)] = 0.95
@@ -129,7 +131,9 @@ def plain(items: Sequence[Item]) -> int:
 
 
 def given_parts(rules: Rules, items: Sequence[Item]) -> dict[str, Html]:
-    """Return the items with a known answer, by kind. Training items are shown if the rules ask for any."""
+    """Return the parts with the items of known answer, by kind. Training items are shown only if the rules ask for
+    training.
+    """
     return {
         "control": given_shown(items, "control"),
         "quiz": given_shown(items, "quiz"),
@@ -138,7 +142,7 @@ def given_parts(rules: Rules, items: Sequence[Item]) -> dict[str, Html]:
 
 
 def read_assumptions(data: Mapping[str, Any]) -> Assumptions:
-    """Parse the typed assumptions. Raises UserError."""
+    """Parse the assumptions that a person has typed. Raises UserError for an invalid number."""
     read: dict[str, float] = {}
     for name, number in form_numbers(Assumptions).items():
         if name in data:
@@ -150,7 +154,7 @@ def read_assumptions(data: Mapping[str, Any]) -> Assumptions:
 
 
 def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
-    """Return the figures of a plan, or text that says why there are none."""
+    """Return the figures of the plan, such as the votes needed, or text that says why there are none."""
     try:
         images, planned = power_of(rules, items, assumed.width, assumed.valid, assumed.accuracy, assumed.minutes)
     except ValueError as error:
@@ -168,7 +172,7 @@ def missing_part(study: Study, troubles: Sequence[RuleProblem], found: Sequence[
 
 
 def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()) -> Html:
-    """Return the questions and the templates to start from. `classes` are those of the images, as proposals."""
+    """Return the questions and the templates to start from. The form proposes the images' `classes`."""
     return render(
         "study/questions.html",
         rules=rules,
@@ -182,12 +186,14 @@ def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()
 
 
 def _rare(place: int, questions: Sequence[Question]) -> tuple[str, str, list[tuple[str, str]], str, Question | None]:
-    """Return a question's rare settings in short, its short name, the questions to follow, and the one it follows."""
+    """Return a summary of a question's rare settings, its short name if a person typed it, the menu of questions that
+    it may follow, the chosen value of this menu, and the question that it follows or None.
+    """
     question, earlier = questions[place], questions[:place]
     before = {str(at): other for at, other in enumerate(earlier) if other.kind != "text"}
     options = [("", "always"), *((at, f"after “{other.text or other.id}”") for at, other in before.items())]
     chosen = next((at for at, other in before.items() if other.id == question.follows), "")
-    # A short name derived from the text keeps following the text until somebody types another.
+    # A short name that is derived from the text changes with the text until a person types another.
     derived = question.id == short_name(question.text, [other.id for other in earlier])
     summary = [f"column “{question.id}”", "required" if question.required else "may be left out"]
     if question.only_with:
@@ -199,7 +205,7 @@ def _rare(place: int, questions: Sequence[Question]) -> tuple[str, str, list[tup
 
 
 def draw_form(models: Sequence[str], recipes: Recipes, kind: str, button_words: str = "Add them") -> Html:
-    """Return the form of the draw: a sentence with gaps that writes one filter, and the number of images that fit."""
+    """Return the form that draws images: a sentence with gaps makes the filter, and a note counts the images found."""
     return render(
         "study/draw.html",
         models=[(key, model_name(key)) for key in models],
@@ -221,7 +227,7 @@ def items_shown(items: Sequence[Item]) -> Html:
 
 
 def thumbs(items: Sequence[Item], start: int) -> Html:
-    """Return pictures from index `start` on, and a button for the next ones."""
+    """Return the next pictures, from index `start` on, and a button for more."""
     end = start + SHOWN
     return render("study/thumbs.html", items=items[start:end], end=end, left=len(items) - end)
 
@@ -242,7 +248,7 @@ def _model(items: Sequence[Item]) -> str:
 
 
 def item_window(item: Item, rules: Rules, draft: bool, sizes: Mapping[str, Size]) -> Html:
-    """Return the window of one item, large, with its possible answers and what can be done with it."""
+    """Return the window that shows one item large, with its facts, its possible answers and its buttons."""
     facts = [
         ("sample", item.group),
         ("label", item.label),
@@ -302,8 +308,8 @@ def run_page(
     lost: int,
 ) -> str:
     """Return the page to run a study, as a document. `here` is the number of workers in the study, `others` are workers
-    of other studies, best first. At least `further_people` more must join before every image can get all its votes;
-    `lost` images are set aside.
+    of other studies, best first. At least `further_people` more workers must join before every image can get all its
+    votes. `lost` is the number of images that are set aside because a picture is missing.
     """
     content = render(
         "study/run.html",
@@ -311,7 +317,7 @@ def run_page(
         here=here,
         panel=panel,
         progress=progress_part(study, further_people, lost),
-        # Prolific's placeholder; other sites use other signs.
+        # The placeholder in the form of Prolific; other sites use other signs.
         named=f"?{panel.parameter}={{{{%{panel.parameter}%}}}}" if panel.parameter else "",
         known=others[:MOST_KNOWN],
         more_known=len(others) - MOST_KNOWN,
@@ -331,7 +337,8 @@ def run_page(
 
 
 def progress_part(study: Study, further_people: int, lost: int) -> Html:
-    """Return the votes that are in, the people still needed, and the number of images that have `lost` a picture and
-    are set aside."""
+    """Return the number of votes so far, of workers still needed, and of images set aside because a picture is missing
+    (`lost`).
+    """
     people = further_people_words(further_people) if further_people and study.state != "closed" else ""
     return render("study/run_progress.html", study=study, people=people, lost=lost)

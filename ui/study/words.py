@@ -12,42 +12,42 @@ from core.study_report import Disagreement, Slice
 
 
 def image_url(sha: str) -> str:
-    """Return the address of an image of the workspace, for a page at any depth."""
+    """Return the address of an image of the workspace, which works on every page."""
     return f"/images/{sha}.png"
 
 
 def when(moment: datetime, seconds: bool = False) -> str:
-    """Return a time on this machine's clock, such as 21 Nov 2026, 18:04. Log and exports are in UTC, and say so."""
+    """Return a time as text in this machine's time zone, such as "21 Nov 2026, 18:04"."""
     there = moment.astimezone()
     return f"{there.day} {there.strftime('%b %Y, %H:%M:%S' if seconds else '%b %Y, %H:%M')}"
 
 
 def text_of_question(question: Question) -> str:
-    """Return a question for the lead's pages, which name no single image."""
+    """Return the text of a question for the lead's pages, with "[class]" for the label of an image."""
     return question.text.replace("{label}", "[class]")
 
 
 def divided_votes(counts: Mapping[str, int], question: Question) -> str:
-    """Return divided votes as text: "3 yes, 2 no"; on a scale the ratings, "2 · 4 · 4 · 5 · 5"."""
+    """Return the votes on an image as text, such as "3 yes, 2 no", or "2 · 4 · 4 · 5 · 5" on a rating scale."""
     if question.kind == "scale":
         return " · ".join(answer for answer in sorted(counts) for _ in range(counts[answer])) or "no vote"
     return ", ".join(f"{n} {answer}" for answer, n in counts.items()) or "no vote"
 
 
 def in_order(counts: Mapping[str, int], question: Question) -> Mapping[str, int]:
-    """Return votes in the order of the question's answers, so that a colour always means the same."""
+    """Return the counts of votes in the order of the question's answers, so that each answer keeps its colour."""
     return {answer: counts[answer] for answer in question.answers() if answer in counts}
 
 
 def ends(part: Slice) -> str:
-    """Return the interval as text: "Wilson 95 %: 93.9 to 98.4 · n = 251"."""
+    """Return the interval of a share as text, such as "Wilson 95 %: 93.9 to 98.4 · n = 251"."""
     if part.rate.low is None or part.rate.high is None:
         return part.rate.words
     return f"Wilson 95 %: {100 * part.rate.low:.1f} to {100 * part.rate.high:.1f} · n = {part.rate.n:,}"
 
 
 def same_share(after: Slice, before: Slice) -> bool:
-    """Return True if two shares have the same counts, so that one need not be shown."""
+    """Return True if two shares have the same counts, so that only one of them needs to be shown."""
     return (after.rate.count, after.rate.n) == (before.rate.count, before.rate.n)
 
 
@@ -57,7 +57,7 @@ def share(part: Slice) -> str:
 
 
 def figure(words: str) -> str:
-    """Return a figure, or the single word "undefined"."""
+    """Return the text of a figure, shortened to "undefined" if it is undefined."""
     return "undefined" if words.startswith("undefined") else words
 
 

@@ -1,4 +1,6 @@
-"""The workers of a study: all of them, one with every vote, and the control items that judged them. Pure."""
+"""The workers of a study: the list of all, the page of one worker with every vote, and the results of control items.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from ui.study.plots import worker_scatter
 from ui.templating import render
 
 SHOWN = 8
-"""Number of workers on the page of results."""
+"""Maximum number of workers on the page of results."""
 PAGE = 100
-"""Number of votes on a page."""
+"""Maximum number of votes on one page of a worker."""
 SHOWN_CONTROLS = 12
 
 
@@ -26,7 +28,7 @@ def workers_box(report: StudyReport) -> Html:
 
 
 def all_workers(report: StudyReport) -> Html:
-    """Return all workers, with the decisions that a lead can take."""
+    """Return the list of all workers, with buttons for the decisions of the lead."""
     fit = [worker for worker in report.workers if worker.exclusion is None and worker.decided["pending"]]
     return render(
         "study/workers.html",
@@ -64,7 +66,7 @@ def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, pag
 
 
 def _outcomes(data: StudyData, item_ids: set[int]) -> Mapping[int, Mapping[str, ItemOutcome]]:
-    """Return the outcomes of these items over all workers."""
+    """Return the outcome of each question of these items over all workers, by item id and question."""
     items = [item for item in data.items if item.id in item_ids and item.kind == "item"]
     excluded = {exclusion.worker for exclusion in data.exclusions}
     votes = counted([vote for vote in data.votes if vote.item in item_ids], data.study.rules.votes, excluded)
@@ -72,7 +74,9 @@ def _outcomes(data: StudyData, item_ids: set[int]) -> Mapping[int, Mapping[str, 
 
 
 def _found(vote: Vote, outcomes: Mapping[str, ItemOutcome]) -> list[tuple[str, str, Tone]]:
-    """Return each question with its consensus, and whether this vote agrees, without those that wait for votes."""
+    """Return the name of each question, its consensus or status, and a colour: "ok" if the vote agrees with the
+    consensus. Questions that wait for votes are left out.
+    """
     outcomes_found: list[tuple[str, str, Tone]] = []
     for name, outcome in outcomes.items():
         if outcome.status == "consensus" and outcome.counts:
@@ -83,7 +87,7 @@ def _found(vote: Vote, outcomes: Mapping[str, ItemOutcome]) -> list[tuple[str, s
 
 
 def control_items_box(report: StudyReport, data: StudyData) -> Html | None:
-    """Return the control items with most wrong answers, or None if none was answered."""
+    """Return the part with the control items that got most wrong answers, or None if no control item was answered."""
     found = _judged(data)
     if not found:
         return None
@@ -92,7 +96,7 @@ def control_items_box(report: StudyReport, data: StudyData) -> Html | None:
 
 
 def _judged(data: StudyData) -> list[tuple[Item, Sequence[bool]]]:
-    """Return every judged control item of known answer with whether each vote was right, the worst first."""
+    """Return every answered control item with one bool for each vote, True if it was right. The worst item is first."""
     answers_of: dict[int, list[bool]] = {}
     items = {item.id: item for item in data.items if item.kind == "control" and item.expected}
     for vote in data.votes:

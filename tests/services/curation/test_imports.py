@@ -610,7 +610,7 @@ def test_the_command_line_tells_what_came(
     for wrong in (["show-import", "7"], ["into-set", "7"], ["import", str(tmp_path / "gone")]):
         assert main([*place, *wrong]) == 2
     assert main(["--workspace", str(tmp_path / "none"), "imports"]) == 2
-    assert "holds no workspace" in capsys.readouterr().err
+    assert "contains no workspace" in capsys.readouterr().err
 
 
 def ended(service: ImportService) -> ImportState:

@@ -674,7 +674,7 @@ def test_a_folder_comes_in_and_a_study_goes_out_on_the_command_line(
     assert f"{study_id}  draft     Birds" in said.out
     assert said.err.splitlines() == [
         "There are several CSV files: call the one that lists the images items.csv.",
-        f"{tmp_path / 'out.zip'} exists already: name a file that does not.",
+        f"{tmp_path / 'out.zip'} exists already: choose another file name.",
     ]
     assert zipfile.ZipFile(tmp_path / "out.zip").testzip() is None
     assert main(["--workspace", str(tmp_path), "list"]) == 2

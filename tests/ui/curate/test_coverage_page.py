@@ -165,7 +165,7 @@ def test_one_is_said_as_one(workspace: Workspace) -> None:
     add(workspace, "bird", ("weather", "snowy"), accepted=5)
     add(workspace, "owl", ("weather", "snowy"), accepted=5)
     add(workspace, "owl", ("attribute", "blue"), accepted=5)
-    assert "Of these cells 1 has no image." in words(page(workspace))
+    assert "Of all cells, 1 has no image." in words(page(workspace))
 
 
 def test_nothing_lacks_accepted_images_before_anything_was_decided(workspace: Workspace) -> None:
@@ -193,7 +193,7 @@ def test_weather_and_time_of_day_have_a_table_too(workspace: Workspace) -> None:
     assert (lines(markup), columns(markup)) == (["snowy"], ["night", ""])
     assert words(cell(markup, "snowy", 0)).startswith("5 100 % accepted")
     assert "weather=snowy&amp;none=time+of+day" in cell(markup, "snowy", 1)
-    assert "3 images have an edit of neither" in words(markup)
+    assert "The table leaves out 3 images with neither edit." in words(markup)
     table = coverage_table(workspace.catalogue, GRIDS[1])
     assert [(head.value, head.images) for head in table.places] == [("night", 5), ("", 1)]
 

@@ -88,7 +88,7 @@ def test_an_archive_comes_in_and_into_a_test_set(studio: Studio, client: TestCli
     assert "Mine Plain folder" in page(client, "/curate/import")
     draft = studio.workspace.test_sets.all()[0].draft
     assert draft is not None and draft.splits == {"test": 3}
-    assert "Nothing was refused" in page(client, f"/curate/import/{held.id}")
+    assert "No file was refused" in page(client, f"/curate/import/{held.id}")
 
 
 def test_the_report_is_filtered_and_saved(studio: Studio, client: TestClient) -> None:
@@ -97,7 +97,7 @@ def test_the_report_is_filtered_and_saved(studio: Studio, client: TestClient) ->
     number = studio.workspace.imports.all()[0].id
     said = page(client, f"/curate/import/{number}")
     assert HOSTILE in said and "refused 3" in said and "boat" in said
-    assert "Nothing was refused" in page(client, f"/curate/import/{number}?kind=known")
+    assert "No file was refused" in page(client, f"/curate/import/{number}?kind=known")
     assert "Not there" in page(client, "/curate/import/99", 404)
     got = client.get(f"/curate/import/{number}/report.csv")
     assert got.headers["content-disposition"] == "attachment; filename*=UTF-8''script-alert-1-script-report.csv"

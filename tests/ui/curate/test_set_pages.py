@@ -106,7 +106,7 @@ def exported(client: TestClient, version: SetVersion, layout: str) -> tuple[str,
 
 def test_who_has_no_test_set_is_told_what_one_is(client: TestClient) -> None:
     said = page(client, "/curate/sets")
-    assert "A view is a question, a test set is a list" in said and "Create the first test set" in said
+    assert "A filter finds new images, a test set keeps its list" in said and "Create the first test set" in said
 
 
 def test_the_list_says_versions_images_labels_and_splits(studio: Studio, client: TestClient) -> None:
@@ -160,7 +160,10 @@ def test_a_draft_says_what_stands_against_its_release(studio: Studio, client: Te
 def test_the_title_leads_to_all_images_of_the_version(studio: Studio, client: TestClient) -> None:
     version = released(studio)
     shown = client.get(f"/curate/sets/{version.test_set}?version=1&split=test").text
-    assert f'<a href="/curate/sets/{version.test_set}?version=1" title="All its images, of all splits"' in shown
+    assert (
+        f'<a href="/curate/sets/{version.test_set}?version=1" title="All images of this version, of all splits"'
+        in shown
+    )
 
 
 def test_a_window_proposes_shares_that_suit_the_draft(studio: Studio, client: TestClient) -> None:
@@ -198,11 +201,11 @@ def test_a_split_is_told_while_its_shares_are_typed(studio: Studio, client: Test
         return str(client.get("/curate/api/set-split", params={**asked, **changes}).json()["words"])
 
     begin = "This gives about train 2, test 2 of 4 images. There are 3 groups of images that stay together."
-    assert told() == f"{begin} Pressing the button compares the sources first."
+    assert told() == f"{begin} The button first compares the sources."
     done(client, "set-work", kind="split-test-set", **{**asked, "keep": True})
     assert told() == begin.replace("about ", "")
     assert "add up to" not in told()
-    assert "The shares add up to 120 %, not 100 %" in told(train="20", test="100")
+    assert "The shares add up to 120 %, so they are scaled to 100 %." in told(train="20", test="100")
     few = told(train="40", validation="30", test="30", keep="true")
     assert "That is too few groups: validation would get no image." in few, "those with a split keep it"
     refused = client.get("/curate/api/set-split", params={**asked, "train": "many"})
@@ -228,7 +231,9 @@ def test_two_tasks_are_warned_about_and_parted_with_one_press(studio: Studio, cl
     studio.test_sets.drafts.add(set_id, studio.workspace.test_cases.extend(run, None, [made_case(picture(15))]))
     said = page(client, f"/curate/sets/{set_id}")
     assert "Two tasks It has 4 images of classification and 1 of segmentation." in said and "Separate them" in said
-    assert "It will hold 4 images of classification and 1 of segmentation." in said, "the window of the release"
+    assert "The version will hold 4 images of classification and 1 of segmentation." in said, (
+        "the window of the release"
+    )
     reply = done(client, "part-test-set", test_set=set_id)
     assert reply["said"] == "1 image is now in a test set of its own."
     assert reply["open"]["words"] == "Open “Birds (segmentation)”"
@@ -369,7 +374,7 @@ def test_the_difference_shows_each_kind_and_any_two_versions(studio: Studio, cli
     assert "boat ship" in page(client, f"{address}?kind=relabelled")
     other = released(studio, "Other")
     across = page(client, f"{address}?old={other.id}&new={set_id}@1")
-    assert "They hold the same images" in across and "Other, Version 1: 4 images" in across
+    assert "Both versions have the same images" in across and "Other, Version 1: 4 images" in across
 
 
 def test_verify_names_what_is_missing_damaged_and_orphaned(studio: Studio, client: TestClient) -> None:

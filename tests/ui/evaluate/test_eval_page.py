@@ -86,7 +86,7 @@ def test_small_sets_show_how_many_test_cases_are_wrong_in_place_of_figures(made_
     first, classes = (page[page.index(f'id="{name}"') :].split("</section>")[0] for name in ("edits", "classes"))
     assert first.index("7 of 9") > first.index("hidden") > first.index("data-table"), "the larger table is in sight"
     for part, told in ((first, "7 of 12"), (classes, "1 of 4"), (classes, "5 of 8")):
-        assert "Each has fewer than 20 test cases, so a difference may be chance." in part
+        assert "Each of these rows has fewer than 20 test cases, so a difference may be chance." in part
         assert told in part and "<details" not in part
 
 

@@ -166,7 +166,7 @@ def test_counts_and_marks_are_words() -> None:
     markup = picture_column(state(*cases), View(), seen)
     assert "3 results, 1 accepted, 1 rejected" in markup
     assert markup.count('aria-label="The model under test fails here"') == 1
-    assert "It is being asked." in markup and "resnet18 of timm" in markup
+    assert "The model is being asked." in markup and "resnet18 of timm" in markup
 
 
 def test_the_model_that_fails_and_the_image_that_is_bad_wear_different_signs() -> None:

@@ -73,7 +73,7 @@ def test_a_mistake_in_a_stream_has_its_sentence_and_its_field(url: str) -> None:
         ("list_jobs", {"data": ["x"]}, 400, "1 values were sent, and “list_jobs” takes no values.", "data"),
         ("show_run", {"data": {"runs": "x"}}, 400, "There is no field “runs”: “show_run” takes run.", "runs"),
         ("show_run", {"run": "x"}, 400, "Send the values as “data”", "data"),
-        ("show_run", {"data": "x"}, 400, "“data” is a list of values", "data"),
+        ("show_run", {"data": "x"}, 400, "“data” must be a list of values", "data"),
         ("show_run", ["x"], 400, "What was sent is no JSON object.", ""),
         ("show_run", b"{", 400, "What was sent is no JSON.", ""),
         ("show_run", b"\xff", 400, "What was sent is no JSON.", ""),
@@ -98,7 +98,7 @@ def test_a_mistake_is_one_sentence(url: str, name: str, body: Any, status: int, 
 
 def test_what_is_no_call_is_told_in_one_sentence(url: str) -> None:
     assert "by POST" in told(httpx.get(f"{url}gradio_api/run/show_run"), 405)[0]
-    assert "JSON only" in told(httpx.post(f"{url}gradio_api/run/show_run", content=b"x"), 400)[0]
+    assert "Only JSON is accepted" in told(httpx.post(f"{url}gradio_api/run/show_run", content=b"x"), 400)[0]
     assert told(httpx.get(f"{url}gradio_api/nothing"), 404)
     assert told(httpx.get(f"{url}gradio_api/queue/data"), 422)
     for way in ("call", "call/v2"):

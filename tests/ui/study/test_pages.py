@@ -671,7 +671,10 @@ def test_disagreements_are_narrowed_down_and_turned_over(studio: Studio, client:
     assert client.get(f"/study/{study_id}/disagreements?page=2").text.count('loading="lazy"') == 5
     assert client.get(f"/study/{study_id}/disagreements?page=99").text.count('loading="lazy"') == 5
     assert client.get(f"/study/{study_id}/disagreements?status=no+consensus").text.count('loading="lazy"') == 3
-    assert "None of these." in client.get(f"/study/{study_id}/disagreements?question=other&page=x").text
+    assert (
+        "No disagreement matches this filter."
+        in client.get(f"/study/{study_id}/disagreements?question=other&page=x").text
+    )
     assert "Adjudicate 3" in shown(client, f"/study/{study_id}/")
 
 
