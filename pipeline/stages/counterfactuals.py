@@ -28,7 +28,7 @@ from core.types import (
     Values,
     failed,
 )
-from core.words import find_phrase, tokens
+from core.words import and_list, find_phrase, tokens
 from pipeline.checks.texts import (
     alternative_checks,
     caption_checks,
@@ -156,7 +156,7 @@ def _draft(edits: tuple[Edit, ...], answer: Answer[str] | NoAnswer) -> Counterfa
     """Return the caption of an answer, or an empty one with the reason."""
     if isinstance(answer, Answer):
         return CounterfactualCaption(answer.value, edits)
-    words = "; ".join(edit_text(edit.keyword, edit.alternative) for edit in edits)
+    words = and_list(f"“{edit.keyword}” → “{edit.alternative}”" for edit in edits)
     check = Check("caption written", False, note=f"The caption with {words} is missing. {answer.error}")
     return CounterfactualCaption("", edits, checks=(check,))
 

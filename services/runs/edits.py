@@ -177,6 +177,8 @@ def use_counterfactual(
     used: Annotated[bool, Field(description="True to tick the caption, so that images are made of it")],
 ) -> CounterfactualCaptions:
     """Tick or untick a counterfactual caption."""
+    if used and not tokens(text):
+        raise UserError("This caption is empty: write it, then tick it.")
     return _at(value, place, text, used=used)
 
 

@@ -437,7 +437,7 @@ def test_a_refused_caption_takes_no_other_along_and_is_asked_for_alone(kind: typ
     (missing,) = (item for item in made.value.items if not item.used)
     assert len(made.value.items) == 3 and missing.text == "" and missing.edits[0].alternative == "snowy"
     (check,) = counterfactual_checks(SUNNY_BIRD, missing, BIRD)
-    assert check.note == "The caption with sunny -> snowy is missing. The server refused the text."
+    assert check.note == "The caption with “sunny” → “snowy” is missing. The server refused the text."
     assert check.name in CAPTION_WORDS
 
     model = kind(answer)

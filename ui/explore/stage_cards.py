@@ -89,7 +89,7 @@ def _findings(item: CounterfactualCaption, checks: tuple[Check, ...], source: st
     whether nothing else changed.
     """
     wrong, findings = failed(checks), []
-    if source and not any(check.name in KEPT_CHECKS for check in wrong):
+    if source and item.text and not any(check.name in KEPT_CHECKS for check in wrong):
         words = "label kept" if task.kind == "classification" else "protected kept"
         # If the caption names nothing protected, it passes these checks without a meaning.
         findings.append(("check", words, "ok", "") if classes_in(source, task) else NOTHING_NAMED)

@@ -20,6 +20,7 @@ from core.errors import UserError
 from core.model_sections import ROOT
 from core.settings import GenerationSettings
 from core.types import Task
+from pipeline.models.server import ServerFault
 from pipeline.profiles.profile import load_profile
 from pipeline.seams import OnStep
 from services.runs.state import RunState
@@ -30,6 +31,7 @@ from tests.support.scripted import (
     Refusing,
     ScriptedLanguageModel,
     ScriptedModels,
+    answer,
     over,
     parts_of,
     perform,
@@ -336,6 +338,33 @@ def test_a_version_of_another_run_is_not_brought_back(studio: Studio) -> None:
     assert not studio.states.of(other).run.values
 
 
+def test_a_caption_that_the_model_refuses_is_shown_with_the_reason_and_asked_for_alone(studio: Studio) -> None:
+    run_id = new_run(studio)
+
+    def refuse_one(prompt: str) -> str:
+        good = answer(prompt)
+        if "-> at sunset" in prompt:
+            raise ServerFault("The server refused the text.")
+        return good
+
+    studio.driver.models.language = ScriptedLanguageModel(refuse_one)  # type: ignore[misc]
+    do(studio, run_id, "run-all")
+    items = studio.states.of(run_id).run.values["counterfactuals"].value.value.items
+    assert [bool(item.text) for item in items].count(False) == 1 and len(items) == 4
+    shown = re.sub(r"<.*?>", "", part(studio, run_id, "counterfactuals"))
+    assert "3 of 4 ticked" in shown and "not written" in shown
+    assert "The caption with “by day” → “at sunset” is missing. The server refused the text." in shown
+    place = next(place for place, item in enumerate(items) if not item.text)
+    refused = do(studio, run_id, "counterfactual-use", place=place, text="", used=True)
+    assert refused.problem == "This caption is empty: write it, then tick it."
+
+    studio.driver.models.language = model = ScriptedLanguageModel(answer)  # type: ignore[misc]
+    do(studio, run_id, "run", stage="counterfactuals")
+    again = studio.states.of(run_id).run.values["counterfactuals"].value.value.items
+    assert all(item.text and item.used for item in again) and len(again) == 4 and len(model.prompts) == 1
+    assert "only the missing were asked for" in re.sub(r"<.*?>", "", part(studio, run_id, "counterfactuals"))
+
+
 def test_a_ticked_caption_that_fails_a_check_is_named_before_it_is_drawn(studio: Studio) -> None:
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
@@ -346,7 +375,7 @@ def test_a_ticked_caption_that_fails_a_check_is_named_before_it_is_drawn(studio:
     (doubt,) = studio.states.of(run_id).gate.doubts
     assert doubt.caption == words and "20 times" in " ".join(doubt.reasons)
     shown = part(studio, run_id, "generation")
-    assert "1 ticked caption fails a check" in re.sub(r"<.*?>", "", shown) and "said 20 times" in shown
+    assert "1 ticked caption fails a check" in re.sub(r"<.*?>", "", shown) and "occurs 20 times" in shown
     told = studio.commands.send("show-run", {"run": run_id})["gate"]["doubts"]
     assert [one["caption"] for one in told] == [words]
     do(studio, run_id, "counterfactual-use", place=0, text=words, used=False)
