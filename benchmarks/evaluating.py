@@ -1,7 +1,7 @@
 """Time from a click to the figures of an evaluation, on 125,000 test cases with stored predictions: of a classifier of
 a thousand classes, and of a segmenter of a dozen.
 
-`python -m benchmarks.evaluating` runs this alone; it takes minutes to make the workspaces, and 1 GB of disk.
+`python -m benchmarks.evaluating` runs this alone. Making the workspaces takes minutes and 1 GB of disk.
 """
 
 from __future__ import annotations

@@ -27,8 +27,9 @@ IMAGES, DRAWN, SIDE = 2000, 100, 512
 """Number of examples, number of different pictures (each file has a text of its own), and their side in pixels."""
 ROUNDS = 5
 LEAST, AIM = 0.5, 0.9
-"""Minimum ratio, which detects a regression, and the goal. Copying keeps one core busy and an export, which hashes what
-it writes, two, so the figure depends on the load of the machine: it was 0.55 to 0.95 on one machine within an hour."""
+"""Minimum and goal for the time of a copy divided by the time of an export. A smaller ratio is a regression. A copy
+keeps one core busy. An export also hashes what it writes, and keeps two busy. So the ratio depends on the load of the
+machine: it was 0.55 to 0.95 on one machine within an hour."""
 LAYOUT = "imagefolder"
 
 

@@ -299,7 +299,7 @@ def _csv_lines(text: str, name: str) -> list[OwnLine]:
                     f"{name}, {place}: it has {len(row)} cells, not {len(head)}; put a name with a comma in quotes."
                 )
             if not row[label].strip():
-                raise UserError(f"{name}, {place}: it has no label.")
+                raise UserError(f"{name}, {place}: the label is empty. Fill it in, or delete the line.")
             lines.append(OwnLine(row[label].strip(), row[model_class].strip(), place))
     except csv.Error as error:
         raise UserError(f"{name}, line {rows.line_num}: it is no line of a CSV file ({error}).") from error

@@ -114,7 +114,7 @@ def measured(world: World, number: int, repetitions: int, seed: int) -> list[Cov
 
 
 def a_world(world: World, rng: np.random.Generator) -> tuple[Judged, tuple[str, ...]]:
-    """Draw the images of a world with a study, and return them with the names of their strata."""
+    """Simulate the judged images of one study in a `World`. Return them with the names of their strata."""
     spread = (1 - CORRELATION) / CORRELATION
     rate = rng.beta(world.wrong * spread, (1 - world.wrong) * spread, world.sources)
     sizes = 1 + rng.poisson(rng.gamma(1.5, 2.0, world.sources) * (1.5 - rate))

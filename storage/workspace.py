@@ -118,7 +118,7 @@ class Workspace:
         return self
 
     def close(self) -> None:
-        """Finish pending writes and close. Jobs of this process that still run end as "interrupted"."""
+        """Finish pending writes and close. Running jobs of this process are marked "interrupted"."""
         process = self.images.process
         self.images.process = self.jobs.process = 0
         try:

@@ -171,7 +171,7 @@ class _Annotator:
                 now = await self._post("next", {"study": study})
 
     async def _vote(self, study: str, assignment: Mapping[str, Any]) -> dict[str, Any]:
-        """Look at the item for the drawn seconds and answer it. Return the server's next state."""
+        """Look at the item for a random time, then answer it. Return the server's next state."""
         questions = [question_of(data) for data in assignment["questions"]]
         for name, habit in habit_of(questions, self.drawn).items():
             self.habit.setdefault(name, habit)

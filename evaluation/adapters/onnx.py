@@ -128,8 +128,8 @@ class OnnxAdapter:
         if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in _FLOATS:
             has = "; ".join(f"{one.name}: {one.type} of {one.shape}" for one in inputs)[:200]
             raise UserError(
-                f"{who} takes {has or 'nothing'}, and not one input of images as floating-point numbers (images, 3, "
-                "height, width): export it with that one."
+                f"{who} takes {has or 'nothing'}: export it with a single floating-point input of shape (images, 3, "
+                "height, width)."
             )
         first = settings.layout == "channels first"
         batch, *sides = (side if isinstance(side, int) and side > 0 else 0 for side in inputs[0].shape)

@@ -28,7 +28,7 @@ from study.intervals import wilson_ends
 GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"
 ARMS = (ORIGINAL, AUGMENTED, CONTROL, GENERATED, BY_VOTES, RANKED)
 CONTROLS = (AUGMENTED, CONTROL)
-"""Arms that training on generated images must beat; otherwise it is not their edits that help."""
+"""Control arms. Only if training on generated images beats them do the edits explain the gain."""
 FEWEST_SOURCES = 5
 RARE = 5
 """Minimum number of sources with a wrong image, and with a right one, to estimate the correlation of a source's images.

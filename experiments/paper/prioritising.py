@@ -48,7 +48,7 @@ class Found:
     images: Mapping[float, int]
     """Number of images for each share of all images."""
     cells: Mapping[float, Floats]
-    """Whether each weak cell is found, 0 or 1, at each share of all images. For random orders the mean."""
+    """By share of all images: 1 for each weak cell that is found, otherwise 0. Random orders have means."""
 
     def at(self, budget: float) -> float:
         """Return the number of weak cells found at a share of the images."""

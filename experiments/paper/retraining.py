@@ -105,8 +105,8 @@ class Parts:
 
     @cached_property
     def alike(self) -> frozenset[Path]:
-        """Images that look like one of a later split. They are used neither for training nor for tuning, so that the
-        measured images stay complete.
+        """Images that resemble an image of a later split. They are left out of training and tuning, so that no image
+        has to be left out of the test.
         """
         later, similar = list[int](), set[Path]()
         for one in reversed(SIDES):

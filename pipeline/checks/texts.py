@@ -22,7 +22,7 @@ from pipeline.checks.contradictions import new_contradictions
 from pipeline.checks.text_defects import lost_sentences, lost_things, repeated
 
 SCENE_WIDE = ("weather", "time of day", "domain")
-"""Edit types that affect the whole image: their keyword must be gone everywhere."""
+"""Edit types that affect the whole image. No occurrence of their keyword may stay in the caption."""
 WITH_CONSEQUENCES = (*SCENE_WIDE, "background")
 """Edit types that may change more words than their keyword: where it snows, the ground is no longer green."""
 

@@ -27,8 +27,8 @@ REPEATED = frozenset(("BasicTransformerBlock", "ZImageTransformerBlock", "ZImage
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable of torch for the folder of code compiled earlier."""
 KINDS_OF_BLOCKS = 32
-"""Maximum number of compiled variants of a block. SD 1.5 has six: by width, and for batches of one row. torch's own
-limit is eight, and it raises an error at the ninth."""
+"""Maximum number of compiled variants of a block. SD 1.5 needs six: they differ in width, and in whether the batch
+has one row. The default limit of torch is eight, and a ninth variant raises an error."""
 SECONDS = "seconds.json"
 
 

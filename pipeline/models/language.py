@@ -205,9 +205,9 @@ def cannot_run(section: GgufLanguage, file: Path, error: Exception | str) -> Use
         failure = error if isinstance(error, Exception) else RuntimeError(error)
         return unreadable("language model", section, failure)
     return CannotLoad(
-        f"The language model at {section.title} (architecture {family}, tokenizer {tokenizer or 'unknown'}) cannot be "
-        "run by ctransformers, which takes LLaMA 2 and its like: serve the file with llama-server or Ollama and name "
-        "that server in the profile, or get the file again if it should be one of those."
+        f"ctransformers cannot run the language model at {section.title} (architecture {family}, tokenizer "
+        f"{tokenizer or 'unknown'}): it runs LLaMA 2 and similar models. If this file should be such a model, download "
+        "it again. Otherwise serve it with llama-server or Ollama, and name that server in the profile."
     )
 
 

@@ -340,7 +340,7 @@ class BatchService:
         return tuple(shown)
 
     def measured(self, batch: Batch) -> Measured:
-        """Return the measurements of all batches in this workspace with the same profile, recipe and settings."""
+        """Return the measurements of all batches with the profile, recipe and settings of this one."""
         alike = [one.id for one in self._ledger.all() if _settings_of(one) == _settings_of(batch)]
         counts = [self._ledger.counts(number) for number in alike]
 

@@ -299,7 +299,7 @@ def _limited(settings: Settings, edits: Mapping[EditType, str]) -> Settings:
 
 
 def _captions(settings: Settings, values: Values) -> int | None:
-    """Return the maximum number of captions of a run; None if alternatives still to be written decide it."""
+    """Return the maximum number of captions of a run; None if it depends on alternatives that are not written yet."""
     if "alternatives" in values:  # each keyword has one alternative, and all are in one caption
         return 1
     chosen = settings.counterfactuals

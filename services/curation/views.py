@@ -212,8 +212,8 @@ def list_address(entries: Sequence[int]) -> str:
     """Return the gallery address that shows exactly these entries. Raises UserError if they are too many."""
     if len(packed(entries)) > LONGEST_LIST:
         raise UserError(
-            f"These {len(entries):,} images are too many to list in an address: open a number with fewer images, or "
-            "begin from a filter."
+            f"These {len(entries):,} images are too many to list in an address: open a figure with fewer images, or "
+            "use a filter instead."
         )
     return gallery_address(ImageFilter(entries=tuple(entries)))
 

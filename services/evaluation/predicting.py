@@ -109,8 +109,8 @@ class Predicting:
 
     @contextmanager
     def grad_cam(self, settings: UnderTestSettings, on_wait: OnWait = list) -> Iterator[GradCam]:
-        """Yield the Grad-CAM of a model. Nothing else uses a model within this context. Raises UserError as `identify`,
-        and for a model without access to its layers.
+        """Yield the Grad-CAM of a model. The models under test stay locked until the context ends. Raises UserError as
+        `identify` does, and for a model without access to its layers.
         """
         self._require_known(settings)
         with self._lock:

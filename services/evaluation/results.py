@@ -305,9 +305,10 @@ class Evaluation:
     def _edits(
         self, after: Floats, of_original: Floats, of_control: Floats, wrong: Flags, names: Sequence[EditTable]
     ) -> tuple[dict[EditTable, tuple[EditRow, ...]], bool, Floats]:
-        """Return the tables with these `names`, whether they compare with reconstructions, and the change of each test
-        case. `after` is the figure of each test case, `of_original` that of each source, `of_control` the mean over the
-        reconstructions that each test case is compared with, and `wrong` marks the test cases that are wrong.
+        """Return the tables with these `names`, True if they compare with reconstructions (False: with originals), and
+        the change of each test case. `after` has the figure of each test case, `of_original` the figure of each source.
+        `of_control` has the mean figure of the reconstructions with which a test case is compared, or NaN. `wrong`
+        marks the wrong test cases.
         """
         cases = self.cases
         against_control = bool(np.isfinite(of_control).any())

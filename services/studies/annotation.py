@@ -172,7 +172,7 @@ class AnnotationService:
         """Returns, by study id, the SHA-256 of the images that a worker may judge now."""
 
     def places(self, worker: str) -> tuple[ListedStudy, ...]:
-        """Return the studies of a worker: running ones first, and among equals those with work."""
+        """Return the studies of a worker. Running ones come first, and in each state those with work left."""
         listed = []
         for study_id in self._studies.workers.enrolled(worker):
             study = self._studies.get(study_id)

@@ -242,7 +242,9 @@ class PictureTokens:
         return [self.give(worker, sha) for sha in shas]
 
     def open(self, token: str, worker: str, judging: Mapping[str, Collection[str]]) -> str | None:
-        """Return the SHA-256 behind a worker's token if the picture is being judged or comes next; or None."""
+        """Return the SHA-256 of the picture that a worker's token stands for. None if the worker neither judges the
+        picture now nor gets it next.
+        """
         sha = self.image(token, worker)
         if sha is None:
             return None

@@ -30,7 +30,7 @@ _KNOWN: tuple[ItemKind, ...] = ("control", "quiz", "training")
 MADE = "made"
 """Key in `NewItem.origin` that marks an item as made by the studio. Its value names the source image."""
 LOOK = "look"
-"""Key in `NewItem.origin` for the number of the item's disguise; see `LOOKS`."""
+"""Key in `NewItem.origin` for the number of the colour change (`LOOKS`) that disguises a copied image."""
 LOOKS = (
     ((0.72, 0.88), (0.55, 0.85), 0.0),
     ((1.06, 1.16), (0.80, 1.00), 0.10),

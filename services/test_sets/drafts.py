@@ -451,7 +451,9 @@ class TestSetDrafts:
         units: Callable[[], Sequence[Unit]],
         thresholds: Mapping[str, float] | None = None,
     ) -> Iterator[Obstacle]:
-        """Yield the obstacles to a release. Without `thresholds`, only images are compared with the version before."""
+        """Yield the obstacles to a release. One is a draft equal to its parent version: with the same images and, if
+        given, the same `thresholds`.
+        """
         if not entries:
             yield Obstacle("empty", f"“{draft.set_name}” has no images yet: add some first.")
             return

@@ -58,7 +58,7 @@ def _named(steps: Iterable[UndoStep], key: str) -> UndoStep:
     for step in steps:
         if step.key == key:
             return step
-    raise UserError("The run was changed since: look at it, and try again.")
+    raise UserError("The run has changed since the page was opened: reload the page, and try again.")
 
 
 def _log(db: Db, run_id: str, what: Literal["undo", "redo"], step: UndoStep) -> AddedRows:

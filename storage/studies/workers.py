@@ -156,7 +156,7 @@ class Workers(Repository):
 
     @write
     def block(self, db: Db, worker: str, blocked: bool) -> None:
-        """Block a worker from voting in any study, or end this. Earlier votes stay."""
+        """Block a worker from voting in any study, or unblock the worker. Earlier votes stay."""
         if require_worker(db, worker).blocked != blocked:
             db.execute("UPDATE workers SET blocked = ? WHERE id = ?", [int(blocked), worker])
             if blocked:

@@ -111,7 +111,7 @@ def test_exclusion_changes_the_result_and_the_page_says_both(studio: Studio, cli
     waiting = "Valid images no figure yet no image has all its votes and a consensus yet"
     assert tile(client, study_id, "valid") == waiting, "replacement votes are asked for"
     assert tile(client, study_id, "excluded") == (
-        "Excluded 1 of 5 workers · 3 votes left out 0 by the control rule, 1 by a person "
+        "Excluded 1 of 5 workers · 3 votes left out 0 for wrong answers to control items, 1 by a person "
         "62.5 % of 8 control answers right"
     )
     studio.workspace.studies.close(study_id)
