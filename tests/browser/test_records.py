@@ -214,7 +214,7 @@ def test_a_run_that_is_worked_on_is_not_deleted(studio: Studio, page: Page) -> N
         expect(item(page, run_id)).to_contain_text("generating")
         item(page, run_id).locator(".menu > summary").click()
         item(page, run_id).locator(".ask > summary").click()
-        expect(item(page, run_id).locator(".asked")).to_contain_text("cancel it first")
+        expect(item(page, run_id).locator(".asked")).to_contain_text("cancel the work first")
         assert item(page, run_id).locator("[data-remove-run]").is_disabled()
         page.evaluate(
             "run => studio.send({ name: 'delete-run', fields: { run }, refused: (why) => studio.say(why) })", run_id

@@ -312,7 +312,7 @@ def test_counterfactual_captions_show_edits_differences_and_checks(desk: Desk) -
     expect(lines(page)).to_have_count(2)
     page.locator(".add-caption > button").click()
     page.locator(".add-caption [data-submit]").click()
-    expect(page.locator("#stage-counterfactuals .refusal")).to_contain_text("the caption as it was")
+    expect(page.locator("#stage-counterfactuals .refusal")).to_contain_text("This is the caption of the source")
     page.locator(".add-caption textarea").fill(caption.replace("bird", "small bird", 1))
     page.locator(".add-caption [data-submit]").click()
     expect(lines(page)).to_have_count(3)

@@ -139,7 +139,7 @@ def test_a_file_of_another_architecture_is_named_with_what_runs_it(tmp_path: Pat
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(CannotLoad, match=r"architecture qwen3, tokenizer gpt2.*serve the file with llama-server"):
+    with pytest.raises(CannotLoad, match=r"architecture qwen3, tokenizer gpt2.*serve it with llama-server"):
         GgufProcess(GgufLanguage(kind="llama-gguf", path=str(tmp_path / "other.gguf")))
     (tmp_path / "other.gguf").write_bytes(b"GGUF, cut")
     with pytest.raises(CannotLoad, match=r"cannot be loaded .*: get them again"):

@@ -247,7 +247,7 @@ def test_a_ray_for_itself_listens_on_this_machine_only() -> None:
 
 def test_without_ray_and_with_an_address_of_another_kind_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
-        pytest.raises(UserError, match=r"with the address of its head, such as 10\.0\.0\.1:6379"),
+        pytest.raises(UserError, match=r"with the address of the head node, such as 10\.0\.0\.1:6379"),
         on_ray(None, "ray://x:1"),
     ):
         pass

@@ -72,7 +72,7 @@ def looked(studio: Studio, **more: str) -> None:
 def test_a_model_looks_once_and_everything_is_told(studio: Studio) -> None:
     cases = studio.evaluations.cases(BIRDS.subject)
     before = studio.focus.figures(BIRDS)
-    assert before.images == 0 and before.missing > len(cases.pictures) and "Not looked at yet" in before.notes[-1]
+    assert before.images == 0 and before.missing > len(cases.pictures) and "not computed yet" in before.notes[-1]
     looked(studio)
     found = studio.focus.figures(BIRDS)
     assert (found.missing, found.images, found.layers) == (0, len(cases.pictures), ("layer4",))

@@ -457,7 +457,7 @@ def test_a_model_that_does_badly_on_most_originals_is_told_to_be_checked(
     lines = [f"{label},{one}" for label, one in moved]
     wrong = service.evaluate(replace(asked, mapping="\n".join(["label,model class", *lines])))
     assert wrong.doubt.startswith(f"The model {does}") and "Check its input (size" in wrong.doubt
-    assert str(result_part(wrong, Links())).count("Check how it is asked") == 1
+    assert str(result_part(wrong, Links())).count("Check its input") == 1
     assert wrong.doubt in file_of(wrong, "markdown").decode()
 
 

@@ -88,7 +88,7 @@ def test_a_score_is_held_against_votes_that_it_has_not_seen(workspace: Workspace
 
 def test_too_few_votes_teach_nothing_and_it_is_said(workspace: Workspace) -> None:
     cases, _, _ = drawn(workspace, 12)
-    assert "found valid and 20 that they found not to be, and there are 0 and 0" in str(score_of(workspace))
+    assert "found valid and 20 that they found invalid, and there are 0 and 0" in str(score_of(workspace))
     judged(workspace, {case: "yes" if place % 2 else "no" for place, case in enumerate(cases[:20])})
     assert "there are 10 and 10" in str(score_of(workspace))
 

@@ -246,7 +246,7 @@ def test_undo_takes_the_last_answer_back_and_no_other(studio: Studio, one: Annot
     back = one.post("undo", {"study": study_id})
     assert back["assignment"]["id"] == second["assignment"]["id"] and back["assignment"]["answers"] == {"valid": "no"}
     assert (back["done"], back["left"], back["undo"]) == (1, 2, False) and back["assignment"]["comment"] == "hm"
-    assert "only the last one" in one.post("undo", {"study": study_id}, 409)["error"]
+    assert "only the last answer" in one.post("undo", {"study": study_id}, 409)["error"]
     assert one.next()["assignment"]["id"] == second["assignment"]["id"]
     again = one.answer(back, "yes")["next"]
     assert again["assignment"]["id"] == third["assignment"]["id"] and again["undo"]

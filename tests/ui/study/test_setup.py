@@ -678,7 +678,7 @@ def test_a_study_that_has_started_can_be_put_away_and_taken_out_again(lead: Lead
 
     assert "is draft by now" in lead.act(study, "archive-study", 400)["error"]
     lead.act(study, "start-study")
-    assert "paused by it" in " ".join(lead.post(f"{study}/before/archive-study")["words"])
+    assert "The study is paused" in " ".join(lead.post(f"{study}/before/archive-study")["words"])
     lead.act(study, "archive-study")
     held = lead.studies.get(study)
     assert held.archived and held.state == "paused" and not lead.studies.get(other).archived
