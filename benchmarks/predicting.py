@@ -68,7 +68,7 @@ def _bare(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[], 
 
     adapter: Any = model._adapter
     pixels = torch.stack([adapter.prepare(image) for image in images])
-    net, device = adapter._net, adapter._device
+    net, device = adapter.net, adapter._device
 
     def run() -> float:
         began = time.perf_counter()

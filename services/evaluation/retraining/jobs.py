@@ -172,8 +172,8 @@ class Retrainings:
             pace = from_plain(RetrainingResult, row.told).pace
             if pace is not None:
                 return pace, row.created
-        stopped = weight_files.stopped_trainings(self._workspace, about)
-        return pace_of(state for state, _ in stopped), max((used for _, used in stopped), default="")
+        trainings = weight_files.trainings_about(self._workspace, about)
+        return pace_of(state for state, _ in trainings), max((used for _, used in trainings), default="")
 
     def kept(self, question: EvaluationQuestion) -> tuple[KeptResult, ...]:
         """Return the results of all retrainings of a model with images of a subject, the latest first."""

@@ -122,7 +122,7 @@ def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
     return tuple(sorted(trainings, key=lambda one: one.used, reverse=True))
 
 
-def stopped_trainings(workspace: Workspace, about: str) -> tuple[tuple[stored.KeptState, str], ...]:
+def trainings_about(workspace: Workspace, about: str) -> tuple[tuple[stored.KeptState, str], ...]:
     """Return the state and the last use of each training of a model with some images, finished or not. `about` as in
     `Marked`.
     """
