@@ -93,7 +93,7 @@ def test_from_a_new_set_to_two_versions_their_difference_and_a_zip(desk: Desk, t
     expect(page.locator("[data-problem=title]")).to_contain_text("no name")
     page.fill("[name=title]", "Night birds")
     page.press("[name=title]", "Enter")
-    expect(page.locator(".empty")).to_contain_text("It is empty")
+    expect(page.locator(".empty")).to_contain_text("This draft is empty")
     set_id = str(page.get_attribute("#set", "data-set"))
     page.click("#add-accepted")
     expect(page.locator("#found")).to_have_text(f"{3 * SOURCES} images")

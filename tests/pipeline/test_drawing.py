@@ -388,7 +388,7 @@ def test_the_route_draws_what_the_method_would_draw_on(studio: Studio) -> None:
         ("kind=magic", 422, "kind"),
         ("short_side=9999", 422, "a whole number from 64 to"),
         ("kind=segmentation", 404, "mask"),
-        ("kind=depth", 404, "ask"),
+        ("kind=depth", 404, "start it"),
     ):
         refused = client.get(f"/control/{run_id}.png?{wrong}")
         assert refused.status_code == code and said in refused.text

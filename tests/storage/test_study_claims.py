@@ -646,7 +646,7 @@ def test_a_control_item_never_shows_what_its_worker_has_seen(workspace: Workspac
     studies.add_items(study_id, [NewItem(picture(workspace), label="bird"), *controls, *quiz])
     studies.start(study_id)
     [told] = [one for one in findings(studies.get(study_id).rules, studies.items(study_id)) if "shows a" in one.text]
-    assert told.text.startswith("1 control or quiz item shows a picture that another one shows too.")
+    assert told.text.startswith("1 control or quiz item shows a picture that another such item shows too.")
     one, other = crew(studies, study_id, 2)
     for _ in range(2):  # a quiz asks all its questions, even if they repeat an image
         vote(studies, studies.assignments.claim(study_id, one, "quiz"))

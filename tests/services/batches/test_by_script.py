@@ -170,7 +170,7 @@ def test_a_token_that_may_change_things_plans_and_begins_a_batch(data: Path, tmp
         assert (made["batch"], made["name"], made["state"], made["sources"]) == (1, "Birds", "new", 3)
         assert answer(url, "plan_batch", headers=full, plan=text)["batch"] == 1, "the same plan is the same batch"
         said, field = told(call(url, "plan_batch", headers=full, plan=plan_text(tmp_path / "secret")))
-        assert field == "plan" and "reads only below" in said
+        assert field == "plan" and "may only read below" in said
         assert call(url, "begin_batch", headers=full, batch=1).status_code == 200
         comes_to(studio, 1, "approval")
         notes = [entry.detail for entry in studio.workspace.studies.log() if entry.event == "script"]

@@ -688,7 +688,7 @@ def test_an_import_that_dies_for_want_of_memory_is_told_and_finished_by_the_next
     child.join()
     held.go_on.set()
     state = ended(service)
-    assert state.state == "failed" and "too little memory" in state.message, state
+    assert state.state == "failed" and "memory ran out" in state.message, state
     assert workspace.imports.all()[0].state == "unfinished"
     service.import_upload(copy, "birds.zip")
     assert ended(service).state == "done" and len(entries(workspace)) == 10

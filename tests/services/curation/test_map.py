@@ -202,7 +202,7 @@ def test_one_image_and_equal_images_have_a_place(studio: Studio, embedder: Colou
 def test_umap_refuses_too_few_images(mapped: tuple[Studio, dict[str, list[int]]], tmp_path: Path) -> None:
     with workspace_in(tmp_path / "other") as workspace:
         meaning = type(mapped[0].meaning)(mapped[0].profile, mapped[0].driver.models, workspace, mapped[0].jobs)
-        with pytest.raises(UserError, match=f"from {FEWEST} to"):
+        with pytest.raises(UserError, match=f"UMAP needs {FEWEST} to"):
             ImageMap(workspace, meaning).make()
 
 

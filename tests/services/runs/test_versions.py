@@ -63,7 +63,7 @@ def test_templates_of_a_run_are_checked() -> None:
     ):
         with pytest.raises(PromptError, match=said):
             edited_prompts(prompts, DILLEMA.prompt_slots, {"keywords": template})
-    with pytest.raises(PromptError, match="no prompt for 'caption'"):
+    with pytest.raises(PromptError, match="no prompt named 'caption'"):
         edited_prompts(prompts, DILLEMA.prompt_slots, {"caption": "$task"})
 
 

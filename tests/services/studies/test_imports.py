@@ -203,7 +203,7 @@ def test_a_single_image_is_an_item(workspace: Workspace) -> None:
         ({"readme.txt": "x"}, "There is no image among the files"),
         ({"a.png": b"no picture"}, "“a.png”: The file is not an image"),
         ({"l.csv": "name\nx\n"}, "no column “image”"),
-        ({"l.csv": "image\n"}, "names no image"),
+        ({"l.csv": "image\n"}, "The list has no images"),
         ({"l.csv": "image\nx.png\n"}, "Row 1 of the list names “x.png”"),
         ({"l.csv": "image\n../../etc/passwd\n"}, "which is not among the images"),
         ({"l.csv": f"image\n{'0' * 64}\n"}, "is missing from"),

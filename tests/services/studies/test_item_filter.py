@@ -562,6 +562,6 @@ def test_what_a_lead_should_know_does_not_stop_a_start() -> None:
         "min_finished": False,
     }
     words = [finding.text for finding in findings(rules, bare, [record]) if finding.field == "min_finished"]
-    assert words[0].startswith("Only 1 of your workers has the record")
+    assert words[0].startswith("Only 1 of your workers has the required record")
     many = [replace(record, id=f"heron-{number}") for number in range(5)]
     assert "min_finished" not in fields(rules, bare, *many)
