@@ -290,7 +290,7 @@ def saving(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def _follow(workspace: Workspace, follows: bool, away: list[str]) -> None:
-    """Remove the triggers of the catalogue, or restore them. Rows saved meanwhile are not in the catalogue."""
+    """Remove the triggers of the catalogue, or restore them. Rows saved in the meantime are not in the catalogue."""
 
     def change(db: sqlite_utils.Database) -> None:
         if not follows:

@@ -37,7 +37,7 @@ _AT_ONCE = 50_000
 
 
 class _NoModels:
-    """Stands for the models, since random directions serve as encoded texts here."""
+    """Represents the models, since random directions serve as encoded texts here."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the {name} was asked for")

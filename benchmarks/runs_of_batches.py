@@ -103,7 +103,7 @@ def run(
 
 
 class _Watch:
-    """Measures the time of each pass, and the memory meanwhile."""
+    """Measures the time of each pass, and the memory in the meantime."""
 
     def __init__(self, make: Callable[[Order], Any], run: Run) -> None:
         self._make, self._held = make, run

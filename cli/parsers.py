@@ -3,7 +3,7 @@
 A table `[commands.NAME]` has `help`, and a longer `description` if needed ("$doc" is the docstring of the function).
 `takes` lists options from the shared table `[options]`, and `options` are the command's own. The function that performs
 the command has the name of the command, or of `act`. An option has the arguments of argparse's `add_argument`; its
-flags are its key, or `flags`. "$NAME", alone or in a text, stands for a value that the module passes to `parser_of`.
+flags are its key, or `flags`. "$NAME", alone or in a text, represents a value that the module passes to `parser_of`.
 `workspace = true` adds --workspace.
 """
 
@@ -59,7 +59,7 @@ def add_workspace_option(parser: argparse.ArgumentParser) -> None:
 
 def whole_number(least: int, most: int, refusal: str = "") -> Callable[[str], int]:
     """Return a function that reads an option as a whole number from `least` to `most`. `refusal` is the error message,
-    in which "{text}" stands for the wrong text.
+    in which "{text}" represents the wrong text.
     """
 
     def read(text: str) -> int:

@@ -78,7 +78,7 @@ class Words:
             )
 
     def source_failed(self, source: Path, error: Exception) -> None:
-        """Report that a source image failed. The work goes on with the next."""
+        """Report that a source image failed. The work continues with the next."""
         self._line.say(f"{source}: {one_line(error)}")
         self._say_reply(error)
 
@@ -124,8 +124,8 @@ class JsonLines:
                 self._tell("progress", **vars(event))
             case StageDone():
                 trace, value = event.value.trace, to_plain(event.value.value)
-                said = {"remarks": _remarks(event, recipe, task, store), "raw_reply": trace.raw_reply}
-                self._tell("stage-done", stage=event.stage, reused=event.reused, value=value, **said)
+                notes = {"remarks": _remarks(event, recipe, task, store), "raw_reply": trace.raw_reply}
+                self._tell("stage-done", stage=event.stage, reused=event.reused, value=value, **notes)
             case Placed():
                 self._tell("placed", words=event.words)
             case ImageDone():

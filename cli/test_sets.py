@@ -36,7 +36,7 @@ from services.test_sets.versions import Versions, draft_of, version_of
 from storage.workspace import Workspace
 
 NO_SPLIT = "none"
-"""Word that stands for "no split" on the command line."""
+"""Word that represents "no split" on the command line."""
 FEWEST_DIGITS = 6
 """Minimum number of digits of a hash that name an image."""
 _SHORT = 12

@@ -58,7 +58,7 @@ class Proportion:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over images with its interval, in the scale's units. `words` states both, or why there is none."""
+    """A mean over images with its interval, in the scale's units. `words` states both, or why none exists."""
 
     value: float | None
     low: float | None

@@ -78,7 +78,7 @@ class Between:
 
     @property
     def part(self) -> str:
-        """The range as it stands in an address. Inverse of `read`."""
+        """The range as it is written in an address. Inverse of `read`."""
         return f"{self.check}:{self.low:g}:{self.high:g}"
 
     @staticmethod
@@ -101,7 +101,7 @@ class ScoreBand:
 
     @property
     def part(self) -> str:
-        """The range as it stands in an address, such as "0.5:" for all scores from 0.5."""
+        """The range as it is written in an address, such as "0.5:" for all scores from 0.5."""
         return ":".join("" if end is None else f"{end:g}" for end in (self.low, self.high))
 
     @property

@@ -19,7 +19,7 @@ _NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP))
 
 
 _HELD = ".in-use"
-"""Suffix of the lock file that stands beside a folder of `held_folder`."""
+"""Suffix of the lock file that lies beside a folder of `held_folder`."""
 
 
 def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:

@@ -114,7 +114,7 @@ class ModelIdentity:
 
     @property
     def note(self) -> str:
-        """Return a warning about the stored predictions of this model, in one sentence; "" if there is none."""
+        """Return a warning about the stored predictions of this model, in one sentence; "" if none exists."""
         if self.weights != UNKNOWN_VERSION:
             return ""
         return (

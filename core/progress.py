@@ -73,7 +73,7 @@ def stoppable(cancelled: threading.Event | None) -> Iterator[None]:
 
 
 def stop_signal() -> threading.Event | None:
-    """Return the event that stops the work of this thread once it is set; None if there is none."""
+    """Return the event that stops the work of this thread once it is set; None if none exists."""
     return _STOP.get()
 
 

@@ -2,7 +2,7 @@
 
 The packing equals `rleToString` in pycocotools' maskApi.c. From the fourth count on, the difference to the count two
 before is stored. Each number is cut into groups of five bits. A sixth bit says that another group follows, and
-character "0" stands for 0.
+character "0" represents 0.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class RunSummary:
     """State of the latest generation; None before the first."""
     removed: bool = False
     batch: BatchOfRuns | None = None
-    """The batch whose runs the row stands for; None if the row is a single run."""
+    """The batch whose runs the row represents; None if the row is a single run."""
 
 
 @dataclass(frozen=True)

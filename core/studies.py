@@ -397,7 +397,7 @@ class QuestionFeedback:
 
     question: str
     given: str
-    """Answer of the worker; "" if there is none, or if earlier answers made the question unnecessary."""
+    """Answer of the worker; "" if none exists, or if earlier answers made the question unnecessary."""
     expected: str
     """Right answer; "" if none is known. Then the given answer counts as neither right nor wrong."""
     right: bool | None

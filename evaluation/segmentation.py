@@ -69,7 +69,7 @@ class Losses:
 
     source: Numbers
     right: NDArray[np.int8]
-    """`WRONG` if the segmenter loses a class, `RIGHT` if it loses none, `UNKNOWN` if there is none to lose."""
+    """`WRONG` if the segmenter loses a class, `RIGHT` if it loses none, `UNKNOWN` if none exists to lose."""
     lost: Flags
     """(images, classes): True if the segmenter loses the class; for an original, if it misses the class."""
     could: Flags

@@ -111,7 +111,7 @@ def why_unsafe(name: str) -> str:
 
 def hidden(name: str) -> bool:
     """Return True for files that an operating system adds, such as .DS_Store."""
-    parts = [part for part in name.split("/") if part != "."]  # "." stands for the folder itself
+    parts = [part for part in name.split("/") if part != "."]  # "." represents the folder itself
     return any(part.startswith((".", "__MACOSX")) or part == "Thumbs.db" for part in parts)
 
 

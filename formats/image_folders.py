@@ -160,7 +160,7 @@ class ClassFolders(Source):
 
 
 def wrapper_of(files: Files) -> str:
-    """Return the single folder that contains everything, as in many archives; "" if there is none."""
+    """Return the single folder that contains everything, as in many archives; "" if none exists."""
     folders = files.folders()
     is_only = len(folders) == 1 and next(files.files(deep=False), None) is None
     return folders[0] if is_only and folders[0].lower() not in SPLIT_OF and files.folders(folders[0]) else ""

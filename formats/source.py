@@ -71,7 +71,7 @@ class Source:
         raise NotImplementedError
 
     def at(self, key: str) -> Found:
-        """Return the item with this key. Raises UserError if there is none."""
+        """Return the item with this key. Raises UserError if none exists."""
         if self._by_key is None:
             with self.report.muted():
                 self._by_key = {found.key: found for found in self.find()}
@@ -88,7 +88,7 @@ class Source:
         return True
 
     def splits(self) -> list[str]:
-        """Return the names of the splits as the set has them; "" stands for items without a split."""
+        """Return the names of the splits as the set has them; "" represents items without a split."""
         return list(dict.fromkeys(found.split for found in self.find()))
 
     def chosen(self, split: str | None) -> list[str]:

@@ -62,7 +62,7 @@ class JobView:
     seconds_each: float | None = None
     """Expected seconds per part."""
     preview: str = ""
-    """Name of the preview picture of the unfinished image; "" if there is none."""
+    """Name of the preview picture of the unfinished image; "" if none exists."""
 
     @property
     def active(self) -> bool:
@@ -217,7 +217,7 @@ class JobQueue:
             return not any(job.view.active for job in self._jobs.values())
 
     def cancel(self, run_id: str) -> bool:
-        """Ask the waiting or running job of a run to stop. Return False if there is none."""
+        """Ask the waiting or running job of a run to stop. Return False if none exists."""
         return self._cancel(lambda view: view.run_id == run_id)
 
     def cancel_job(self, job_id: int) -> bool:

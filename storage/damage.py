@@ -41,7 +41,7 @@ _COMPARISONS = DataTable(__file__, Comparison, "comparisons")
 
 
 def damage(workspace: Path) -> tuple[str, ...]:
-    """Return the damage found, one sentence each; () if there is none. The workspace may be in use meanwhile."""
+    """Return the damage found, one sentence each; () if none exists. The workspace may be in use in the meantime."""
     path = workspace / DATABASE
     images = ImageFiles(workspace / IMAGES)
     try:

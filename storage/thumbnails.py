@@ -73,7 +73,7 @@ class ThumbnailFiles:
         if data := _whole(path):
             return data
         with self._room:
-            if data := _whole(path):  # another request may have made it meanwhile
+            if data := _whole(path):  # another request may have made it in the meantime
                 return data
             data = thumbnail(self._images.load(sha))
             try:

@@ -163,7 +163,7 @@ class Workspace:
         for left in self.left_behind(name):
             shutil.rmtree(left, ignore_errors=True)
         folder = home / f"{self.images.process}-{secrets.token_hex(4)}"
-        folder.mkdir(parents=True)  # another process may have removed the parent folder meanwhile
+        folder.mkdir(parents=True)  # another process may have removed the parent folder in the meantime
         return folder
 
     def left_behind(self, name: str) -> list[Path]:

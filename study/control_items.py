@@ -36,7 +36,7 @@ def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int)
 
 
 def judge(policy: ControlPolicy, seen: int, right: int) -> str:
-    """Return the reason to exclude a worker (seen >= min_seen and right / seen < min_right); "" if there is none."""
+    """Return the reason to exclude a worker (seen >= min_seen and right / seen < min_right); "" if none exists."""
     if seen < policy.min_seen or seen == 0 or right >= policy.min_right * seen - 1e-9:
         return ""
     return f"{right} of {count_of(seen, 'control item')} right; at least {100 * policy.min_right:.4g} % were asked for."

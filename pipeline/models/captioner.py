@@ -163,7 +163,7 @@ class Blip2(SamplingModel):
     def encode(self, pictures: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
         """Return pixels and token ids (pictures, n) on the model's device. Shorter prompts are padded on the left.
 
-        Raises UserError if the ids lack the tokens that stand for the picture: older revisions of the weights leave
+        Raises UserError if the ids lack the tokens that represent the picture: older revisions of the weights leave
         them out, and the model then answers without seeing the picture.
         """
         several = {"padding": True, "padding_side": "left"} if len(pictures) > 1 else {}

@@ -151,7 +151,7 @@ class ClipSeg:
 
 
 class PhraseNetSegmenter:
-    """Segments by a `PhraseNet`. Its file names its words, its phrases, and which words stand for single things."""
+    """Segments by a `PhraseNet`. Its file names its words, its phrases, and which words represent single things."""
 
     def __init__(self, section: PhraseNetSection) -> None:
         import torch

@@ -65,6 +65,6 @@ class SentenceEmbedder:
 
 
 def _pooled_by_first_token(folder: Path) -> bool:
-    """Return True if the model's first token stands for the whole text. In most models, the mean of all tokens does."""
+    """Return True if the model's first token represents the whole text. In most models, the mean of all tokens does."""
     file = folder / "1_Pooling" / "config.json"
     return file.is_file() and bool(json.loads(file.read_text(encoding="utf-8")).get("pooling_mode_cls_token"))

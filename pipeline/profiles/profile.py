@@ -270,7 +270,7 @@ def _refusal(file: Path, error: ValidationError) -> str:
 
 
 def notice_for(profile: Profile, image: Image.Image) -> str:
-    """Return the notice of the profile for a picture, or "" if there is none or its models know the picture."""
+    """Return the notice of the profile for a picture, or "" if none exists or its models know the picture."""
     folder = profile.samples_folder()
     if not profile.notice or folder is None:
         return profile.notice

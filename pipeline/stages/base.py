@@ -72,7 +72,7 @@ class Stage:
     """A text stage: it turns the source image and earlier values into one typed value."""
 
     name: StageName
-    """The name under which values are stored. In all recipes it stands for the same type of value."""
+    """The name under which values are stored. In all recipes it represents the same type of value."""
     title: str
     """The title on the page, such as "Counterfactual captions"."""
     value: type

@@ -1,6 +1,6 @@
 """The subject of the source: a segmenter finds it by the label, or a person says where it is by a box, points or paint.
 
-The value is a `Region` of the subject's pixels. The whole picture stands for no subject.
+The value is a `Region` of the subject's pixels. The whole picture represents no subject.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs an import in a separate process: if a file fills the memory, the import ends but the server goes on."""
+"""Runs an import in a separate process: if a file fills the memory, the import ends but the server continues."""
 
 from __future__ import annotations
 

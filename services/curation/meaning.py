@@ -191,7 +191,7 @@ class Meaning:
         except UserError as error:
             with self._lock:
                 self._problem = str(error)
-        except Exception as error:  # a model may fail in any way: the page reports it and goes on working
+        except Exception as error:  # a model may fail in any way: the page reports it and continues working
             log.exception("images cannot be embedded")
             with self._lock:
                 self._problem = f"The embedder failed ({type(error).__name__}); the terminal says more."

@@ -43,8 +43,8 @@ class ThumbnailFill:
     This is no background work of the job queue: pages look for changes after each piece of it, and a million pieces
     would keep them busy. The thread pauses while `idle` returns False, and while somebody uses the gallery
     (`give_way`). `saved` returns another number after every commit. The thread has normal priority: a low-priority
-    thread that waits for a core may hold Python's global lock meanwhile, and then every request waits. Decoding and
-    encoding images, nearly all of its work, hold no lock.
+    thread that waits for a core may hold Python's global lock, and then every request waits. Decoding and encoding
+    images, nearly all of its work, hold no lock.
     """
 
     def __init__(self, thumbnails: Thumbnails, saved: Callable[[], int], idle: Callable[[], bool]) -> None:

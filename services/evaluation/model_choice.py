@@ -1,4 +1,4 @@
-"""The fields by which commands name a model under test, and the settings that they stand for."""
+"""The fields by which commands name a model under test, and the settings that they represent."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class _PixelCounts:
         self.keys, self._numbers = keys[self.order], None
 
     def rows_of(self, cases: Cases, images: Images) -> Numbers:
-        """Return for each image the latest row that counts it with its mask; -1 if there is none."""
+        """Return for each image the latest row that counts it with its mask; -1 if none exists."""
         image, mask = self.images.of(cases, images), self._masks_of(images)
         keys = self._keys(image, mask)
         at = np.searchsorted(self.keys, keys, side="right") - 1

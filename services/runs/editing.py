@@ -111,7 +111,7 @@ class Editing:
             raise CanBeInsistedOn(str(error), command.model_copy(update={"force": True})) from error
 
     def _change(self, command: ValueEdit, stage: StageName, change: Callable[[Run], Any]) -> None:
-        """Apply `change` to the run's latest values and save the result. A lock keeps other pages out meanwhile."""
+        """Apply `change` to the run's latest values and save the result. A lock keeps other pages out."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             versions = self._workspace.runs.history(run.id, stage)

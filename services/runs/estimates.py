@@ -73,7 +73,7 @@ class Estimates:
                 self._driver.speeds.add(method_of(lineage.method).effort(lineage.settings, size), each)
 
     def probe(self) -> None:
-        """Draw noise in a few steps for a first estimate, if there is none. Stops if a person's job comes."""
+        """Draw noise in a few steps for a first estimate, if none exists. Stops if a person's job comes."""
         driver, settings = self._driver, self._profile.settings
         if driver.speeds:
             return

@@ -353,7 +353,7 @@ class Execution:
                 self.estimates.seconds_per_image(run, settings),
                 unbegun=lambda: self.workspace.jobs.finish(job_id, "cancelled"),
             )
-        except UserError:  # another page started a job meanwhile
+        except UserError:  # another page started a job in the meantime
             self.workspace.jobs.finish(job_id, "cancelled")
             raise
 

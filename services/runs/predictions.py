@@ -323,7 +323,7 @@ class PredictionService:
         except UserError as error:
             with self._lock:
                 self._problems[model] = str(error)
-        except Exception as error:  # a user's model may fail in any way: the page reports it and goes on working
+        except Exception as error:  # a user's model may fail in any way: the page reports it and continues working
             log.exception("the model under test failed")
             with self._lock:
                 self._problems[model] = f"The model under test failed ({type(error).__name__}): choose another one."

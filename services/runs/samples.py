@@ -54,7 +54,7 @@ def _read(path: Path) -> Sample:
 
 
 def sample_named(samples: tuple[Sample, ...], name: str) -> Sample:
-    """Return the sample with this name. Raises UserError if there is none."""
+    """Return the sample with this name. Raises UserError if none exists."""
     for sample in samples:
         if sample.name == name:
             return sample

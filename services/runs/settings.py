@@ -136,8 +136,8 @@ class RunSettings:
         """Apply `change` to the run's latest settings and save the result. A lock keeps other pages from saving in
         between.
 
-        If another page changed settings meanwhile, the person sees a message about it at the card of their own change.
-        Raises UserError, and saves nothing, if the changed settings are invalid.
+        If another page changed settings in the meantime, the person sees a message about it at the card of their own
+        change. Raises UserError, and saves nothing, if the changed settings are invalid.
         """
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)

@@ -194,7 +194,7 @@ class AnnotationService:
 
     @does("next", OfStudy)
     def next_command(self, worker: str, study: Name) -> Any:
-        """Return the worker's next step: an item, which is leased to this worker, or the reason why there is none."""
+        """Return the worker's next step: an item, which is leased to this worker, or the reason why none exists."""
         return self.next(study, worker)
 
     @does("undo", OfStudy)
@@ -203,7 +203,7 @@ class AnnotationService:
         return self.undo(study, worker)
 
     def next(self, study_id: str, worker: str) -> AnnotationStep:
-        """Return the next step: an item leased to this worker, or the reason why there is none. Raises NotYours."""
+        """Return the next step: an item leased to this worker, or the reason why none exists. Raises NotYours."""
         study, enrolment = self._judged(*self._of(study_id, worker))
         now = self._standing(study, worker, enrolment)
         if study.state == "closed":
@@ -365,7 +365,7 @@ class AnnotationService:
         return assignment
 
     def image(self, token: str, worker: str) -> str:
-        """Return the SHA-256 of the image that a token of this worker stands for. Raises NotYours for others."""
+        """Return the SHA-256 of the image that a token of this worker represents. Raises NotYours for others."""
         sha = self._studies.assignments.image_of(token, worker)
         if sha is None:
             raise NotYours

@@ -242,7 +242,7 @@ class PictureTokens:
         return [self.give(worker, sha) for sha in shas]
 
     def open(self, token: str, worker: str, judging: Mapping[str, Collection[str]]) -> str | None:
-        """Return the SHA-256 of the picture that a worker's token stands for. None if the worker neither judges the
+        """Return the SHA-256 of the picture that a worker's token represents. None if the worker neither judges the
         picture now nor gets it next.
         """
         sha = self.image(token, worker)
@@ -257,7 +257,7 @@ class PictureTokens:
         return token if self._known.get(token) else ""
 
     def image(self, token: str, worker: str) -> str | None:
-        """Return the SHA-256 of the picture that a token of this worker stands for; None for any other token."""
+        """Return the SHA-256 of the picture that a token of this worker represents; None for any other token."""
         owner_and_sha = self._known.get(token)
         return owner_and_sha[1] if owner_and_sha is not None and owner_and_sha[0] == worker else None
 

@@ -16,7 +16,7 @@ from study.control_items import next_kind
 from study.training import feedback
 
 SOMEBODY = "preview"
-"""Stands for the worker's name where the places of control items are computed."""
+"""Represents the worker's name where the places of control items are computed."""
 MOST_STEPS = 1_000_000
 
 

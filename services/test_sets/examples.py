@@ -61,7 +61,7 @@ def export_version(
 
 
 def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
-    """Return the text `name`, such as "model" or "method", from the lineage in an image's facts; "" if there is none.
+    """Return the text `name`, such as "model" or "method", from the lineage in an image's facts; "" if none exists.
     Facts of imported images may have any shape.
     """
     lineage = facts.get("lineage")

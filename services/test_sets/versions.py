@@ -179,7 +179,7 @@ class Versions:
 
 
 def set_of(workspace: Workspace, reference: str) -> TestSet:
-    """Return the test set with this id or name. Raises Missing if there is none."""
+    """Return the test set with this id or name. Raises Missing if none exists."""
     sets = workspace.test_sets
     set_ids = {name: set_id for set_id, name in sets.names().items()}
     title = " ".join(reference.split())

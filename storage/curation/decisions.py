@@ -186,7 +186,7 @@ class Decisions(Repository):
         """Undo a decision for each image without a later decision. Earlier decisions that are undone do not come back.
 
         With 0, undo this author's latest decision in force. The undo is a decision too and can be undone. `key` works
-        as in `review`. Raises UserError if the decision is unknown or no longer in force, or if there is none.
+        as in `review`. Raises UserError if the decision is unknown or no longer in force, or if none exists.
         """
         author = _author(author)
         if earlier := _decided_before(db, key, None):
@@ -374,7 +374,7 @@ def _in_force(db: Db, decision: int) -> Row:
 
 
 def _last_of(db: Db, author: str) -> Row:
-    """Return the row to undo for the author's latest decision in force. Raises UserError if there is none."""
+    """Return the row to undo for the author's latest decision in force. Raises UserError if none exists."""
     query = "SELECT id FROM image_decisions WHERE author = ? AND undoes IS NULL ORDER BY id DESC"
     for (number,) in db.execute(query, [author]):
         found = _tip(db, number)

@@ -77,7 +77,7 @@ class Scores(Repository):
         _forget(db)
         scored, numbers = _scores_in_use(db)
         # Insert from a table in one statement, in the order of the entries. Single statements take four times as long,
-        # and nobody else can save meanwhile.
+        # and nobody else can save in the meantime.
         measure = value_id(db, "measure", MEASURE)
         db.execute("CREATE TEMP TABLE scores_coming (number REAL, entry INTEGER)")
         db.conn.executemany(

@@ -202,7 +202,7 @@ class Selection:
         return most_common.removeprefix("model:") if counts.get(most_common) else ""
 
     def _of_facet(self, facet: str, values: Sequence[str]) -> Bits:
-        """Return all entries with one of these values of a facet. The value "" stands for entries without a value."""
+        """Return all entries with one of these values of a facet. The value "" represents entries without a value."""
         bits = self._values(facet, [value for value in values if value])
         return bits | ~self._values(facet, None) if "" in values else bits
 

@@ -272,7 +272,7 @@ class Runs(Repository):
     def lines(self, db: Db, limit: int) -> tuple[RunSummary, ...]:
         """Return the rows of the list of runs, most recently changed first, without deleted runs.
 
-        The latest run of a batch stands for all its runs. Only the latest `LOOKED_AT` runs are read.
+        The latest run of a batch represents all its runs. Only the latest `LOOKED_AT` runs are read.
         """
         return tuple(_summary(row) for row in db.query(_QUERIES["lines"], {"looked_at": LOOKED_AT, "limit": limit}))
 

@@ -60,7 +60,7 @@ class Assignments(Repository):
 
     @write
     def claim(self, db: Db, study_id: str, worker: str, kind: ItemKind) -> Assignment | None:
-        """Lease the worker's next item, or return None if there is none now.
+        """Lease the worker's next item, or return None if none exists now.
 
         If the worker has an item of any kind, renew its lease. Otherwise choose an item of `kind` whose lease to this
         worker expired and that still needs a vote, else a new one in the worker's own random order. Raises VoteRefused
@@ -322,7 +322,7 @@ def _may_write(db: Db, study_id: str, worker: str) -> Rules:
 
 
 def _to_undo(db: Db, study_id: str, worker: str) -> Row | None:
-    """Return the worker's latest answered assignment; None if there is none or its answer cannot be undone."""
+    """Return the worker's latest answered assignment; None if none exists or its answer cannot be undone."""
     values = {"study": study_id, "worker": worker}
     row = first_row(db, _QUERIES["to_undo"], values)
     # A worker who has read the feedback would only repeat the right answer.
@@ -385,7 +385,7 @@ def _later(time: str, rules: Rules) -> str:
 
 
 def _own_row(db: Db, public: str, worker: str) -> Row | None:
-    """Return the assignment with this token; None if there is none or it belongs to another worker."""
+    """Return the assignment with this token; None if none exists or it belongs to another worker."""
     row = first_row(db, _BY_TOKEN, [whole(public[:100])])
     return row if row is not None and row["worker"] == worker else None
 

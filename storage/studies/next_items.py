@@ -35,7 +35,7 @@ def next_item(
     lost: Collection[str] = (),
     remember: bool = True,
 ) -> Row | None:
-    """Return the row (id, kind, image, source) of the worker's next item of a kind, or None if there is none.
+    """Return the row (id, kind, image, source) of the worker's next item of a kind, or None if none exists.
 
     The worker never had it, it needs a vote, and it has none of the pictures `lost`. Items with a known answer always
     need votes. Except in training, they repeat no picture of the worker's training. Without `remember`, for a preview,

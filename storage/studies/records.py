@@ -172,7 +172,7 @@ class _Restoring:
         ids = {}
         fixed = "worker kind side number imported accepted expires"
         for row in assignments:
-            # Rows count only after all exist. So an item never seems to have too many votes meanwhile.
+            # Rows count only after all exist. So an item never seems to have too many votes in the meantime.
             new = {**_only(of(row), fixed), "item": items[row["item"]], "state": "expired", "counts": 0}
             tokens = {"public": secrets.token_urlsafe(16), "image_token": secrets.token_urlsafe(16)}
             if self._has_source(new["item"]):

@@ -178,7 +178,7 @@ class TestSets(Repository):
     def put_back(self, db: Db, version: int, removed: Removed) -> int:
         """Put removed images back at their old places. Return their number.
 
-        An image that was added again meanwhile stays unchanged. Raises UserError for a released version.
+        An image that was added again in the meantime stays unchanged. Raises UserError for a released version.
         """
         _require_draft(db, version)
         return insert_rows(db, "test_set_entries", ({**row, "version": version} for row in removed), ignore=True)

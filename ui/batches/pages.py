@@ -29,7 +29,7 @@ CHART_HEIGHT = 72
 PARTS = ("head", "problem", "look", "approve", "progress", "latest", "figures", "failures", "notes")
 """Templates of the parts of a batch's page that change. The id of a part is "part-" and its template's name."""
 STARTER = Path(__file__).with_name("starter.toml").read_text(encoding="utf-8")
-"""Text of a plan for a folder of pictures. "{profile}" stands for the studio's profile."""
+"""Text of a plan for a folder of pictures. "{profile}" represents the studio's profile."""
 DRAWN: Mapping[TaskKind, tuple[str, str]] = {
     "classification": (
         "Drawn scenes (demo)",

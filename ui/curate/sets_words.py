@@ -47,7 +47,7 @@ class FormatWords:
 
     loads: str
     line: str
-    """Line of Python that loads the format. SET stands for the unpacked folder."""
+    """Line of Python that loads the format. SET represents the unpacked folder."""
     folders: Mapping[str, str] = field(default_factory=lambda: {"validation": "validation", "": "unsplit"})
     """Folder name of each split whose folder is not named like the split."""
 

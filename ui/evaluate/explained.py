@@ -22,7 +22,7 @@ class Term:
     """Explanation of the figure in one or two sentences."""
     example: str
     shown: Sequence[str] = ()
-    """Other names of the figure in pages and files. N stands for any number."""
+    """Other names of the figure in pages and files. N represents any number."""
 
     @property
     def key(self) -> str:

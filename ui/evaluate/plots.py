@@ -60,7 +60,7 @@ def confusion(
 
 def found_points(order: Order, images: int, most: int) -> str:
     """Return the SVG points of the curve that counts faults among the first images of an order. The top of the plot
-    stands for `most` faults.
+    represents `most` faults.
     """
     places = sorted({round(images * step / FOUND_STEPS) for step in range(FOUND_STEPS + 1)})
     return " ".join(f"{100 * place / (images or 1):.1f},{50 - 50 * order.found(place) / most:.1f}" for place in places)

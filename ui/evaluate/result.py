@@ -101,7 +101,7 @@ def _of_segmenter(found: Evaluated, effect: SegmentationEffect, losses: LossEffe
         change, its_loss = changes[one.name], lost.get(one.name)
         cases = effect.cases if its_loss is None else its_loss.cases
         rows.append((cases, (one, change, axis, its_loss)))
-    # A protected name may stand for several classes of the masks. Such a name gets a row of its own.
+    # A protected name may represent several classes of the masks. Such a name gets a row of its own.
     rows += [(one.cases, (None, None, None, one)) for one in lost.values() if one.name not in changes]
     most_lost = sorted(losses.classes, key=lambda one: -one.lost)
     return {
@@ -157,7 +157,7 @@ def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool
 
 def worst_few(what: str, rows: Sequence[tuple[str, int, int]]) -> str:
     """Return the end of the line that unfolds the rows with too few test cases. It names the first of these rows with
-    an error; "" if there is none. `rows` hold a name, the number of wrong test cases and of all test cases. `what`
+    an error; "" if none exists. `rows` hold a name, the number of wrong test cases and of all test cases. `what`
     names the error, such as "newly wrong".
     """
     few = [f"{name} {wrong} of {cases}" for name, wrong, cases in rows if wrong and cases < FEWEST_CASES]
