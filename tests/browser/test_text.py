@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from core.types import Keyword
+from pipeline.models.server import ServerFault
 from services.studio import Studio
 from tests.support.browser import settled
 from tests.support.explorer import Served, look, one_server, open_run, state, text_run
@@ -512,3 +513,37 @@ def test_of_two_prompts_the_later_page_is_told_and_the_other_can_be_brought_back
     expect(page.locator("#template-keywords")).to_have_value(FIRST)
     expect(earlier.locator("pre")).to_have_text(SECOND)
     assert studio.workspace.runs.get(page.evaluate("studio.run")).prompts == {"keywords": FIRST}
+
+
+def test_a_caption_that_the_model_refuses_can_be_written_by_hand(studio: Studio, page: Page) -> None:
+    def refuse_one(prompt: str) -> str:
+        if "-> at sunset" in prompt:
+            raise ServerFault("The server refused the text.")
+        return reply(prompt)
+
+    models: Any = studio.driver.models
+    usual, models.language = models.language, ScriptedLanguageModel(refuse_one)
+    try:
+        page.locator("#stage-counterfactuals [data-do='run'][data-stage='counterfactuals']").click()
+        expect(page.locator("#stage-counterfactuals")).to_contain_text("The server refused the text.")
+        settled(page)
+    finally:
+        models.language = usual
+    line = page.locator("#stage-counterfactuals .line:has(.pill:has-text('not written'))")
+    expect(line).to_have_count(1)
+    expect(line.locator(".diff")).to_have_text(
+        "The model wrote no caption with this edit. Write it here, or run the stage again to ask for it alone."
+    )
+    line.locator("input[name=used]").click()
+    expect(page.locator("#stage-counterfactuals .problem")).to_contain_text(
+        "This caption is empty: write it, then tick it."
+    )
+    written = SUNNY_BIRD.replace("by day", "at sunset")
+    place = line.get_attribute("data-place")
+    line.locator(".diff").click()
+    line.locator("textarea").fill(written)
+    line.locator("textarea").press("Enter")
+    settled(page)
+    expect(page.locator(f"#stage-counterfactuals .line[data-place='{place}'] .pill").first).to_contain_text(
+        "label kept"
+    )
