@@ -9,10 +9,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from core.errors import UserError, out_of_memory
+from core.errors import UserError
 from core.model_sections import Weights
 from core.settings import ControlKind
-from pipeline.models.model_memory import UsesMemory, free_memory, give_back_memory, memory_of, to_release, with_room
+from pipeline.models.model_memory import (
+    UsesMemory,
+    free_memory,
+    give_back_memory,
+    lacked_memory,
+    memory_of,
+    to_release,
+    with_room,
+)
 from pipeline.models.weights import check_local, no_room, pick_device
 from pipeline.profiles.image_sections import (
     EDITOR,
@@ -64,9 +72,9 @@ class _Once(Generic[T]):
         try:
             made = with_room(self._make, self._free_others)
         except Exception as error:
-            if out_of_memory(error):
-                raise no_room(self._name) from error
-            raise
+            if isinstance(error, UserError) or not lacked_memory(error):
+                raise
+            raise no_room(self._name) from error
         if isinstance(made, UsesMemory):
             made.free_others = self._free_others
         return made

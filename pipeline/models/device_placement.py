@@ -109,7 +109,7 @@ def place(
         offload = "none"
     if offload is None:
         raise CannotLoad(
-            f"The image generator needs {_gigabytes(min(needs.values()))} of GPU memory, even with one part at a time, "
+            f"Drawing needs {_gigabytes(min(needs.values()))} of GPU memory, even with one part at a time, "
             f"and {_gigabytes(gpu.free)} are free: end other programs on the GPU, take a smaller profile, or draw on "
             "the CPU, slowly (CUDA_VISIBLE_DEVICES=)."
         )

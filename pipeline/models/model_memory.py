@@ -40,14 +40,18 @@ def with_room(work: Callable[[], R], *steps: Callable[[], bool]) -> R:
         try:
             return work()
         except Exception as error:
-            # A loader may already have raised it as the cause of its own error.
-            if not (out_of_memory(error) or (error.__cause__ and out_of_memory(error.__cause__))):
+            if not lacked_memory(error):
                 raise
             failed = error
         _let_go(failed)
         if not any(step() for step in steps):
             raise failed
         give_back_memory()
+
+
+def lacked_memory(error: BaseException) -> bool:
+    """Return True if memory ran out. A loader may have raised that as the cause of its own error."""
+    return out_of_memory(error) or (error.__cause__ is not None and out_of_memory(error.__cause__))
 
 
 def _let_go(error: BaseException | None) -> None:

@@ -109,14 +109,16 @@ def ask_all(
     every = [_Attempts(what, prompt, inquiry, settings) for inquiry in inquiries]
     if not isinstance(language_model, BatchLanguageModel):
         results = list[Answer[V] | NoAnswer]()
-        for inquiry, attempts in zip(inquiries, every, strict=True):
-            stop_if(cancelled)
+        for attempts in every:
             on_done(len(results))
-            try:
-                results.append(ask(what, language_model, prompt, inquiry, settings, cancelled))
-            except UserError as error:
-                attempts.fail(error)
-                results.append(attempts.result())
+            while attempts.wanted:
+                stop_if(cancelled)
+                try:
+                    attempts.take(language_model.complete(attempts.request(), settings))
+                except UserError as error:
+                    attempts.fail(error)
+            stop_if(cancelled if attempts.best is None else None)
+            results.append(attempts.result())
         on_done(len(results))
         return _unless_all_failed(results)
     settled = most = 0
@@ -177,7 +179,7 @@ class _Attempts(Generic[V]):
         return LanguageRequest(self._text, self._inquiry.seed + self._made, self._stop, self._inquiry.schema)
 
     def take(self, reply: str) -> None:
-        seed = self._inquiry.seed + self._made
+        seed, self._error = self._inquiry.seed + self._made, None
         self._made, self._reply, self._seconds = self._made + 1, whole_letters(reply), time.monotonic() - self._start
         parsed, schema = read_reply(reply), self._inquiry.schema
         answer = with_json_repaired(parsed.answer, (schema or {}).get("properties", ()))

@@ -641,6 +641,6 @@ def test_the_way_to_draw_on_each_card_follows_from_the_counted_need(name: str) -
         except CannotLoad as error:
             ways.append("-")
             assert str(error).startswith(
-                "The image generator needs 21 GB of GPU memory, even with one part at a time, "
+                "Drawing needs 21 GB of GPU memory, even with one part at a time, "
             )
     assert " ".join(ways) == WAYS[name]
