@@ -29,6 +29,7 @@ from pipeline.models.controlnet_skip import ControlFeatures, sparing
 from pipeline.models.decoding import decode_within_memory
 from pipeline.models.device_placement import Placing, parameters, place, this_gpu
 from pipeline.models.inverting import Control, Inverter, Step, Texts, ddim_of, ddim_steps
+from pipeline.models.kept_parts import Kept
 from pipeline.models.loras import fuse
 from pipeline.models.model_memory import UsesMemory, give_back_memory, with_room
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
@@ -594,40 +595,6 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
 
         states: torch.Tensor = self._pipe.text_encoder(torch.tensor(windows, device=self._device))[0]
         return states.reshape(1, -1, states.shape[-1])
-
-
-class Kept:
-    """The kept parts of a batch of pictures whose other parts are drawn: outpainting (RePaint, Lugmayr et al. 2022). At
-    each step the kept parts are brought to the noise level of the step.
-    """
-
-    def __init__(self, pipe: Any, rows: Sequence[DrawRequest], device: str) -> None:
-        """Encode the pictures. A row without a kept picture is drawn entirely."""
-        import numpy as np
-        import torch
-
-        self._scheduler, clean, shares, noise = pipe.scheduler, list[torch.Tensor](), list[torch.Tensor](), []
-        blank = next(row.kept for row in rows if row.kept)[0]
-        for row in rows:
-            picture, mask = row.kept or (blank, Image.new("L", blank.size))
-            pixels = pipe.image_processor.preprocess(picture).to(device, pipe.vae.dtype)
-            encoded = pipe.vae.encode(pixels)
-            latents = encoded.latent_dist.mode() if hasattr(encoded, "latent_dist") else encoded.latents
-            clean.append((latents - (pipe.vae.config.get("shift_factor") or 0.0)) * pipe.vae.config.scaling_factor)
-            small = mask.resize((latents.shape[-1], latents.shape[-2]), Image.Resampling.BOX)
-            shares.append(torch.from_numpy(np.asarray(small) > 0)[None, None].to(device))
-            generator = torch.Generator("cpu").manual_seed(row.seed)
-            noise.append(torch.randn(latents.shape, generator=generator).to(device, latents.dtype))
-        self._clean, self._where, self._noise = torch.cat(clean), torch.cat(shares), torch.cat(noise)
-
-    def put_back(self, latents: torch.Tensor, step: int) -> torch.Tensor:
-        """Return the latents after a step, with the kept parts at the noise level of the next step."""
-        import torch
-
-        times, at = self._scheduler.timesteps, self._clean
-        if step + 1 < len(times):
-            at = self._scheduler.add_noise(at, self._noise, times[step + 1 : step + 2])
-        return torch.where(self._where, at.to(latents.dtype), latents)
 
 
 AT_ONCE = 8

@@ -19,7 +19,7 @@ from pipeline.checks.backgrounds import background_checks
 from pipeline.cutting import composed, move_of, moved
 from pipeline.driver import Driver
 from pipeline.methods.background import BACKGROUND, BackgroundSettings
-from pipeline.models.generator import Kept
+from pipeline.models.kept_parts import Kept
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import AGA, edits_in_words
 from pipeline.request import Event, ImageFailed, MemoryStore, Request, StageDone

@@ -640,7 +640,5 @@ def test_the_way_to_draw_on_each_card_follows_from_the_counted_need(name: str) -
             ways.append(place(gpu, parts, likes="bfloat16", by_layers=by_layers).offload)
         except CannotLoad as error:
             ways.append("-")
-            assert str(error).startswith(
-                "Drawing needs 21 GB of GPU memory, even with one part at a time, "
-            )
+            assert str(error).startswith("Drawing needs 21 GB of GPU memory, even with one part at a time, ")
     assert " ".join(ways) == WAYS[name]
