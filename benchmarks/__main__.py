@@ -41,35 +41,40 @@ def main() -> int:
     parser.add_argument(
         "--large", action="store_true", help="the catalogue of a million test cases as well, and a batch of 125,000"
     )
+    parser.add_argument("parts", nargs="*", metavar="PART", help="only these parts, such as lots (all)")
     options = parser.parse_args()
     chromium = find_chromium()
     if chromium is None:
         print(ADVICE, file=sys.stderr)
         return 2
     print(f"{platform.machine()}, {os.cpu_count()} cores", flush=True)
-    parts: list[Callable[[], Iterable[Figure | Comparison]]] = [
-        start.measure,
-        partial(page.measure, chromium),
-        partial(control.measure, chromium),
-        unchanged.measure,
-        scripts.measure,
-        runs.measure,
-        partial(catalogue.measure, catalogue.SIZES if options.large else catalogue.SIZES[:1]),
-        partial(meaning.measure, meaning.SIZES if options.large else meaning.SIZES[:1]),
-        partial(gallery.measure, chromium),
-        partial(review.measure, chromium),
-        thumbnails.measure,
-        exporting.measure,
-        partial(study.measure, options.minutes),
-        evaluating.measure,
-        predicting.measure,
-        retraining.measure,
-        reference.measure,
-        lots.measure,
-        partial(beside.measure, options.large),
-    ]
+    parts: dict[str, Callable[[], Iterable[Figure | Comparison]]] = {
+        "start": start.measure,
+        "page": partial(page.measure, chromium),
+        "control": partial(control.measure, chromium),
+        "unchanged": unchanged.measure,
+        "scripts": scripts.measure,
+        "runs": runs.measure,
+        "catalogue": partial(catalogue.measure, catalogue.SIZES if options.large else catalogue.SIZES[:1]),
+        "meaning": partial(meaning.measure, meaning.SIZES if options.large else meaning.SIZES[:1]),
+        "gallery": partial(gallery.measure, chromium),
+        "review": partial(review.measure, chromium),
+        "thumbnails": thumbnails.measure,
+        "exporting": exporting.measure,
+        "study": partial(study.measure, options.minutes),
+        "evaluating": evaluating.measure,
+        "predicting": predicting.measure,
+        "retraining": retraining.measure,
+        "reference": reference.measure,
+        "lots": lots.measure,
+        "beside": partial(beside.measure, options.large),
+    }
+    unknown = [name for name in options.parts if name not in parts]
+    if unknown:
+        parser.error(f"there is no part {', '.join(unknown)}; there are {', '.join(parts)}")
     # Each part prints its results at once, so that a later failure loses nothing.
-    return max(reported([*measure()], f"load {os.getloadavg()[0]:.1f}") for measure in parts)
+    chosen = [parts[name] for name in options.parts or parts]
+    return max(reported([*measure()], f"load {os.getloadavg()[0]:.1f}") for measure in chosen)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,9 @@ def asleep(sources: int) -> Iterator[Comparison]:
     for helpers in HELPERS:
         with tempfile.TemporaryDirectory() as folder:
             data = pictures(Path(folder) / "data", sources, SIDE)
-            result = run(data, Path(folder), partial(_of_one, helpers), {"generation.short_side": SIDE})
+            # A sleeping model inverts nothing.
+            settings = {"generation.short_side": SIDE, "generation.start": '"noise"'}
+            result = run(data, Path(folder), partial(_of_one, helpers), settings)
         slept, at_models = SLEEP * (sources + result.cases), sum(result.workers.values())
         yield Comparison(
             f"asleep: a run with {helpers} helpers, by the sleep of its models",

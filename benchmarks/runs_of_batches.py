@@ -81,11 +81,13 @@ def run(
     data: Path,
     folder: Path,
     make: Callable[[Order], Any],
-    settings: Mapping[str, int],
+    settings: Mapping[str, object],
     captions: int = 1,
     seeds: int = 1,
 ) -> Run:
-    """Make test cases from a folder of images: `captions` per image, and `seeds` images per caption."""
+    """Make test cases from a folder of images: `captions` per image, and `seeds` images per caption. `settings` maps
+    names to values in TOML.
+    """
     result = Run()
     settings_text = ", ".join(f'"{name}" = {value}' for name, value in settings.items())
     text = PLAN.format(data=data, settings=settings_text, captions=f"captions_a_source = {captions}")
