@@ -71,6 +71,17 @@ def whole_number(least: int, most: int, refusal: str = "") -> Callable[[str], in
     return read
 
 
+def points(text: str) -> float:
+    """Read an option as a number of per cent points from 0 to 100."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:  # also refuses nan
+        raise argparse.ArgumentTypeError("say a number of points from 0 to 100, such as 1 or 0.5")
+    return value
+
+
 def _filled(table: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     def value(text: Any) -> Any:
         if not isinstance(text, str):

@@ -110,6 +110,52 @@ class PairedDifference:
     """Number of test cases left out: one model has not predicted them, or does not know their label."""
 
 
+GateAnswer = Literal["no worse", "worse", "cannot tell"]
+"""Whether a new model is worse than an old one by more than a margin."""
+
+
+@dataclass(frozen=True)
+class GateRow:
+    """Errors of an old (first) and a new (second) model on the same test cases. All errors are shares, 0 to 1."""
+
+    name: str
+    """The class; "" for all test cases."""
+    first: Figure
+    """Share of test cases that the first model gets wrong, valid or not, with a 95 % interval."""
+    second: Figure
+    difference: Figure
+    """Valid faults of the second model minus those of the first, with one-sided 95 % bounds."""
+    answer: GateAnswer
+    needed: int | None
+    """About how many sources would be enough, if the difference stayed as it is; None if told or too many."""
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """Whether a new model is worse than an old one by more than a margin."""
+
+    answer: GateAnswer
+    """"worse" if any row is, "no worse" if all rows are."""
+    margin: float
+    """The allowed rise of the error, 0 to 1."""
+    weighing: Weighing
+    rows: tuple[GateRow, ...]
+    """All test cases, then the classes if asked for."""
+    few: tuple[str, ...]
+    """Classes without a row, as they have fewer than `FEWEST_CASES` test cases."""
+    only_first: int
+    """Number of test cases that only the first model gets wrong."""
+    only_second: int
+    judged: int
+    """Number of test cases that people judged with a consensus."""
+    invalid: int
+    """Number of judged test cases that people found invalid. A fault on them does not count."""
+    differing_not_judged: int
+    """Number of test cases that one model gets wrong and the other right, and that nobody judged."""
+    left_out: int = 0
+    """Number of test cases left out: one model has not read them, or does not know their label."""
+
+
 @dataclass(frozen=True)
 class Confusion:
     """Answers of a model by true label, as shares of each row.

@@ -16,7 +16,7 @@ import numpy as np
 
 from core.figures import Figure, Floats, Numbers
 from core.progress import OnCount
-from evaluation import coverage_of_score, coverage_of_training, coverage_of_votes
+from evaluation import coverage_of_gate, coverage_of_score, coverage_of_training, coverage_of_votes
 from evaluation.by_source import LEAST, MeansOfSources, means_of_groups, ratio_of
 from evaluation.covered import Covered, Measurement, covered, table
 from evaluation.segmentation import means_of_overlaps, miou_of_set
@@ -166,6 +166,7 @@ def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _to
     lines = ["# How often 95 % intervals cover", "", f"{repetitions:,} repetitions of each world.", ""]
     for figure in dict.fromkeys(one.figure for one in results):
         lines += table([one for one in results if one.figure == figure])
+    lines += coverage_of_gate.table(repetitions)
     return "\n".join(lines).rstrip("\n")
 
 

@@ -1,0 +1,108 @@
+"""Measures how often the gate between two models gives each answer, in worlds whose true difference is known. Pure.
+
+Goals, set before the first run: two models of the same error are called "worse" in at most 5 % of the repetitions, a
+new model that is worse by exactly the margin is called "no worse" in at most 5 % and "worse" in at most 5 %, and with
+500 sources of 4 test cases a loss of 3 points is found in at least 90 %, where no loss is allowed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from core.evaluation_results import GateAnswer
+from evaluation.gate import INVALID, NOT_JUDGED, VALID, Compared, gate
+
+FALSE, FOUND = 0.05, 0.90
+"""Goals: maximum share of false answers, and minimum share of found losses."""
+ERROR, CHANGED = 0.3, 0.08
+"""Error of the old model, and share of test cases on which a new model of the same error has another outcome."""
+INVALID_SHARE, JUDGED_SHARE = 0.2, 0.3
+"""Shares of invalid and of judged test cases in the worlds with votes. The new model is wrong more often on invalid
+ones."""
+
+
+@dataclass(frozen=True)
+class GateWorld:
+    """A world with two models. `loss` is the true difference of their valid faults, as a share of all test cases."""
+
+    sources: int
+    cases: int
+    """Number of test cases of each source."""
+    loss: float
+    margin: float
+    votes: bool = False
+    """True if some test cases are invalid, and people judged a random part of all."""
+    classes: int = 0
+    """Number of classes that are compared too; 0 for none."""
+
+    def drawn(self, chance: np.random.Generator) -> Compared:
+        """Draw the answers of both models. Test cases of one source are alike in how hard they are."""
+        source = np.repeat(np.arange(self.sources), self.cases)
+        n = len(source)
+        hard = chance.beta(0.5, 0.5 * (1 - ERROR) / ERROR, self.sources)[source]
+        first = chance.random(n) < hard
+        valid = 1 - INVALID_SHARE if self.votes else 1.0
+        lost = chance.random(n) < (CHANGED / 2 + self.loss / valid) / (1 - ERROR)
+        won = chance.random(n) < CHANGED / 2 / ERROR
+        judged = np.full(n, NOT_JUDGED)
+        if self.votes:
+            invalid = chance.random(n) < INVALID_SHARE
+            lost |= invalid & (chance.random(n) < 2 * CHANGED)
+            judged = np.where(chance.random(n) < JUDGED_SHARE, np.where(invalid, INVALID, VALID), NOT_JUDGED)
+        names = [str(one) for one in range(self.classes)]
+        group = source % self.classes if self.classes else np.full(n, -1)
+        return Compared(source, first, np.where(first, ~won, lost), judged, group, names)
+
+
+WORLDS = (
+    *(GateWorld(sources, cases, loss, 0.0) for sources, cases, loss in product((100, 500), (1, 4), (0.0, 0.03))),
+    *(GateWorld(500, cases, loss, 0.01) for cases, loss in product((1, 4), (0.0, 0.01, 0.03))),
+    *(GateWorld(500, 4, loss, 0.0, votes=True) for loss in (0.0, 0.03)),
+    *(GateWorld(500, 4, loss, 0.0, classes=10) for loss in (0.0, 0.03)),
+)
+
+
+def answers(world: GateWorld, repetitions: int, seed: int = 0) -> dict[GateAnswer, float]:
+    """Return the share of the repetitions, 0 to 1, in which each answer was given."""
+    chance = np.random.default_rng([seed, world.sources, world.cases, round(1000 * world.loss), world.classes])
+    counts = Counter(gate(world.drawn(chance), world.margin).answer for _ in range(repetitions))
+    return {name: counts[name] / repetitions for name in ("no worse", "worse", "cannot tell")}  # type: ignore[misc]
+
+
+def missed(world: GateWorld, found: dict[GateAnswer, float], repetitions: int) -> str:
+    """Return which goal the answers miss, or "". A share of false answers may be above its goal by two standard errors,
+    which is chance.
+    """
+    most = FALSE + 2 * (FALSE * (1 - FALSE) / repetitions) ** 0.5
+    false = [name for name, is_false in _false(world).items() if is_false and found[name] > most]
+    if false:
+        return f"“{false[0]}” too often"
+    plain = world.sources >= 500 and world.cases >= 4 and not world.margin and world.loss >= 0.03
+    return "the loss is found too rarely" if plain and found["worse"] < FOUND else ""
+
+
+def _false(world: GateWorld) -> dict[GateAnswer, bool]:
+    return {"worse": world.loss <= world.margin, "no worse": world.loss >= world.margin and world.loss > 0}
+
+
+def table(repetitions: int) -> list[str]:
+    """Return the shares of all answers as a part of the report in Markdown."""
+    lines = [
+        "## Gate: is a new model worse than an old one?",
+        "",
+        "| sources | test cases of each | allowed loss | true loss | | no worse | worse | cannot tell | missed goal |",
+        "| ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | --- |",
+    ]
+    for world in WORLDS:
+        found = answers(world, repetitions)
+        kind = "with votes" if world.votes else f"{world.classes} classes" if world.classes else ""
+        shares = " | ".join(f"{100 * share:.1f} %" for share in found.values())
+        losses = " | ".join(f"{100 * one:g} points" for one in (world.margin, world.loss))
+        lines.append(
+            f"| {world.sources} | {world.cases} | {losses} | {kind} | {shares} | {missed(world, found, repetitions)} |"
+        )
+    return [*lines, ""]

@@ -1,0 +1,183 @@
+"""Whether a new model may replace an old one: its error on test cases may be higher by at most a margin. Pure.
+
+Both models answer the same test cases, so their errors are compared source by source. Only valid faults count, as a
+share of all test cases; each source weighs the same unless each test case does. The answer is "no worse" if the
+one-sided 95 % upper bound of the difference is at most the margin, "worse" if the lower bound is above it, and "cannot
+tell" otherwise. For several classes, "no worse" needs each class to be so, which needs no correction (Berger 1982,
+Technometrics 24), and "worse" is corrected for the number of rows by Holm's method. So each of the two answers is false
+in at most 5 % of comparisons.
+
+The bounds are quantiles of samples: sources get random weights (Bayesian bootstrap, as in `by_source`), with one more,
+unseen source on which only one of the models is wrong. A test case about which both models are right or both are wrong
+changes nothing. Of the others, one that people found invalid does not count, and one that nobody judged counts by its
+chance of being valid. That chance has Jeffreys's prior and comes from the judged test cases about which the same model
+is wrong; if those are fewer than `FEWEST_OF_STRATUM`, from all judged ones about which a model is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from core.evaluation_results import FEWEST_CASES, GateAnswer, GateResult, GateRow, Weighing
+from core.figures import Flags, Floats, Numbers
+from evaluation.by_source import CONFIDENCE, FEWEST_SOURCES, SAMPLES, MeansOfSources, Unseen, adjusted
+from evaluation.samples import FEWEST_OF_STRATUM
+
+VALID, INVALID, NOT_JUDGED = 1, 0, -1
+FEW_DRAWS = 10
+"""Number of samples in a tail below which the tail of Student's t distribution gives the p value."""
+MOST_NEEDED = 100
+"""Maximum factor of the present sources that is given as the number that would be enough."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Test cases that two models answered, column by column; all columns have one length."""
+
+    source: Numbers
+    """The number of each test case's source."""
+    first: Flags
+    """True if the old model is wrong."""
+    second: Flags
+    """True if the new model is wrong."""
+    judged: Numbers
+    """`VALID` or `INVALID` by people's consensus, else `NOT_JUDGED`."""
+    group: Numbers
+    """Index of the class of each test case in `groups`, or -1 for none."""
+    groups: Sequence[str]
+    """Classes that are compared too; none to compare all test cases only."""
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> GateResult:
+    """Compare two models. `margin` is the allowed rise of the error, 0 to 1. Each class with at least `FEWEST_CASES`
+    test cases has its own row, and all rows decide.
+    """
+    chance = _chance_valid(compared)
+    # Classes have other sources, whose weights have nothing to do with those behind these samples.
+    mixed = chance[0], chance[1][np.random.default_rng(3).permutation(SAMPLES)]
+    rows = [_row("", compared, np.ones(len(compared), bool), chance, margin, weighing)]
+    few = list[str]()
+    for number, name in enumerate(compared.groups):
+        own = compared.group == number
+        if own.sum() >= FEWEST_CASES:
+            rows.append(_row(name, compared, own, mixed, margin, weighing))
+        elif own.any():
+            few.append(name)
+    worse = adjusted(np.array([p for _, p in rows])) <= 1 - CONFIDENCE
+    decided = [
+        replace(row, answer="worse", needed=None) if is_worse else row
+        for (row, _), is_worse in zip(rows, worse.tolist(), strict=True)
+    ]
+    answer: GateAnswer = "no worse"
+    if any(row.answer != "no worse" for row in decided):
+        answer = "worse" if worse.any() else "cannot tell"
+    differing = compared.first != compared.second
+    return GateResult(
+        answer=answer,
+        margin=margin,
+        weighing=weighing,
+        rows=tuple(decided),
+        few=tuple(few),
+        only_first=int((compared.first & differing).sum()),
+        only_second=int((compared.second & differing).sum()),
+        judged=int((compared.judged != NOT_JUDGED).sum()),
+        invalid=int((compared.judged == INVALID).sum()),
+        differing_not_judged=int((differing & (compared.judged == NOT_JUDGED)).sum()),
+    )
+
+
+def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
+    """Return the chance that a test case is valid about which only the first, and only the second model is wrong, (2,),
+    and samples of these chances, (`SAMPLES`, 2). If nobody judged any test case, all are taken for valid.
+
+    The samples give each source the weight that it has in the row of all test cases: if many judged ones of a sample
+    are valid, the same ones raise the number of faults.
+    """
+    if (compared.judged == NOT_JUDGED).all():
+        return np.ones(2), np.ones((SAMPLES, 2))
+    _, place = np.unique(compared.source, return_inverse=True)
+    cases = np.bincount(place).astype(np.float64)
+    chances, drawn_chances = np.zeros(2), np.zeros((SAMPLES, 2))
+    prior = np.random.default_rng(2).gamma(0.5, size=(2, 2, SAMPLES))
+    for one, wrong in enumerate((compared.first & ~compared.second, compared.second & ~compared.first)):
+        for own in (wrong, compared.first | compared.second):
+            counted = [own & (compared.judged == state) for state in (VALID, INVALID)]
+            if (number := sum(int(flags.sum()) for flags in counted)) >= FEWEST_OF_STRATUM:
+                break
+        shares = np.stack([np.bincount(place, weights=flags) / cases for flags in counted], axis=1)
+        none = np.zeros(2)
+        drawn = MeansOfSources(shares, unseen=Unseen(none, none, np.zeros(2, np.int64))).samples
+        mean = shares.mean(axis=0)
+        # The prior weighs as much as one judged test case.
+        unit = mean.sum() / number if number else 1.0
+        chances[one] = (mean[0] + unit / 2) / (mean.sum() + unit)
+        with_prior = drawn + unit * prior[one].T
+        drawn_chances[:, one] = with_prior[:, 0] / with_prior.sum(axis=1)
+    return chances, drawn_chances
+
+
+def _row(
+    name: str,
+    compared: Compared,
+    own: Flags,
+    chance: tuple[Floats, Floats],
+    margin: float,
+    weighing: Weighing,
+) -> tuple[GateRow, float]:
+    """Return the row of some test cases, whose answer is never "worse", and the p value of "worse" (NaN if unknown)."""
+    first, second, judged = compared.first[own], compared.second[own], compared.judged[own]
+    _, place = np.unique(compared.source[own], return_inverse=True)
+    cases = np.bincount(place).astype(np.float64)
+    counted = [first, second]
+    for state in (VALID, NOT_JUDGED):
+        counted += [first & ~second & (judged == state), second & ~first & (judged == state)]
+    shares = np.stack([np.bincount(place, weights=one) / cases for one in counted], axis=1)
+    worst, best = np.array([0, 1, 0, 1, 0, 0.0]), np.array([1, 0, 1, 0, 0, 0.0])
+    unseen = Unseen(worst, best, np.zeros(6, np.int64))
+    means = MeansOfSources(shares, cases if weighing == "case" else None, unseen)
+
+    def difference(of: Floats, valid: Floats) -> Floats:
+        faults = of[..., 2:4] + of[..., 4:] * valid
+        return faults[..., 1] - faults[..., 0]
+
+    n, sources = int(own.sum()), len(cases)
+    errors = means.figure(lambda of: of[..., 0], n), means.figure(lambda of: of[..., 1], n)
+    value = means.figure(lambda of: difference(of, chance[0]), n)
+    if value.value is None or sources < FEWEST_SOURCES:
+        return GateRow(name, *errors, value, "cannot tell", None), float("nan")
+    drawn = difference(means.samples, chance[1])
+    low, high = np.quantile(drawn, [1 - CONFIDENCE, CONFIDENCE], method="closest_observation")
+    found = replace(value, low=min(float(low), value.value), high=max(float(high), value.value))
+    assert found.low is not None and found.high is not None
+    answer: GateAnswer = "no worse" if found.high <= margin else "cannot tell"
+    needed = None
+    if answer == "cannot tell":
+        needed = _needed(sources, value.value, margin, (found.high - found.low) / 2)
+    return GateRow(name, *errors, found, answer, needed), _p_value(drawn, value.value, margin, sources)
+
+
+def _p_value(drawn: Floats, value: float, margin: float, sources: int) -> float:
+    """Return the one-sided p value of the difference being at most the margin."""
+    from scipy import stats
+
+    below = int((drawn <= margin).sum())
+    if below >= FEW_DRAWS:
+        return below / len(drawn)
+    tail = float(stats.t.sf((value - margin) / max(float(drawn.std()), 1e-12), sources - 1))
+    return min(tail, FEW_DRAWS / len(drawn))
+
+
+def _needed(sources: int, value: float, margin: float, reach: float) -> int | None:
+    """Return how many sources would be enough if the difference stayed as it is: the bounds narrow with the square root
+    of the sources. None if that is more than `MOST_NEEDED` times the present ones.
+    """
+    distance = abs(margin - value)
+    if reach**2 > MOST_NEEDED * distance**2:
+        return None
+    return int(np.ceil(sources * (reach / distance) ** 2)) + 1
