@@ -256,7 +256,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
     add_study_routes(app, studio.commands, studio.studies, studio.revisions)
     services = (studio.gallery, studio.test_sets, studio.imports, studio.image_map, studio.meaning)
     add_curate_routes(app, studio.commands, *services)
-    add_batch_routes(app, studio.commands, studio.batches, studio.revisions, studio.profile.name)
+    add_batch_routes(app, studio.commands, studio.batches, studio.searches, studio.revisions, studio.profile.name)
     add_evaluate_routes(
         app,
         studio.commands,

@@ -84,7 +84,7 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
         note = f"{done:,} of {total:,}{f', {failed:,} failed' if failed else ''}"
         line(Progress(status.title, 0, 0, pace.seconds_left(done - before), note))
 
-    with stop_on_signals() as stop, _pools(options, workers) as pool:
+    with stop_on_signals() as stop, pools(options, workers) as pool:
         outcome = Engine(workspace, number, order, pool, stop.asked, tell).run()
     line.clear()
     status = service.status(number)
@@ -113,7 +113,7 @@ def run_shard(options: argparse.Namespace) -> int:
         note = f"{found.answered:,} of {found.lots:,} lots"
         line(Progress(f"Shard {shard} of {of}", 0, 0, pace_left.seconds_left(found.answered - before), note))
 
-    with stop_on_signals() as stop, _pools(options, options.workers) as pool:
+    with stop_on_signals() as stop, pools(options, options.workers) as pool:
         found = work(workspace, int(options.batch), shard, of, pool, stop.asked, tell)
     line.clear()
     print(f"Shard {shard} of {of}: {found.answered:,} of {found.lots:,} lots are done.")
@@ -240,7 +240,8 @@ def _number(service: BatchService, named: str) -> int:
     return int(named) if named.isdecimal() else service.plan(read_plan(Path(named)))
 
 
-def _pools(options: argparse.Namespace, workers: int | None) -> AbstractContextManager[Callable[[Order], Pool]]:
+def pools(options: argparse.Namespace, workers: int | None) -> AbstractContextManager[Callable[[Order], Pool]]:
+    """Return a context with a function that starts workers: on this machine, or on the Ray cluster of `--ray`."""
     if options.ray is not None:
         return on_ray(workers, options.ray)
     return nullcontext(partial(ProcessPool, workers=workers or workers_here()))

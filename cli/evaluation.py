@@ -2,7 +2,8 @@
 
 The report goes to stdout, as Markdown or with `--json` as data; progress goes to stderr. The model first predicts all
 new images, and the predictions are stored. A stopped training resumes. A user's mistake ends with one sentence and exit
-code 2. The exit code is 3 after unreadable images, 130 after Ctrl-C, 143 after SIGTERM, and 141 if the reader of the
+code 2. `gate` ends with 1 if the model is worse, and 4 if that cannot be told. Otherwise the exit code is 3 after
+unreadable images, 130 after Ctrl-C, 143 after SIGTERM, and 141 if the reader of the
 output stops reading. In all cases, predictions and trainings are kept.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,25 +20,33 @@ from typing import get_args
 
 from pydantic import ValidationError
 
+from cli import batches
 from cli.common import (
     INTERRUPTED,
     SOME_FAILED,
     TERMINATED,
+    WAITS,
     in_workspace,
     printable,
     until_pipe_closes,
 )
-from cli.parsers import parser_of, whole_number
+from cli.parsers import parser_of, points, whole_number
 from cli.terminal import ProgressLine, Terminated, stop_on_signals
 from core.errors import Cancelled, UserError
-from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, Weighing
+from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, GateAnswer, Weighing
+from core.image_filter import ImageFilter
 from core.progress import Pace, Progress
 from core.settings import UnderTestSettings
 from core.validation_messages import reason
+from core.words import count_of
 from evaluation import coverage
+from evaluation.gate_report import gate_junit, gate_markdown
 from evaluation.report import LOSES, edits_markdown, rows_markdown
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import load_profile
+from services.batches.engine import Engine
+from services.batches.plan_file import read_plan
+from services.batches.service import BatchService
 from services.curation.views import filter_of
 from services.evaluation.caption_ranking import caption_ranking_facts
 from services.evaluation.commands import MOST_RANKED, BeginRetraining
@@ -46,6 +56,7 @@ from services.evaluation.markdown import (
     caption_ranking_markdown,
     ranking_markdown,
     result_markdown,
+    search_markdown,
     trainings_markdown,
 )
 from services.evaluation.ranking import ranking_facts
@@ -53,14 +64,17 @@ from services.evaluation.retraining.jobs import TRAINING, OnStep, Retrainings, r
 from services.evaluation.retraining.results import result_facts
 from services.evaluation.retraining.training import ARM_KEYS, PRESETS, SEEDS
 from services.evaluation.retraining.weights import remove_old, trainings_of
+from services.evaluation.searching import SearchSettings, SearchView, WeakCellSearch
 from services.evaluation.service import READING, EvaluationService
 from services.evaluation.types import Evaluated, EvaluationQuestion, Subject
 from services.test_sets.versions import version_of
 from storage.workspace import Workspace
 
 TRAININGS, COVERAGE = "trainings", "coverage"
-MOST_REPETITIONS = 100_000
+MOST_REPETITIONS, MOST_IMAGES, MOST_MINUTES, MOST_WORKERS = 100_000, 1_000_000, 100_000, 256
 SOURCES = ("torchvision", "timm", "transformers")
+GATE_CODES: dict[GateAnswer, int] = {"no worse": 0, "worse": 1, "cannot tell": 4}
+"""Exit codes of the command `gate`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,6 +90,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         "usual_seeds": SEEDS,
         "weighings": get_args(Weighing),
         "most": whole_number(1, MOST_RANKED),
+        "points": points,
+        "images": whole_number(1, MOST_IMAGES),
+        "minutes": whole_number(1, MOST_MINUTES),
+        "workers": whole_number(1, MOST_WORKERS),
         "repetitions": whole_number(1, MOST_REPETITIONS),
     }
     options = parser_of(__file__, worlds=coverage.REPETITIONS, **values).parse_args(arguments)
@@ -86,11 +104,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     def act(workspace: Workspace) -> int:
         with stop_on_signals() as stop:
             if options.command == TRAININGS:
-                report, unreadable = _trainings(workspace, options), 0
+                report, code = _trainings(workspace, options), 0
+            elif options.command == "search":
+                report, code = _searched(workspace, options, stop.asked)
             else:
-                report, unreadable = _evaluated(workspace, options, stop.asked)
+                report, code = _evaluated(workspace, options, stop.asked)
         print(report)
-        return SOME_FAILED if unreadable else 0
+        return code
 
     try:
         return in_workspace(Path(options.workspace), act)
@@ -119,7 +139,7 @@ def _covered(repetitions: int) -> int:
 
 
 def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
-    """Run a command that evaluates a model. Return the report, and the number of unreadable images."""
+    """Run a command that evaluates a model. Return the report and the exit code."""
     profile = load_profile(options.profile)
     service = EvaluationService(profile, workspace, lambda _: None)  # the user may send images to any server
     try:
@@ -142,19 +162,30 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
 
         if options.command == "retrain":
             return _retrained(workspace, service, question, options, line, on_step), 0
-        stored = service.predicting.identify(question.model)
-        misfit = service.misfit(cases, stored)
-        if misfit:
-            raise UserError(misfit)
-        if service.pending(question).left:
-            for name, words in stored.identity.assumptions:
-                print(printable(f"{name}: {words}"), file=sys.stderr)
-        try:
-            read = service.read(question.model, cases, on_count)
-        finally:
-            line.clear()
-        if read.note:
-            print(printable(read.note), file=sys.stderr)
+        questions = [question]
+        if options.command == "gate":
+            against = _model(service, question.subject, options, options.against)
+            if against == question.model:
+                raise UserError(
+                    "Both models are the same: name the new one with --model, or the old one with --against."
+                )
+            questions = [replace(question, model=against), question]
+        for one in questions:
+            stored = service.predicting.identify(one.model)
+            misfit = service.misfit(cases, stored)
+            if misfit:
+                raise UserError(misfit)
+            if service.pending(one).left:
+                for name, words in stored.identity.assumptions:
+                    print(printable(f"{name}: {words}"), file=sys.stderr)
+            try:
+                read = service.read(one.model, cases, on_count)
+            finally:
+                line.clear()
+            if read.note:
+                print(printable(read.note), file=sys.stderr)
+        if options.command == "gate":
+            return _gated(service, questions, options)
         evaluated = service.evaluate(question)
         if options.command == "rank":
             ranking = service.rank(question, options.most)
@@ -179,9 +210,67 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
             report = json_text(focus_facts(shown)) if options.json else _plain(text.strip())
         else:
             report = _report(evaluated, options)
-        return report, evaluated.pending.unreadable
+        return report, SOME_FAILED if evaluated.pending.unreadable else 0
     finally:
         service.close()
+
+
+def _gated(
+    service: EvaluationService, questions: Sequence[EvaluationQuestion], options: argparse.Namespace
+) -> tuple[str, int]:
+    """Compare the second model with the first. Return the report and the exit code."""
+    margin = options.no_worse_than / 100
+    result = service.gate(questions[0], questions[1], margin, options.classes)
+    models = tuple(service.title(one.model) for one in questions)
+    test_set = service.view(questions[0].subject).title
+    if options.junit:
+        Path(options.junit).write_bytes(gate_junit(test_set, models, result))
+    if options.json:
+        report = json_text({"models": models, "test_set": test_set, **asdict(result)})
+    else:
+        report = _plain(gate_markdown(test_set, models, result).strip())
+    return report, GATE_CODES[result.answer]
+
+
+def _searched(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
+    """Search a batch for weak cells. Return the report and the exit code."""
+    made = BatchService(workspace)
+    number = int(options.batch) if options.batch.isdecimal() else made.plan(read_plan(Path(options.batch)))
+    order = made.order(number)
+    if options.yes and made.status(number).batch.approved is None:
+        workspace.batches.approve(number, ahead=True)
+    service = EvaluationService(load_profile(options.profile), workspace, lambda _: None)
+    line, end = ProgressLine(), time.monotonic() + 60 * (options.minutes or 0)
+
+    def on_count(done: int, total: int) -> None:
+        if stop.is_set():
+            raise Cancelled
+        line(Progress(READING, done, total))
+
+    def on_round(view: SearchView) -> bool:
+        note = f"{view.drawn:,} of {options.images:,} images, {count_of(len(view.told), 'weak cell')}"
+        line(Progress("searching", 0, 0, None, note))
+        return not options.minutes or time.monotonic() < end
+
+    facet = ImageFilter(facets={"batch": (workspace.batches.get(number).facet,)})
+    model = _model(service, Subject(filter=facet), options, options.model)
+    settings = SearchSettings(model, options.images, options.weak / 100, _mapping(options))
+    search = WeakCellSearch(workspace, service, number, settings, on_count, on_round)
+    search.begin()
+    try:
+        with batches.pools(options, options.workers or order.plan.run.workers) as pool:
+            outcome = Engine(workspace, number, order, pool, stop, choose=search.choose).run()
+        line.clear()
+        if outcome == "approval":
+            print(f"Approve the captions first: python -m pipeline batch approve {number}", file=sys.stderr)
+        view = search.view()
+    finally:
+        line.clear()
+        service.close()
+    report = (
+        json_text(asdict(view)) if options.json else _plain(search_markdown(workspace.batches.get(number).name, view))
+    )
+    return report, WAITS if outcome == "approval" else INTERRUPTED if stop.is_set() else 0
 
 
 def _retrained(
@@ -230,10 +319,13 @@ def _asked(service: EvaluationService, workspace: Workspace, options: argparse.N
         raise UserError("Name a test set, such as “Birds@2”, or a filter with --filter.")
     version = version_of(workspace, options.test_set).number if options.test_set else None
     subject = Subject(version, filter_of(options.filter or ""), options.split)
-    mapping = Path(options.mapping).read_text(encoding="utf-8") if options.mapping else ""
     return EvaluationQuestion(
-        subject, _model(service, subject, options, options.model), mapping, options.each, options.among_labels
+        subject, _model(service, subject, options, options.model), _mapping(options), options.each, options.among_labels
     )
+
+
+def _mapping(options: argparse.Namespace) -> str:
+    return Path(options.mapping).read_text(encoding="utf-8") if options.mapping else ""
 
 
 def _model(service: EvaluationService, subject: Subject, options: argparse.Namespace, text: str) -> UnderTestSettings:

@@ -118,6 +118,42 @@ class PlannedDrawing:
     begun: bool
     """True if a worker has begun or tried to draw the image."""
     skipped: bool
+    waits: bool = False
+    """True if it is skipped because it waits for a search to choose it."""
+
+
+ChosenBy = Literal["", "aim", "random"]
+"""How a search for weak cells chose an image: aimed at them, or uniformly at random. "" if no search chose it."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An image of a batch that a search may draw, or that is drawn."""
+
+    id: int
+    """Number of its piece of work."""
+    source: int
+    """Number of the `BatchSource`."""
+    run: str
+    label: str
+    """Class of the source image, or ""."""
+    counterfactual: CounterfactualCaption
+    state: WorkState
+    waits: bool
+    """True if it waits for the search to choose it."""
+    chosen_by: ChosenBy
+    test_case: int | None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An image that a search chose to draw."""
+
+    id: int
+    lot: int
+    """Number of its new lot, a group of images that one worker draws together."""
+    place: int
+    chosen_by: ChosenBy
 
 
 @dataclass(frozen=True)

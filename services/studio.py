@@ -25,6 +25,7 @@ from services.evaluation.focus import Focus
 from services.evaluation.likeness import Likeness
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.scoring import ScoreImages, score_workspace, scoring_facts
+from services.evaluation.searches import Searches
 from services.evaluation.service import EvaluationService
 from services.example.service import ExampleWorkspace
 from services.jobs import JobQueue
@@ -104,6 +105,8 @@ class Studio:
         """Batches over whole data sets."""
         self.evaluations = EvaluationService(profile, workspace, self.predictions.require_known, changes, execution)
         """Evaluations of models under test on test sets."""
+        self.searches = Searches(workspace, self.batches, self.evaluations)
+        """Searches for weak cells in batches."""
         self.likeness = Likeness(workspace, self.evaluations, self.meaning, models, changes)
         self.focus = Focus(workspace, self.evaluations, changes)
         self.retrainings = Retrainings(workspace, self.evaluations, changes)
@@ -128,6 +131,7 @@ class Studio:
             self.image_map,
             self.batches,
             self.evaluations,
+            self.searches,
             self.likeness,
             self.focus,
             self.retrainings,

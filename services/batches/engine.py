@@ -7,7 +7,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from typing import Literal
 
 from core.batches import Batch, Done, Lot, Pass
@@ -23,6 +22,8 @@ from storage.workspace import Workspace
 Outcome = Literal["done", "approval", "paused", "cancelled"]
 
 
+Choose = Callable[[Planner], bool]
+"""Called whenever no image is left to draw. Returns True if it has planned images by `Planner.choose`."""
 OnLot = Callable[[Pass, int], None]
 """Called each time a worker returns a `Lot`, with the pass and the number of pieces of work that succeeded."""
 
@@ -38,12 +39,15 @@ class Engine:
         pool: Callable[[Order], Pool],
         stop: threading.Event | None = None,
         tell: OnLot = lambda _stage, _done: None,
+        choose: Choose | None = None,
     ) -> None:
+        """`choose` decides which images are drawn, and all others wait. None draws all images."""
         self._workspace, self._ledger, self._number = workspace, workspace.batches, batch
         self._order, self._pool, self._tell = order, pool, tell
         self._stop = stop or threading.Event()
         self._recipe = recipe_of(order.plan.make.recipe)
-        self._planner = Planner(workspace, batch, order)
+        self._choose = choose
+        self._planner = Planner(workspace, batch, order, holds_back=choose is not None)
         self._ahead: Pool | None = None
 
     def run(self) -> Outcome:
@@ -80,13 +84,19 @@ class Engine:
         return stage != "language" or bool(stages_of(self._recipe, stage))
 
     def _run(self) -> Outcome:
-        while (batch := self._planner.next_pass()) is not None:
+        while (batch := self._planner.next_pass()) is not None or self._chosen():
+            if batch is None:
+                continue
             if batch.stage == "images" and batch.approved is None:
                 return "approval"
             if (stopped := self._work(batch)) is not None:
                 return stopped
         self._ledger.finish(self._number)
         return "done"
+
+    def _chosen(self) -> bool:
+        """Return True if further images were chosen to be drawn."""
+        return self._choose is not None and self._choose(self._planner)
 
     def _work(self, batch: Batch) -> Outcome | None:
         """Do the planned work of the batch's pass. Return "paused" or "cancelled" if it stopped early, else None."""
@@ -106,7 +116,15 @@ class Engine:
 
         # `let_go` plans again all work that is still leased at the end.
         pool, self._ahead = self._ahead or self._pool(self._order), None
-        with closing(work_off(pool, partial(self._next, batch), is_stopped)) as lots:
+
+        def next_lot() -> Lot | None:
+            lot = self._next(batch)
+            if lot is None and batch.stage == "images" and self._choose is not None and not pool.out():
+                self._planner.next_pass()  # captions may have been edited since
+                lot = self._next(batch) or (self._next(batch) if self._chosen() else None)
+            return lot
+
+        with closing(work_off(pool, next_lot, is_stopped)) as lots:
             for returned in lots:
                 self._take(batch, returned)
         return stopped

@@ -12,9 +12,20 @@ import json
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from core.batches import PASSES, Batch, BatchSource, NewWork, Pass, PlannedDrawing, SourceRun
+from core.batches import (
+    PASSES,
+    Batch,
+    BatchSource,
+    Candidate,
+    Chosen,
+    ChosenBy,
+    NewWork,
+    Pass,
+    PlannedDrawing,
+    SourceRun,
+)
 from core.seeds import LARGEST
 from core.types import CounterfactualCaption, CounterfactualCaptions, StageName, Task, to_plain
 from pipeline.methods import method_of
@@ -35,13 +46,14 @@ EDITED = "Its caption was edited before it was drawn: the edited one is drawn."
 TAKEN_OUT = "Its caption was taken out before it was drawn."
 
 
-_Shapes = defaultdict[Hashable, list[NewWork]]
+_Image = TypeVar("_Image", NewWork, Chosen)
+_Shapes = defaultdict[Hashable, list[_Image]]
 """Images to plan, by a key of the drawing method: only images of equal shape can be drawn together."""
 
 
-def _in_lots(shapes: _Shapes, first: int, at_once: int) -> tuple[list[NewWork], int]:
+def _in_lots(shapes: Mapping[Hashable, list[_Image]], first: int, at_once: int) -> tuple[list[_Image], int]:
     """Put images of equal shape into lots of `at_once`, numbered from `first`. Return them and the next free number."""
-    lot, work = first, list[NewWork]()
+    lot, work = first, list[_Image]()
     for same in shapes.values():
         for at, one in enumerate(same):
             further, place = divmod(at, at_once)
@@ -53,7 +65,9 @@ def _in_lots(shapes: _Shapes, first: int, at_once: int) -> tuple[list[NewWork], 
 class Planner:
     """Plans the work of one batch, in the process that holds the batch."""
 
-    def __init__(self, workspace: Workspace, batch: int, order: Order) -> None:
+    def __init__(self, workspace: Workspace, batch: int, order: Order, holds_back: bool = False) -> None:
+        """`holds_back`: planned images wait until a search chooses them."""
+        self._holds_back = holds_back
         self._ledger, self._runs, self._number, self._order = workspace.batches, workspace.runs, batch, order
         self._recipe = recipe_of(order.plan.make.recipe)
         self._method = method_of(self._recipe.method)
@@ -65,6 +79,8 @@ class Planner:
         for stage in PASSES:  # an earlier pass may have work left, or sources to retry
             if stage == "images":
                 self._plan_images()
+                if self._holds_back:
+                    self._ledger.hold_back(self._number)
             else:
                 self._plan_text(stage)
             self._ledger.go_on(self._number, stage)
@@ -120,7 +136,7 @@ class Planner:
 
     def _plan_drawing(self, some: Sequence[BatchSource], shared: SelectedCaptions) -> None:
         runs = self._ledger.source_runs([source.run for source in some if source.run])
-        shapes, without = _Shapes(list), list[NewWork]()
+        shapes, without = _Shapes[NewWork](list), list[NewWork]()
         planning = self._method.planning(self._order.settings)
         for source in some:
             run = runs[source.run or ""]
@@ -139,13 +155,21 @@ class Planner:
         self._ledger.plan(self._number, "images", work, {one.key: why for one in without})
 
     def _add(
-        self, shapes: _Shapes, source: BatchSource, run: SourceRun, caption: CounterfactualCaption, seed: int
+        self, shapes: _Shapes[NewWork], source: BatchSource, run: SourceRun, caption: CounterfactualCaption, seed: int
     ) -> None:
         task = self._order.plan.task_of(source.item.label)
         drawn_with = self._recipe.drawn_with(self._order.settings, _bare(run))
         key = _image_key(run, task, caption, self._method.name, self._model, drawn_with.plain(), seed)
         shape = self._method.shape(self._own, run.size)
         shapes[shape].append(NewWork(source.id, key, 0, 0, seed, caption))
+
+    def choose(self, chosen: Sequence[tuple[Candidate, ChosenBy]]) -> None:
+        """Plan images that wait for a search, in new lots."""
+        runs, shapes = self._ledger.source_runs(list({one.run for one, _ in chosen})), _Shapes[Chosen](list)
+        for one, how in chosen:
+            shapes[self._method.shape(self._own, runs[one.run].size)].append(Chosen(one.id, 0, 0, how))
+        work, _ = _in_lots(shapes, self._ledger.next_lot(self._number, "images"), self._order.at_once)
+        self._ledger.choose(self._number, work)
 
     def _plan_edited(self) -> None:
         """Plan images again if their captions were edited in Explore after planning and they are not begun."""
@@ -159,7 +183,7 @@ class Planner:
                     place, caption = current
                     slots.setdefault((place, one.seed), []).append(one)
                     captions[place, one.seed] = caption
-            shapes, left, back = _Shapes(list), dict[int, str](), list[int]()
+            shapes, left, back = _Shapes[NewWork](list), dict[int, str](), list[int]()
             for slot, drawings in slots.items():
                 caption = captions[slot]
                 if any(one.begun for one in drawings):
@@ -169,7 +193,7 @@ class Planner:
                 for one in drawings:
                     if one.counterfactual != caption and not one.skipped:
                         left[one.id] = TAKEN_OUT if caption is None else EDITED
-                    elif one.counterfactual == caption and one.skipped:
+                    elif one.counterfactual == caption and one.skipped and not one.waits:
                         back.append(one.id)
             work, _ = _in_lots(shapes, self._ledger.next_lot(self._number, "images"), self._order.at_once)
             self._ledger.replan(self._number, left, back, work)

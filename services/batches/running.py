@@ -18,11 +18,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from core.batches import Wish
-from core.errors import UserError
+from core.errors import Cancelled, UserError
 from core.progress import OnCount
 from services.batches.data_roots import DataRoots
 from services.batches.drawn_scenes import DrawnScenes
-from services.batches.engine import Engine
+from services.batches.engine import Choose, Engine
 from services.batches.io_workers import Order
 from services.batches.plan_file import BatchPlan, named_paths, plan_from_text
 from services.batches.pools import Pool, ProcessPool, workers_here
@@ -72,6 +72,8 @@ class _Run:
     stop: threading.Event = field(default_factory=threading.Event)
     wish: Wish = "go"
     """A person's wish, which is recorded once the batch has stopped."""
+    choose: Choose | None = None
+    """Chooses the images to draw; None to draw all."""
     again: bool = False
     """True if failed work is to be retried: the batch begins again after it has ended."""
 
@@ -98,6 +100,8 @@ class BatchRuns:
         self._waiting: deque[int] = deque()
         self._run: _Run | None = None
         self._problems: dict[int, str] = {}
+        self._choosing: dict[int, Choose] = {}
+        """Chooses the images of waiting batches; a batch that draws all its images is absent."""
         self._thread: threading.Thread | None = None
         self._closing = False
         self.pool: Callable[[Order], Pool] = lambda order: ProcessPool(order, order.plan.run.workers or workers())
@@ -238,6 +242,24 @@ class BatchRuns:
         self._ledger.approve(number)
         self.begin(number)
 
+    def search(self, number: int, choose: Choose) -> None:
+        """Approve the captions of a batch, and queue it to draw what `choose` chooses. Raises UserError if it is at
+        work, or not all its captions are written.
+        """
+        status = self.status(number)
+        if status.at_work:
+            raise UserError(f"“{status.batch.name}” is at work: pause it first.")
+        if status.batch.approved is None:
+            self._ledger.approve(number)
+        with self._lock:
+            self._choosing[number] = choose
+            self._line_up(number)
+
+    def stopping(self, number: int) -> bool:
+        """Return True if the running batch was asked to stop."""
+        with self._lock:
+            return self._place(number) == "stopping"
+
     def retry(self, number: int, reason: str = "") -> int:
         """Plan failed work again, all or for one reason. Return the number of pieces. Raises UserError if it is 0."""
         status = self.status(number)
@@ -298,7 +320,8 @@ class BatchRuns:
                 if self._closing or not self._waiting:
                     self._thread = None
                     return
-                self._run = run = _Run(self._waiting.popleft())
+                number = self._waiting.popleft()
+                self._run = run = _Run(number, choose=self._choosing.pop(number, None))
             self._changes.tell()
             problem = self._work(run)
             with self._lock:
@@ -315,8 +338,11 @@ class BatchRuns:
         try:
             order = self._service.order(run.number)
             Engine(
-                self._workspace, run.number, order, self.pool, run.stop, lambda _stage, _done: self._changes.tell()
+                *(self._workspace, run.number, order, self.pool, run.stop, lambda _stage, _done: self._changes.tell()),
+                choose=run.choose,
             ).run()
+        except Cancelled:  # while images were chosen
+            return ""
         except UserError as error:
             return str(error)
         except Exception as error:  # the thread must survive a bug in the work

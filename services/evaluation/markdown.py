@@ -16,6 +16,7 @@ from services.evaluation.caption_ranking import CaptionRanking
 from services.evaluation.ranking import Ranking
 from services.evaluation.retraining.results import RetrainingResult, sides_words
 from services.evaluation.retraining.weights import KeptTraining, disk_of
+from services.evaluation.searching import SearchView
 from storage.workspace import Workspace
 
 
@@ -33,6 +34,11 @@ def result_markdown(found: RetrainingResult) -> str:
     """Return the results of a retraining."""
     miou = {(one.arm, one.set): one.value for one in found.miou}
     return _lines("retraining.md", found=found, miou=miou, original=ORIGINAL, rates=RATES)
+
+
+def search_markdown(batch: str, found: SearchView) -> str:
+    """Return what a search for weak cells in a batch has found."""
+    return _lines("search.md", batch=batch, found=found)
 
 
 def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], removed: Sequence[KeptTraining]) -> str:

@@ -12,12 +12,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from core.evaluation_results import FEWEST_CASES, LossEffect, Weighing
+from core.errors import UserError
+from core.evaluation_results import FEWEST_CASES, GateResult, LossEffect, Weighing
 from core.figures import Flags, Floats, Numbers, ratio
 from core.types import TaskKind
 from core.words import few_names
 from evaluation.class_mapping import ClassMap, report_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, comparison_answer, effectiveness, paired_difference
+from evaluation.gate import Compared, gate
 from evaluation.report import answer, segmentation_answer
 from evaluation.samples import all_of_a_part
 from evaluation.segmentation import Losses, Pixels, loss_effect, right_pixels, segmentation_effect
@@ -516,13 +518,50 @@ def compared(first: EvaluationResult, second: EvaluationResult, weighing: Weighi
     """Compare two models on the test cases of both results. Return None for models of different tasks."""
     if first.evaluated.kind != second.evaluated.kind:
         return None
+    place, right = _aligned(first, second)
+    paired = paired_difference(first.cases.generated.source[place], right[0], right[1], weighing)
+    wrong = "is wrong" if first.evaluated.kind == "classification" else "loses a class"
+    names = first.evaluated.model, second.evaluated.model
+    return ModelComparison(names[1], comparison_answer(names, paired, wrong), paired)
+
+
+def gate_of(
+    first: EvaluationResult,
+    second: EvaluationResult,
+    votes: Sequence[Outcome],
+    margin: float,
+    by_class: bool,
+    weighing: Weighing,
+) -> GateResult:
+    """Return whether the second model is worse than the first by more than `margin`, 0 to 1. `by_class` compares each
+    label too. Raises UserError for models of different tasks.
+    """
+    if first.evaluated.kind != second.evaluated.kind:
+        raise UserError("One model is a classifier and the other a segmenter, so there is nothing to compare.")
+    place, right = _aligned(first, second)
+    known = (right != UNKNOWN).all(axis=0)
+    cases, place, right = first.cases, place[known], right[:, known]
+    if not len(place):
+        raise UserError("No test case has an answer of both models that can be compared with its label.")
+    test_cases = Compared(
+        source=cases.generated.source[place],
+        first=right[0] == WRONG,
+        second=right[1] == WRONG,
+        judged=judged_of(cases, votes)[place],
+        group=cases.generated.label[place],
+        groups=cases.labels if by_class else (),
+    )
+    return replace(gate(test_cases, margin, weighing), left_out=int((~known).sum()))
+
+
+def _aligned(first: EvaluationResult, second: EvaluationResult) -> tuple[Numbers, NDArray[np.int8]]:
+    """Return the positions of the test cases of both results in the first one, (n,), and the outcomes of both models,
+    (2, n). An outcome whose original cannot be compared is `UNKNOWN`.
+    """
     one, two = (found.cases.table.entry[found.cases.generated.row] for found in (first, second))
     _, *place = np.intersect1d(one, two, assume_unique=True, return_indices=True)
     right = []
     for found, places in zip((first, second), place, strict=True):
         counts = found.compared[found.cases.generated.source[places]]
         right.append(np.where(counts, found.right[places], UNKNOWN).astype(np.int8))
-    paired = paired_difference(first.cases.generated.source[place[0]], right[0], right[1], weighing)
-    wrong = "is wrong" if first.evaluated.kind == "classification" else "loses a class"
-    names = first.evaluated.model, second.evaluated.model
-    return ModelComparison(names[1], comparison_answer(names, paired, wrong), paired)
+    return place[0], np.stack(right)

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from core.csv_tables import facts
 from core.errors import UserError
+from core.evaluation_results import GateResult
 from core.figures import Numbers
 from core.images import png_of
 from core.latest import Latest
@@ -36,7 +37,7 @@ from services.evaluation.model_choice import chosen_model
 from services.evaluation.model_files import found_here, keep_upload
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
-from services.evaluation.results import Evaluation, EvaluationResult, compared, entries_of
+from services.evaluation.results import Evaluation, EvaluationResult, compared, entries_of, gate_of
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.segmented import MaskChecks, MaskValidity
 from services.evaluation.stored_predictions import ModelAnswers
@@ -376,6 +377,15 @@ class EvaluationService:
         if first.subject != second.subject:
             return None
         return compared(self.result(first), self.result(second), first.weighing)
+
+    def gate(
+        self, first: EvaluationQuestion, second: EvaluationQuestion, margin: float, by_class: bool = False
+    ) -> GateResult:
+        """Return whether the second model is worse than the first by more than `margin`, 0 to 1. `by_class` compares
+        each label too. Raises UserError as `evaluate`, and for models of different tasks.
+        """
+        votes = self._workspace.case_columns.outcomes()
+        return gate_of(self.result(first), self.result(second), votes, margin, by_class, first.weighing)
 
     def entries(self, question: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
         """Return the sorted catalogue entries that a number of `evaluate` counts."""

@@ -18,6 +18,8 @@ from core.batches import (
     PASSES,
     Batch,
     BatchSource,
+    Candidate,
+    Chosen,
     Counted,
     Done,
     FailedGroup,
@@ -54,6 +56,8 @@ from storage.runs.rows import begin_steps, change_state, insert_value, latest_st
 from storage.runs.runs import insert_run, mask_columns
 from storage.runs.test_cases import insert_test_cases
 
+WAITS = "It waits for the search."
+"""Reason why an image is skipped that a search for weak cells may still choose. `ledger.toml` repeats it."""
 MOST_DEATHS = 3
 """Number of workers that may die with a piece of work. Then the piece counts as failed."""
 _AT_ONCE = 20_000
@@ -173,6 +177,43 @@ class Batches(Repository):
         for one in back:
             db.execute(change, ["planned", "", time, one, "skipped"])
         _add_work(db, batch, "images", work, {})
+
+    # A search for weak cells, which chooses what is drawn
+
+    @read
+    def candidates(self, db: Db, batch: int) -> tuple[Candidate, ...]:
+        """Return all images of a batch that have a caption, in the order of planning."""
+        return tuple(
+            record_of(Candidate, row, run=row["run"] or "", waits=row["state"] == "skipped" and row["reason"] == WAITS)
+            for row in db.query(_QUERIES["candidates"], [batch])
+        )
+
+    @write
+    def add_search(self, db: Db, batch: int, settings: Mapping[str, Any]) -> None:
+        """Record that a search begins or goes on with these settings."""
+        _require(db, batch)
+        insert_row(db, "batch_searches", {"batch": batch, "settings": pack(settings), "created": now()})
+
+    @read
+    def search(self, db: Db, batch: int) -> Mapping[str, Any] | None:
+        """Return the settings of the latest search in a batch, or None."""
+        query = "SELECT settings FROM batch_searches WHERE batch = ? ORDER BY id DESC LIMIT 1"
+        row = first_row(db, query, [batch])
+        return None if row is None else json.loads(row["settings"])
+
+    @write
+    def hold_back(self, db: Db, batch: int) -> int:
+        """Have all planned images wait for a search to choose them. Return the number of images that wait from now."""
+        _require(db, batch)
+        parameters = {"batch": batch, "reason": WAITS, "time": now()}
+        return int(db.execute(_QUERIES["hold_back"], parameters).rowcount)
+
+    @write
+    def choose(self, db: Db, batch: int, chosen: Sequence[Chosen]) -> None:
+        """Plan images that wait for the search, all or nothing."""
+        for one in chosen:
+            db.execute(_QUERIES["choose"], {**vars(one), "batch": batch, "reason": WAITS, "time": now()})
+        db.execute("UPDATE batches SET finished = NULL WHERE id = ?", [batch])
 
     @read
     def get(self, db: Db, batch: int) -> Batch:

@@ -48,7 +48,20 @@ def m002_decision_keys(db: Db) -> None:
     db.execute("CREATE UNIQUE INDEX image_decisions_by_key ON image_decisions (key) WHERE key IS NOT NULL")
 
 
-STEPS: tuple[Callable[[Db], None], ...] = (m001_initial, m002_decision_keys)
+def m003_searches(db: Db) -> None:
+    """Store searches for weak cells in batches, and how each chosen image was chosen: aimed at weak cells, or uniformly
+    at random.
+    """
+    values = "CHECK (chosen_by IN ('', 'aim', 'random'))"
+    db.execute(f"ALTER TABLE batch_work ADD COLUMN chosen_by TEXT NOT NULL DEFAULT '' {values}")
+    db.execute(
+        "CREATE TABLE batch_searches (id INTEGER PRIMARY KEY AUTOINCREMENT, "
+        "batch INTEGER NOT NULL REFERENCES batches (id), "
+        "settings TEXT NOT NULL CHECK (json_valid(settings)), created TEXT NOT NULL) STRICT"
+    )
+
+
+STEPS: tuple[Callable[[Db], None], ...] = (m001_initial, m002_decision_keys, m003_searches)
 
 
 def _statements(script: str) -> Iterator[str]:

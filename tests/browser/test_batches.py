@@ -359,3 +359,22 @@ def test_a_plan_that_takes_long_says_how_far_it_is_and_is_stopped(
     expect(page.locator("#plan-it")).to_be_enabled()
     desk.open()
     expect(page.locator(".batch-line", has_text="Long")).to_contain_text("planning was interrupted")
+
+
+def test_a_search_draws_some_images_and_tells_what_it_found(desk: Desk, tmp_path: Path) -> None:
+    """The pictures are plain colours, which the model under test gets wrong, so their images do not count."""
+    page = desk.page
+    number = desk.to_the_yes(plan_text(pictures(tmp_path / "data", 4), "Searched", captions=4))
+    desk.open(number)
+    page.get_by_role("spinbutton", name="Images", exact=True).fill("0")
+    page.click("#begin-search")
+    assert not page.eval_on_selector("#search-form", "form => form.checkValidity()"), "no image is no search"
+    page.get_by_role("spinbutton", name="Images", exact=True).fill("3")
+    page.click("#begin-search")
+    expect(page.locator("#search-said")).to_contain_text("0 weak cells")
+    expect(page.locator("#search-said")).to_contain_text("3 of 3 chosen images drawn.")
+    expect(page.locator("#part-search")).to_contain_text("The model is wrong about")
+    expect(page.locator("#part-head")).to_contain_text("The others wait.")
+    expect(page.locator("#begin-search")).to_have_text("Go on searching")
+    expect(page.get_by_role("spinbutton", name="Images", exact=True)).to_have_value("3")
+    assert len(desk.studio.batches.details(number).latest) == 3

@@ -98,6 +98,8 @@ CODES = {
     "python -m services.test_sets leaks": {1},  # the folder contains an image of the set
     "python -m pipeline batch run 1": {0, WAITS_FOR_YES},
     "python -m pipeline batch merge": {0, WAITS_FOR_YES},
+    "python -m pipeline batch run plan.toml": {WAITS_FOR_YES},
+    ".venv/bin/python -m evaluation gate": {4},  # three sources are too few
 }
 """Expected exit codes that a page documents, by the beginning of the command. All others end with 0."""
 
@@ -200,7 +202,7 @@ def shell(tmp_path: Path, drawn_workspace: Path, monkeypatch: pytest.MonkeyPatch
     def stand_ins(*_: Any) -> Iterator[Callable[[Order], Pool]]:
         yield lambda order: HerePool(order, lambda order: Worker(order, ScriptedModels()))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(cli.batches, "_pools", stand_ins)
+    monkeypatch.setattr(cli.batches, "pools", stand_ins)
     return Shell(tmp_path, monkeypatch, {"IMAGE": "picture.png"})
 
 
@@ -311,6 +313,27 @@ def follow_evaluate(shell: Shell) -> None:
         shell.block(block)
 
 
+def follow_gate(shell: Shell) -> None:
+    evaluated(shell)
+    for name in ("old", "new"):
+        shutil.copy(evaluation_cases.CLASSIFIER.file, f"{name}.safetensors")
+    for block in SHELL["docs/gate.md"]:
+        shell.block(block)
+    assert 'errors="1"' in Path("gate.xml").read_text(encoding="utf-8")
+
+
+def follow_search(shell: Shell) -> None:
+    """The pictures are noise, so nothing is told but what the search chose."""
+    pictures(shell.folder / "sets", 3)
+    Path("plan.toml").write_text(plan_text(shell.folder / "sets", captions=4), encoding="utf-8")
+    shutil.rmtree("workspace")
+    workspace_in(shell.folder / "workspace").close()
+    for block in SHELL["docs/search.md"]:
+        shell.block(block)
+    with Workspace(shell.folder / "workspace") as workspace:
+        assert any(one.chosen_by and one.test_case for one in workspace.batches.candidates(1))
+
+
 def follow_class_mapping(shell: Shell) -> None:
     evaluated(shell)
     (shell.folder / "mapping.csv").write_text("label,model class\nbird,bird\n", encoding="utf-8")
@@ -379,10 +402,12 @@ FOLLOWED: Mapping[str, Callable[[Shell], None]] = {
     "docs/command-line.md": follow_command_line,
     "docs/evaluate.md": follow_evaluate,
     "docs/formats.md": follow_formats,
+    "docs/gate.md": follow_gate,
     "docs/laptop.md": follow_laptop,
     "docs/models.md": partial(follow_plainly, "docs/models.md"),
     "docs/paper-and-here.md": partial(follow_plainly, "docs/paper-and-here.md"),
     "docs/retraining.md": partial(follow_plainly, "docs/retraining.md"),
+    "docs/search.md": follow_search,
     "docs/serving.md": follow_serving,
     "docs/test-sets.md": follow_test_sets,
 }

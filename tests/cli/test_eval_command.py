@@ -9,13 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from cli.evaluation import main
 from core.progress import OnCount
 from core.settings import UnderTestSettings
-from evaluation import coverage, coverage_of_score, coverage_of_training, coverage_of_votes
+from evaluation import coverage, coverage_of_gate, coverage_of_score, coverage_of_training, coverage_of_votes
 from services.evaluation.facts import facts_of
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.service import EvaluationService
@@ -24,7 +25,7 @@ from storage.workspace import Workspace
 from tests.services.evaluation.test_cases import set_of
 from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, SEGMENTER, service_of
 from tests.support.evaluation_cases import fill
-from tests.support.model_cases import onnx_file
+from tests.support.model_cases import onnx_file, onnx_of_steps
 from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
@@ -53,11 +54,13 @@ def test_the_command_measures_how_often_intervals_cover(
     monkeypatch.setattr(coverage, "worlds", lambda: [coverage.World(30, "skewed", error, 0.3) for error in (0.02, 0.1)])
     for module in (coverage_of_votes, coverage_of_score, coverage_of_training):
         monkeypatch.setattr(module, "measurements", lambda _: [])
+    monkeypatch.setattr(coverage_of_gate, "WORLDS", [coverage_of_gate.GateWorld(100, 1, 0.0, 0.0)])
     assert main(["coverage", "--repetitions", "60"]) == 0
     text = capsys.readouterr().out
     for figure in coverage.FIGURES:
         assert f"## {figure[0].upper()}{figure[1:]}\n" in text
     assert "| 30 | skewed | 0.3 | " in text and text.count("Of 2 worlds") == len(coverage.FIGURES)
+    assert "| 100 | 1 | 0 points | 0 points |" in text
     with pytest.raises(SystemExit):
         main(["coverage", "--repetitions", "0"])
     assert "say a number from 1 to 100,000" in capsys.readouterr().err
@@ -133,6 +136,41 @@ def test_a_segmenter_is_not_asked_about_birds(folder: Path, capsys: pytest.Captu
     with pytest.raises(SystemExit) as ended:
         main(["effectiveness", "--nonsense"])
     assert ended.value.code == 2
+
+
+def test_the_exit_code_of_the_gate_says_whether_a_model_is_worse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One model calls every picture a bird, which all are. The profile's classifier fails on most edits."""
+    sure, folder = onnx_of_steps(tmp_path / "sure.onnx", bias=(50.0, 0.0, 0.0)), tmp_path / "workspace"
+    with workspace_in(folder) as workspace:
+        fill(workspace, 5, label="bird", controls=False, most=(3, 2))
+    given = [f"--set={name}={getattr(sure, name)}" for name in ("mean", "std")]
+    asked = [
+        "gate",
+        *KIND,
+        "--workspace",
+        str(folder),
+        "--no-worse-than",
+        "5",
+        "--set=classes=bird, boat, kite",
+        *given,
+    ]
+    junit = tmp_path / "gate.xml"
+    assert main([*asked, "--against", sure.file, "--junit", str(junit)]) == 1
+    text = capsys.readouterr().out
+    assert (
+        text.startswith("# Worse: classifier.safetensors should not replace sure.onnx") and "at most 5 points" in text
+    )
+    assert ElementTree.parse(junit).getroot().get("failures") == "1"
+    assert main([*asked, "--model", sure.file, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["answer"], told["margin"], told["models"][1]) == ("no worse", 0.05, "sure.onnx")
+    assert told["rows"][0]["difference"]["high"] <= 0.05
+    assert main(asked) == 2 and "Both models are the same" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", *KIND, "--workspace", str(folder), "--no-worse-than", "-1"])
+    assert ended.value.code == 2 and "from 0 to 100" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_it_and_what_was_read_is_kept(

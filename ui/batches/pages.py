@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.image_filter import ImageFilter
+from core.image_filter import Facet, ImageFilter
 from core.types import TaskKind
 from core.words import duration
 from services.batches.drawn_scenes import COUNT
@@ -14,6 +14,8 @@ from services.batches.estimate import amount
 from services.batches.service import BatchDetails, BatchStatus
 from services.batches.shipped import ShippedPlan
 from services.curation.views import gallery_address
+from services.evaluation.searches import SearchState
+from services.evaluation.searching import CellRow
 from services.work_queue import WorkView
 from ui.batches import words
 from ui.batches.words import SCRIPTS, SHEETS, rate
@@ -26,7 +28,7 @@ from ui.templating import render
 
 CHART_HEIGHT = 72
 """Height of the speed chart on a batch's page, in pixels."""
-PARTS = ("head", "problem", "look", "approve", "progress", "latest", "figures", "failures", "notes")
+PARTS = ("head", "problem", "look", "approve", "search", "progress", "latest", "figures", "failures", "notes")
 """Templates of the parts of a batch's page that change. The id of a part is "part-" and its template's name."""
 STARTER = Path(__file__).with_name("starter.toml").read_text(encoding="utf-8")
 """Text of a plan for a folder of pictures. "{profile}" represents the studio's profile."""
@@ -47,20 +49,22 @@ DRAWN: Mapping[TaskKind, tuple[str, str]] = {
 # The list
 
 
-def batch_page(details: BatchDetails, signed_in: bool) -> str:
+def batch_page(details: BatchDetails, search: SearchState, signed_in: bool) -> str:
     """Return the page of one batch."""
     batch = details.status.batch
-    content = render("batches/batch.html", words=words, batch=batch, parts=parts(details))
+    content = render("batches/batch.html", words=words, batch=batch, parts=parts(details, search))
     return page(batch.name, content, here="batches", signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
 
 
-def parts(details: BatchDetails) -> Mapping[str, Html]:
+def parts(details: BatchDetails, search: SearchState) -> Mapping[str, Html]:
     """Return the parts of a batch's page that change, by id."""
     view, current = details.status, details.status.current
     in_batch = ImageFilter(facets={"batch": (view.batch.facet,)})
     values = {
         "words": words,
         "details": details,
+        "search": search,
+        "gallery_of": lambda row: gallery_address(_images_of(in_batch, row)),
         "view": view,
         "sample": [
             (case, differences(shortened(word_diff(case.caption, case.new_caption))) if case.caption else "")
@@ -75,6 +79,14 @@ def parts(details: BatchDetails) -> Mapping[str, Html]:
         "evaluate": evaluate_address(filter=in_batch.address),
     }
     return {f"part-{name}": render(f"batches/{name}.html", **values) for name in PARTS}
+
+
+def _images_of(in_batch: ImageFilter, row: CellRow) -> ImageFilter:
+    """Return the filter of the images of a cell."""
+    facets: dict[Facet, tuple[str, ...]] = {**in_batch.facets, "edit type": (row.edit_type,)}
+    if row.label:
+        facets["class"] = (row.label,)
+    return ImageFilter(facets=facets, edited=row.alternative)
 
 
 def list_page(views: Sequence[BatchStatus], signed_in: bool) -> str:

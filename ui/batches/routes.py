@@ -17,6 +17,7 @@ from services.batches.running import BatchRuns
 from services.batches.shipped import layouts_in_words, shipped_plans
 from services.changes import Revisions
 from services.commands import Commands
+from services.evaluation.searches import Searches
 from services.work_queue import WorkView
 from ui.batches.pages import batch_page, list_page, list_part, new_page, parts, planning_part, starts
 from ui.batches.words import BATCHES, batch_address
@@ -25,15 +26,17 @@ from ui.replies import FRESH, add_posted, fetched_at, page_at, watched
 
 API = f"{BATCHES}api/"
 ALL_BATCHES = ("All batches", BATCHES)
-SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-batch")
+SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-batch", "begin-search")
 """Commands that the page of a batch sends. Each reply holds the updated page."""
 
 
-def add_batch_routes(app: FastAPI, commands: Commands, runs: BatchRuns, revisions: Revisions, profile: str) -> None:
+def add_batch_routes(
+    app: FastAPI, commands: Commands, runs: BatchRuns, searches: Searches, revisions: Revisions, profile: str
+) -> None:
     """Add the pages below /batches/, and /metrics. `profile` is the profile in the text for a folder of pictures."""
-    _add_pages(app, runs, profile)
-    _add_fetched(app, runs, revisions)
-    _add_sent(app, commands, runs)
+    _add_pages(app, runs, searches, profile)
+    _add_fetched(app, runs, searches, revisions)
+    _add_sent(app, commands, runs, searches)
 
     @app.get("/metrics", include_in_schema=False)
     def metrics() -> Response:
@@ -41,7 +44,7 @@ def add_batch_routes(app: FastAPI, commands: Commands, runs: BatchRuns, revision
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8", headers=FRESH)
 
 
-def _add_pages(app: FastAPI, runs: BatchRuns, profile: str) -> None:
+def _add_pages(app: FastAPI, runs: BatchRuns, searches: Searches, profile: str) -> None:
     @app.get(BATCHES.rstrip("/"), include_in_schema=False)
     def to_list() -> Response:
         return RedirectResponse(BATCHES, status_code=308)
@@ -59,28 +62,28 @@ def _add_pages(app: FastAPI, runs: BatchRuns, profile: str) -> None:
 
     @page_at(app, f"{BATCHES}{{number:int}}", ALL_BATCHES)
     def one(request: Request, number: int) -> str:
-        return batch_page(runs.details(number), signed_in(request))
+        return batch_page(runs.details(number), searches.state(number), signed_in(request))
 
 
-def _add_fetched(app: FastAPI, runs: BatchRuns, revisions: Revisions) -> None:
+def _add_fetched(app: FastAPI, runs: BatchRuns, searches: Searches, revisions: Revisions) -> None:
     @app.get(f"{API}list", include_in_schema=False)
     def listed(revision: str = "") -> Response:
         return watched(revisions, revision, lambda: {"parts": {"part-list": list_part(runs.all())}})
 
     @app.get(f"{API}state", include_in_schema=False)
     def state(batch: Annotated[int, Query(ge=0)], revision: str = "") -> Response:
-        return watched(revisions, revision, lambda: _shown(runs, batch))
+        return watched(revisions, revision, lambda: _shown(runs, searches, batch))
 
     @fetched_at(app, f"{API}planning")
     def planning(work: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:
         return _planning(runs.planning.view(work))
 
 
-def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns) -> None:
+def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns, searches: Searches) -> None:
     def act(data: dict[str, Any], name: str) -> dict[str, Any]:
         command: Any = commands.parse(name, data)
         commands.do(command)
-        return {"revision": "", **_shown(runs, command.batch)}
+        return {"revision": "", **_shown(runs, searches, command.batch)}
 
     for name in SENT:
         add_posted(app, f"{API}{name}", partial(act, name=name))
@@ -96,10 +99,10 @@ def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns) -> None:
     add_posted(app, f"{API}stop-planning", stop)
 
 
-def _shown(runs: BatchRuns, number: int) -> Mapping[str, Any]:
+def _shown(runs: BatchRuns, searches: Searches, number: int) -> Mapping[str, Any]:
     """Return the parts of a batch's page as they are now."""
     details = runs.details(number)
-    return {"at_work": details.status.at_work, "parts": dict(parts(details))}
+    return {"at_work": details.status.at_work, "parts": dict(parts(details, searches.state(number)))}
 
 
 def _planning(view: WorkView) -> Mapping[str, Any]:

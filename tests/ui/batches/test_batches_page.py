@@ -48,7 +48,7 @@ def gate(studio: Studio) -> Gate:
 @pytest.fixture
 def client(studio: Studio, gate: Gate) -> Iterator[TestClient]:
     app = FastAPI()
-    add_batch_routes(app, studio.commands, studio.batches, studio.revisions, "demo")
+    add_batch_routes(app, studio.commands, studio.batches, studio.searches, studio.revisions, "demo")
     with TestClient(app) as made:
         yield made
 
@@ -408,7 +408,8 @@ def test_every_command_of_batches_is_on_their_pages(studio: Studio) -> None:
     theirs = {
         name for name, model in known.items() if model.__module__ == "services.batches.running" and not model.looks
     }
-    assert theirs == {*SENT, "plan-any-batch"} and all(issubclass(known[name], BatchCommand) for name in SENT)
+    assert {*theirs, "begin-search"} == {*SENT, "plan-any-batch"}
+    assert all(issubclass(known[name], BatchCommand) for name in SENT)
     assert "plan-any-batch" in OF_PAGES, "it names any folder of this machine: no token may"
 
 

@@ -213,6 +213,8 @@ OF_EVALUATIONS: Mapping[str, tuple[bool, Mapping[str, Any]]] = {
     "show-focus": (True, {"filter": "kind=classification"}),
     "begin-focus": (False, {"filter": "kind=classification"}),
     "cancel-focus": (False, {"work": 1}),
+    "begin-search": (False, {"batch": 1}),
+    "show-search": (True, {"batch": 1}),
     "foretell-faults": (True, {"filter": "kind=classification", "runs": ["a-run"]}),
     "begin-retraining": (False, {"filter": "kind=classification", "seeds": 1, "updates": 1}),
     "cancel-retraining": (False, {"work": 1}),

@@ -1,0 +1,103 @@
+"""Searches for weak cells in the batches of a server: commands, and what pages show."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from core.errors import Cancelled, UserError
+from core.image_filter import ImageFilter
+from services.batches.running import BatchCommand, BatchRuns
+from services.commands import does
+from services.edit_conflicts import LARGEST_ID
+from services.evaluation.searching import SearchSettings, SearchView, WeakCellSearch, settings_of_search
+from services.evaluation.service import EvaluationService
+from services.evaluation.types import ModelChoice, Subject
+from services.queries import Query
+from storage.workspace import Workspace
+
+MOST_IMAGES = 1_000_000
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """A search for weak cells in a batch, as its page shows it."""
+
+    models: tuple[ModelChoice, ...]
+    """Models that can be chosen, the one of the latest search first."""
+    settings: SearchSettings | None
+    """Settings of the latest search; None before the first."""
+    view: SearchView | None
+    """What was found; None before the first search."""
+    problem: str = ""
+    """Why nothing can be shown, in a sentence."""
+
+
+class BeginSearch(BatchCommand):
+    """A command that searches a batch for weak cells."""
+
+    key: str = Field(
+        "", max_length=80, description="The model: a “key” of list_models_under_test; empty: the profile's"
+    )
+    images: int = Field(
+        300, ge=1, le=MOST_IMAGES, description="Maximum number of images that the search chooses in all"
+    )
+    weak: float = Field(
+        10.0, gt=0, lt=100, description="Per cent of valid faults above which an edit of a label is weak"
+    )
+
+
+class Searches:
+    """The searches of a workspace. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace, batches: BatchRuns, evaluations: EvaluationService) -> None:
+        self._workspace, self._batches, self._evaluations = workspace, batches, evaluations
+
+    @does("begin-search", BeginSearch)
+    def begin_search(self, sent: BeginSearch) -> dict[str, Any]:
+        """Draw images of a batch where a model is likely to fail, in rounds, to tell in which edits of which labels it
+        is weak. All other images of the batch wait. The captions count as approved. A paused search goes on; a larger
+        number of images prolongs it.
+        """
+        choices = self._models(sent.batch)
+        chosen = next((one for one in choices if one.key == sent.key or not sent.key), None)
+        if chosen is None:
+            raise UserError("There is no such model any more: take one from the list.", field="key")
+        settings = SearchSettings(chosen.settings, sent.images, sent.weak / 100)
+
+        def on_count(_done: int, _total: int) -> None:
+            if self._batches.stopping(sent.batch):
+                raise Cancelled
+
+        search = WeakCellSearch(self._workspace, self._evaluations, sent.batch, settings, on_count)
+        self._batches.search(sent.batch, search.choose)
+        search.begin()
+        return {"batch": sent.batch}
+
+    @does("show-search", Query)
+    def show_search(
+        self, batch: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The batch, as list_batches gives it")]
+    ) -> dict[str, Any]:
+        """Show what the search in a batch has found: weak cells, all cells with their images and valid faults, and the
+        share of valid faults among the images chosen at random.
+        """
+        state = self.state(batch)
+        return {"search": None if state.view is None else asdict(state.view), "problem": state.problem}
+
+    def state(self, batch: int) -> SearchState:
+        """Return what a page shows of the search in a batch. No model reads an image."""
+        settings, models = settings_of_search(self._workspace, batch), self._models(batch)
+        if settings is None:
+            return SearchState(models, None, None)
+        search = WeakCellSearch(self._workspace, self._evaluations, batch, settings)
+        models = tuple(sorted(models, key=lambda one: one.settings != settings.model))
+        try:
+            return SearchState(models, settings, search.view(reads=False))
+        except UserError as error:
+            return SearchState(models, settings, None, str(error))
+
+    def _models(self, batch: int) -> tuple[ModelChoice, ...]:
+        facet = self._workspace.batches.get(batch).facet
+        return self._evaluations.models(Subject(filter=ImageFilter(facets={"batch": (facet,)})))

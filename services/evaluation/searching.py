@@ -1,0 +1,325 @@
+"""Search for the cells in which a model is weak, among the captions of a batch. The images of the batch wait, and the
+search draws some in each round: where it suspects a weak cell, and every fifth at random.
+
+All that the search knows is in the workspace: which images it chose and how, what they show by the model's predictions,
+and what people decided on them. So it resumes after a kill with the images that it had chosen, and follows decisions
+that people make in the meantime.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from core.batches import Candidate, ChosenBy
+from core.errors import UserError
+from core.figures import Figure, Flags, Floats, Numbers
+from core.image_filter import ImageFilter
+from core.progress import OnCount
+from core.settings import UnderTestSettings
+from core.types import from_plain, to_plain
+from core.words import count_of
+from evaluation.by_source import MeansOfSources
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
+from evaluation.search import WEAK, Cells, beliefs, next_round, told
+from services.batches.planning import Planner
+from services.evaluation.scoring import judged_of
+from services.evaluation.service import EvaluationService
+from services.evaluation.types import EvaluationQuestion, Subject
+from storage.curation.case_columns import REJECTED
+from storage.workspace import Workspace
+
+ROUND = 20
+"""Number of images of a round."""
+UNLIKELY = 0.05
+"""Chance of being weak below which a cell is called unlikely to be."""
+CellState = Literal["weak", "open", "unlikely"]
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """One cell: a label, an edit type and an alternative."""
+
+    label: str
+    """Class of the sources; "" for a segmentation."""
+    edit_type: str
+    alternative: str
+    images: int
+    """Number of images that count: the model was right about their sources."""
+    faults: int
+    """Number of these that are valid faults."""
+    chance: float
+    """Chance that the cell is weak, 0 to 1."""
+    state: CellState
+    """"weak" if told, "unlikely" if `chance` is below `UNLIKELY`, else "open"."""
+    waiting: int
+    """Number of images of the cell that could still be drawn."""
+
+
+@dataclass(frozen=True)
+class SearchView:
+    """What a search has found so far."""
+
+    weak: float
+    """Share of valid faults above which a cell is weak, 0 to 1."""
+    cells: tuple[CellRow, ...]
+    """Weak cells first, then by chance."""
+    over_labels: tuple[CellRow, ...]
+    """Each alternative over all labels, with `label` "". It is weak if it is in some cell, and `chance` is the largest
+    of its cells. If there is one label, there are none."""
+    chosen: int
+    """Number of images that the search chose."""
+    drawn: int
+    """Number of these that are drawn."""
+    error: Figure
+    """Share of valid faults among all images that could be drawn, by those chosen at random."""
+    notes: tuple[str, ...]
+
+    @property
+    def told(self) -> tuple[CellRow, ...]:
+        """Return the weak cells."""
+        return tuple(one for one in self.cells if one.state == "weak")
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """The candidates of a batch by cell, and what the drawn ones show."""
+
+    names: tuple[tuple[str, str, str], ...]
+    """Label, edit type and alternative of each cell."""
+    cells: Cells
+    waiting: tuple[tuple[Candidate, ...], ...]
+    """Images of each cell that could be drawn. Their sources have no image in the cell."""
+    images: Numbers
+    """Number of images of each cell that count. Rejected ones do not."""
+    faults: Numbers
+    invalid: Numbers
+    """Number of images of each cell that people rejected or found invalid."""
+    random: tuple[tuple[int, bool], ...]
+    """Source of each image chosen at random, and whether it shows a valid fault."""
+    chosen: int
+    drawn: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What a search was asked for."""
+
+    model: UnderTestSettings
+    images: int = 300
+    """Maximum number of images that the search chooses in all."""
+    weak: float = WEAK
+    """Share of valid faults above which a cell is weak, 0 to 1."""
+    mapping: str = ""
+    """Text of a user's file that maps labels to classes; "" for none."""
+
+
+def settings_of_search(workspace: Workspace, batch: int) -> SearchSettings | None:
+    """Return the settings of the latest search in a batch, or None."""
+    stored = workspace.batches.search(batch)
+    return None if stored is None else from_plain(SearchSettings, stored)
+
+
+class WeakCellSearch:
+    """A search in one batch with one model. `choose` is what `services.batches.engine.Engine` takes."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        service: EvaluationService,
+        batch: int,
+        settings: SearchSettings,
+        on_count: OnCount = lambda _done, _total: None,
+        on_round: Callable[[SearchView], bool] = lambda _view: True,
+    ) -> None:
+        """`on_round` is called before each round, and returns False to end the search."""
+        self._workspace, self._ledger, self._service, self._number = workspace, workspace.batches, service, batch
+        self._settings, self._on_count, self._on_round = settings, on_count, on_round
+        subject = Subject(filter=ImageFilter(facets={"batch": (self._ledger.get(batch).facet,)}))
+        self._question = EvaluationQuestion(subject, settings.model, settings.mapping)
+
+    def begin(self) -> None:
+        """Record the search."""
+        self._ledger.add_search(self._number, to_plain(self._settings))
+
+    def choose(self, planner: Planner) -> bool:
+        """Have the model read the new images, then choose the images of the next round. Return False if all images are
+        chosen, or `on_round` says so. Raises Cancelled if `on_count` does.
+        """
+        standing = self._standing(reads=True)
+        left = np.array([len(one) for one in standing.waiting], np.int64)
+        if not self._on_round(self._view(standing)) or standing.chosen >= self._settings.images or not left.sum():
+            return False
+        # The same state gives the same choice, also after a kill.
+        chance = np.random.default_rng([self._number, standing.chosen])
+        # The share of images that nobody found invalid, drawn to 1 by two images.
+        valid = 1 - standing.invalid / (standing.images + standing.invalid + 2)
+        size = min(ROUND, self._settings.images - standing.chosen)
+        pick = next_round(
+            standing.cells, standing.images, standing.faults, left, size, chance, valid, self._settings.weak
+        )
+        waiting = [list(chance.permutation(len(one))) for one in standing.waiting]
+        chosen: list[tuple[Candidate, ChosenBy]] = [
+            (standing.waiting[cell][waiting[cell].pop()], "random" if uniform else "aim")
+            for cell, uniform in zip(pick.cell.tolist(), pick.uniform.tolist(), strict=True)
+        ]
+        planner.choose(chosen)
+        return True
+
+    def view(self, reads: bool = True) -> SearchView:
+        """Return what was found so far. `reads`: the model first reads images that it has not read."""
+        return self._view(self._standing(reads))
+
+    def _standing(self, reads: bool) -> _Standing:
+        candidates = self._ledger.candidates(self._number)
+        single = [one for one in candidates if len(one.counterfactual.edits) == 1]
+        notes = list[str]()
+        if len(single) < len(candidates):
+            several = count_of(len(candidates) - len(single), "caption", "has")
+            notes.append(f"{several} several edits, or none: the search leaves them out.")
+        outcome, rejected, wrong_sources = self._outcomes(single, notes, reads)
+        number: dict[tuple[str, str, str], int] = {}
+        cell_of = [number.setdefault(_name(one), len(number)) for one in single]
+        names = tuple(number)
+        images, faults, invalid = (np.zeros(len(names), np.int64) for _ in range(3))
+        seen: set[tuple[int, int]] = set()
+        random = list[tuple[int, bool]]()
+        for one, cell in zip(single, cell_of, strict=True):
+            if one.test_case is not None or one.state in ("planned", "leased"):
+                seen.add((cell, one.source))
+            invalid[cell] += one.test_case in rejected
+            shown = outcome.get(one.test_case) if one.test_case is not None else None
+            if shown is None:
+                continue
+            fault, is_invalid = shown
+            images[cell] += 1
+            faults[cell] += fault
+            invalid[cell] += is_invalid
+            if one.chosen_by == "random":
+                random.append((one.source, fault))
+        waiting: list[list[Candidate]] = [[] for _ in names]
+        offered = set[tuple[int, int]]()
+        for one, cell in zip(single, cell_of, strict=True):
+            place = cell, one.source
+            if one.waits and one.source not in wrong_sources and place not in seen | offered:
+                offered.add(place)
+                waiting[cell].append(one)
+        chosen = [one for one in single if one.chosen_by]
+        return _Standing(
+            names,
+            _cells(names),
+            tuple(tuple(one) for one in waiting),
+            images,
+            faults,
+            invalid,
+            tuple(random),
+            len(chosen),
+            sum(one.test_case is not None for one in chosen),
+            tuple(notes),
+        )
+
+    def _outcomes(
+        self, candidates: Sequence[Candidate], notes: list[str], reads: bool
+    ) -> tuple[dict[int, tuple[bool, bool]], frozenset[int], frozenset[int]]:
+        """Return for each test case that counts whether it shows a valid fault and whether a study finds it invalid;
+        the rejected test cases; and the sources that the model is wrong about. Test cases of these sources do not
+        count: the edit is not the reason.
+        """
+        if all(one.test_case is None for one in candidates):
+            return {}, frozenset(), frozenset()
+        cases = self._service.cases(self._question.subject)
+        if cases.view.problem:
+            raise UserError(cases.view.problem)
+        if reads:
+            read = self._service.read(self._question.model, cases, self._on_count)
+            notes += filter(None, [read.note])
+        elif self._service.pending(self._question).read == 0:
+            return {}, frozenset(), frozenset()
+        found = self._service.result(self._question)
+        generated = found.cases.generated
+        judged = judged_of(found.cases, self._workspace.case_columns.outcomes())
+        ids = found.cases.table.test_case[generated.row]
+        before = found.before[generated.source]
+        known = (found.right != UNKNOWN) & (before == RIGHT)
+        fault: Flags = (found.right == WRONG) & (judged != 0)
+        rows = zip(ids[known].tolist(), fault[known].tolist(), (judged[known] == 0).tolist(), strict=True)
+        outcome = {case: (is_fault, is_invalid) for case, is_fault, is_invalid in rows}
+        table = found.cases.table
+        rejected = frozenset(table.test_case[table.verdict == REJECTED].tolist())
+        wrong = set(ids[before == WRONG].tolist())
+        sources = frozenset(one.source for one in candidates if one.test_case in wrong)
+        if sources:
+            about = count_of(len(sources), "source")
+            notes.append(f"The model is wrong about {about} before any edit: their images do not count.")
+        notes += found.cases.left_out
+        return outcome, rejected, sources
+
+    def _view(self, standing: _Standing) -> SearchView:
+        cells, chance = standing.cells, beliefs(standing.cells, standing.images, standing.faults).weak
+        waiting = np.array([len(one) for one in standing.waiting], np.int64)
+        rows = self._rows(standing.names, standing.images, standing.faults, chance, waiting)
+        over: tuple[CellRow, ...] = ()
+        if len(np.unique(cells.label)) > 1:
+            names = {
+                number: ("", *name[1:]) for number, name in zip(cells.alternative.tolist(), standing.names, strict=True)
+            }
+            sums = (
+                np.bincount(cells.alternative, weights=one).astype(np.int64)
+                for one in (standing.images, standing.faults, waiting)
+            )
+            images, faults, left = sums
+            largest = np.zeros(len(names))
+            np.maximum.at(largest, cells.alternative, chance)
+            over = self._rows([names[one] for one in range(len(names))], images, faults, largest, left)
+        return SearchView(
+            self._settings.weak, rows, over, standing.chosen, standing.drawn, _error(standing.random), standing.notes
+        )
+
+    def _rows(
+        self,
+        names: Sequence[tuple[str, str, str]],
+        images: Numbers,
+        faults: Numbers,
+        chance: Floats,
+        waiting: Numbers,
+    ) -> tuple[CellRow, ...]:
+        rows = list[CellRow]()
+        for place, is_told in enumerate(told(images, faults, self._settings.weak).tolist()):
+            state: CellState = "unlikely" if chance[place] < UNLIKELY and images[place] else "open"
+            numbers = int(images[place]), int(faults[place]), float(chance[place])
+            rows.append(CellRow(*names[place], *numbers, "weak" if is_told else state, int(waiting[place])))
+        rows.sort(key=lambda row: (row.state != "weak", -row.chance, row.label, row.edit_type, row.alternative))
+        return tuple(rows)
+
+
+def _name(one: Candidate) -> tuple[str, str, str]:
+    (edit,) = one.counterfactual.edits
+    return one.label, edit.edit_type, edit.alternative
+
+
+def _cells(names: Sequence[tuple[str, str, str]]) -> Cells:
+    labels, alternatives, types = (defaultdict[object, int](int) for _ in range(3))
+    for label, edit_type, alternative in names:
+        labels.setdefault(label, len(labels))
+        alternatives.setdefault((edit_type, alternative), len(alternatives))
+        types.setdefault(edit_type, len(types))
+    return Cells(
+        label=np.array([labels[label] for label, _, _ in names], np.int64),
+        alternative=np.array([alternatives[name[1:]] for name in names], np.int64),
+        edit_type=np.array([types[edit_type] for _, edit_type, _ in names], np.int64),
+    )
+
+
+def _error(images: Sequence[tuple[int, bool]]) -> Figure:
+    """Return the share of valid faults among images chosen at random, with a 95 % interval over sources."""
+    if not images:
+        return Figure(None, why="no image chosen at random is read yet")
+    _, place = np.unique([source for source, _ in images], return_inverse=True)
+    sizes = np.bincount(place).astype(np.float64)
+    shares = np.bincount(place, weights=[fault for _, fault in images]) / sizes
+    return MeansOfSources(shares[:, None], sizes).figure(lambda of: of[..., 0], len(images))

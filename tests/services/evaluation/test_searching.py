@@ -1,0 +1,176 @@
+"""A search for weak cells in a batch, with stand-ins for the models that draw and write. The model under test is real:
+it answers with the colour of a picture, and the generator paints another colour for the edits that are planted as weak.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from core.settings import CaptionSettings, GenerationSettings
+from core.types import Task
+from pipeline.profiles.profile import load_profile
+from pipeline.seams import OnStep
+from services.batches.engine import Engine, Outcome
+from services.batches.plan_file import read_plan
+from services.batches.pools import HerePool
+from services.batches.service import BatchService
+from services.batches.work import Worker
+from services.evaluation.searching import ROUND, SearchSettings, SearchView, WeakCellSearch
+from services.evaluation.service import EvaluationService
+from storage.workspace import Workspace
+from tests.support.batch_cases import batch_images
+from tests.support.model_cases import onnx_of_steps
+from tests.support.scripted import NoiseGenerator, ScriptedCaptioner, ScriptedLanguageModel, ScriptedModels, answer
+from tests.support.workspaces import workspace_in
+
+SOURCES = 24
+WEAK = ("red", "weather", "foggy")
+"""The only planted cell: red things in fog are painted blue."""
+
+
+class Looking(ScriptedCaptioner):
+    """Says that a red bird sits on a twig, and a blue one on a stone, so that no edit names the colour."""
+
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        red, _, blue = np.asarray(image, float).mean(axis=(0, 1))
+        place = "twig" if red > blue else "stone"
+        return f"A bird in sunny weather by day. The bird sits on a {place}. The ground is grassy.", ""
+
+
+class Painter(NoiseGenerator):
+    """Paints the colour of the source, but blue if there is fog."""
+
+    def generate(
+        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+    ) -> Image.Image:
+        noisy = super().generate(prompt, control, settings, seed, on_step)
+        colour = (230, 30, 30) if "twig" in prompt and "foggy" not in prompt else (30, 30, 230)
+        return Image.blend(Image.new("RGB", noisy.size, colour), noisy, 0.1)
+
+
+def one_edit_each(prompt: str) -> str:
+    """Reply like `answer`, with a caption for each single alternative."""
+    if prompt.rstrip().endswith("Changes:"):
+        lines = prompt.rsplit("Alternatives: ", 1)[1].splitlines()[0].split("; ")
+        pairs = [line.split(": ") for line in lines]
+        return "\n".join(f"{word} -> {one}" for word, options in pairs for one in options.split(", "))
+    return answer(prompt)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    for place in range(SOURCES):
+        folder = tmp_path / "data" / "test" / ("red", "blue")[place % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        picture = np.full((32, 32, 3), 20 + place, np.uint8)
+        picture[..., 0 if place % 2 == 0 else 2] = 230
+        Image.fromarray(picture).save(folder / f"{place}.png")
+    with workspace_in(tmp_path / "workspace") as opened:
+        yield opened
+
+
+class Searched:
+    """A batch of the pictures in `folder / "data"`, and searches in it."""
+
+    def __init__(self, workspace: Workspace, folder: Path) -> None:
+        self.workspace, self.model = workspace, onnx_of_steps(folder / "colours.onnx")
+        plan = folder / "plan.toml"
+        plan.write_text(
+            f'name = "Colours"\n[data]\nroot = "{folder / "data"}"\nlayout = "imagefolder"\n'
+            '[task]\nkind = "classification"\n[make]\nprofile = "demo"\nsettings = { "generation.steps" = 1, '
+            '"counterfactuals.captions" = 20 }\n'
+        )
+        self.number = BatchService(workspace).plan(read_plan(plan))
+
+    def search(
+        self,
+        images: int,
+        stop: threading.Event | None = None,
+        on_round: Callable[[SearchView], None] = lambda _view: None,
+    ) -> tuple[Outcome, SearchView]:
+        """Search until `images` are chosen. Return how it ended and what was found."""
+        service = EvaluationService(load_profile("demo"), self.workspace, lambda _: None)
+        order = BatchService(self.workspace).order(self.number)
+        models = ScriptedModels(ScriptedLanguageModel(one_edit_each))
+        models.captioner, models.generator = Looking(), Painter()
+
+        def on_each(view: SearchView) -> bool:
+            on_round(view)
+            return True
+
+        search = WeakCellSearch(
+            self.workspace, service, self.number, SearchSettings(self.model, images), on_round=on_each
+        )
+        pool = partial(HerePool, make=partial(Worker, models=models))  # type: ignore[arg-type]
+        try:
+            outcome = Engine(self.workspace, self.number, order, pool, stop, choose=search.choose).run()
+            return outcome, search.view()
+        finally:
+            service.close()
+
+
+def test_the_planted_cell_is_told_and_no_other_and_most_images_go_there(workspace: Workspace, tmp_path: Path) -> None:
+    searched = Searched(workspace, tmp_path)
+    assert searched.search(60)[0] == "approval"
+    assert not batch_images(workspace, searched.number), "nothing is drawn before a person agrees"
+    workspace.batches.approve(searched.number)
+    outcome, view = searched.search(60)
+    assert outcome == "done" and (view.chosen, view.drawn) == (60, 60)
+    assert [(row.label, row.edit_type, row.alternative) for row in view.told] == [WEAK]
+    assert view.told[0].images == view.told[0].faults >= 4
+    assert view.over_labels[0].alternative == "foggy" and view.over_labels[0].faults == view.told[0].faults
+    assert sum(row.images for row in view.over_labels) == 60
+    others = [row for row in view.cells if row.state != "weak"]
+    assert all(row.faults == 0 for row in others) and sum(row.images for row in view.cells) == 60
+    assert view.error.value is not None and view.error.n == 60 // 5
+    candidates = workspace.batches.candidates(searched.number)
+    assert sum(one.waits for one in candidates) == len(candidates) - 60
+    for row in view.cells:
+        assert row.images <= SOURCES // 2, "a cell has at most one image of a source"
+    assert searched.search(60)[0] == "done" and len(batch_images(workspace, searched.number)) == 60
+    assert searched.search(80)[1].drawn == 80, "a larger budget goes on"
+
+
+def test_a_search_that_was_stopped_in_a_round_goes_on_with_the_same_images(
+    workspace: Workspace, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    whole = Searched(workspace, tmp_path)
+    workspace.batches.approve(whole.number, ahead=True)
+    whole.search(3 * ROUND)
+    with workspace_in(tmp_path_factory.mktemp("other") / "workspace") as other:
+        cut = Searched(other, tmp_path)
+        other.batches.approve(cut.number, ahead=True)
+        stop = threading.Event()
+
+        def on_round(view: SearchView) -> None:
+            if view.drawn >= ROUND:  # the second round is chosen, and none of it drawn
+                stop.set()
+
+        assert cut.search(3 * ROUND, stop, on_round)[0] == "paused"
+        drawn = batch_images(other, cut.number)
+        assert ROUND <= len(drawn) < 2 * ROUND + 8
+        assert cut.search(3 * ROUND)[1].drawn == 3 * ROUND
+        assert batch_images(other, cut.number) == batch_images(workspace, whole.number)
+
+
+def test_the_search_follows_what_people_reject(workspace: Workspace, tmp_path: Path) -> None:
+    searched = Searched(workspace, tmp_path)
+    workspace.batches.approve(searched.number, ahead=True)
+    view = searched.search(2 * ROUND)[1]
+    assert view.told
+    foggy = [
+        one.test_case
+        for one in workspace.batches.candidates(searched.number)
+        if one.test_case is not None and (one.label, one.counterfactual.edits[0].alternative) == ("red", "foggy")
+    ]
+    for case in foggy:
+        workspace.test_cases.review(case, "rejected")
+    view = searched.search(2 * ROUND)[1]
+    assert not view.told and sum(row.images for row in view.cells) == 2 * ROUND - len(foggy)
