@@ -13,6 +13,7 @@ from core.model_sections import ROOT, SentenceModel, Weights, in_bytes
 from pipeline.models import Models, load_models
 from pipeline.models.weights import unreadable
 from pipeline.profiles.profile import PROFILES, Profile, load_profile, profile_names
+from pipeline.profiles.text_sections import ChatLanguage, GgufLanguage
 from pipeline.recipes import DILLEMA
 from services.runs.state import model_names
 
@@ -75,6 +76,35 @@ def test_the_paper_profile_is_as_near_to_the_released_code_as_it_can_be() -> Non
     assert (counted.edits_at_once, counted.combinations, counted.captions) == (3, "at random", 5)
     for stage in (held.keywords, held.alternatives, held.counterfactuals):
         assert (stage.temperature, stage.top_p) == (0.1, 0.85)
+
+
+@pytest.mark.parametrize("name", ["fast", "sdxl", "modern", "edit", "cpu"])
+def test_the_language_models_sample_as_their_authors_say(name: str) -> None:
+    profile = load_profile(name)
+    assert isinstance(profile.language, ChatLanguage)
+    assert (profile.language.top_k, profile.language.thinking) == (20, 0)
+    held = profile.settings
+    for stage in (held.keywords, held.alternatives, held.counterfactuals):
+        assert (stage.temperature, stage.top_p) == (0.7, 0.8)
+
+
+def test_pictures_are_drawn_and_captioned_as_the_authors_of_the_models_say() -> None:
+    fast, sdxl, edit, cpu, paper = (load_profile(name) for name in ("fast", "sdxl", "edit", "cpu", "paper"))
+    assert [one.settings.generation.guidance for one in (fast, edit)] == [7.5, 7.5]
+    assert [one.preset("full")["steps"] for one in (fast, edit)] == [20, 20]
+    assert [one.settings.generation.steps for one in (sdxl, cpu)] == [30, 4] and sdxl.preset("balanced")["steps"] == 30
+    assert (cpu.settings.generation.guidance, cpu.settings.generation.control_strength) == (1.0, 0.8)
+    assert [one.settings.caption.beams for one in (cpu, paper)] == [3, 5]
+    assert isinstance(paper.language, GgufLanguage) and paper.language.repetition_penalty == 1
+
+
+@pytest.mark.parametrize("name", sorted(set(profile_names()) - {"demo", "laptop"}))
+def test_values_of_the_authors_name_their_source_and_the_day_it_was_read(name: str) -> None:
+    text = (PROFILES / f"{name}.toml").read_text()
+    for table in ("caption", "keywords", "generation"):
+        (part,) = (part for part in text.split("\n\n") if f"[settings.{table}]" in part.splitlines())
+        if re.search(r"^(steps|guidance|temperature|beams) =", part, re.MULTILINE):
+            assert re.search(r"\(.*read\s(# )?\d{4}-\d\d-\d\d", part, re.DOTALL), part
 
 
 def test_the_table_of_models_is_that_of_the_profile() -> None:
