@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from core.errors import UnreadableReply, UserError
+from core.errors import CannotLoad, UnreadableReply, UserError
 from core.lineage import Failure
 from core.masks import NO_MASK, InMask, NamedMask, in_mask
 from core.run_steps import RunSteps
@@ -50,6 +50,8 @@ class Problem:
     """The command that forces the refused edit; None if it cannot be forced."""
     of: str = ""
     """State of the run in which the problem is shown; "" for every state."""
+    cannot_load: bool = False
+    """True if the stage's model cannot be loaded, such as without a network."""
 
 
 class CanBeInsistedOn(UserError):
@@ -81,7 +83,8 @@ class StageNotes:
 
     def failed(self, run_id: str, stage: StageName, error: UserError, of: str = "") -> None:
         """Record an error at a stage. `of` is the state of the run to show it in (see `Problem.of`)."""
-        problem = Problem(str(error), insist=error.insist if isinstance(error, CanBeInsistedOn) else None, of=of)
+        insist = error.insist if isinstance(error, CanBeInsistedOn) else None
+        problem = Problem(str(error), insist=insist, of=of, cannot_load=isinstance(error, CannotLoad))
         if isinstance(error, UnreadableReply):
             problem = Problem(str(error), error.prompt, error.raw_reply)
         with self._lock:

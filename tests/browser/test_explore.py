@@ -64,6 +64,7 @@ def test_edits_stale_stages_and_a_reload(studio: Studio, page: Page) -> None:
     expect(page.locator("#sign-out")).to_be_hidden()
     upload_bird(page)
     expect(page.locator("#unknown-picture")).to_contain_text("make run PROFILE=paper")
+    expect(page.locator("#unknown-picture")).to_contain_text("Without a network, make run PROFILE=laptop")
     page.click("#run-all")
     page.wait_for_selector("#generate")
     settled(page)

@@ -20,6 +20,7 @@ from core.errors import UserError
 from core.model_sections import ROOT
 from core.settings import GenerationSettings
 from core.types import Task
+from pipeline.models import load_models
 from pipeline.models.server import ServerFault
 from pipeline.profiles.profile import load_profile
 from pipeline.seams import OnStep
@@ -289,6 +290,45 @@ def test_an_unreadable_reply_is_shown_and_can_be_filled_in_by_hand(workspace: Wo
     state = studio.states.of(run_id)
     assert not state.stale and not state.problems and state.gate.plan is not None
     studio.close()
+
+
+@pytest.mark.slow  # transformers and diffusers are loaded
+def test_without_a_network_the_cards_say_what_is_possible(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    profile = load_profile("cpu")
+    studio = Studio(profile, load_models(profile), workspace)
+    settings = profile.settings.model_dump(mode="json")
+    run_id = workspace.runs.create(BIRD, Task("classification", label="bird"), "cpu", "bird", settings)
+    do(studio, run_id, "run", stage="caption")
+    card = part(studio, run_id, "caption")
+    assert "start a profile that needs none: laptop for photographs, demo for drawn scenes" in card
+    shown = re.sub(r"<[^>]+>", "", card)
+    assert "Write this text yourself, or let a model on a server or behind an API key write it. For a photo" in shown
+    assert "make run PROFILE=laptop needs no model and no network: it puts the subject in front of pictures" in shown
+    pages = re.findall(r'href="/(docs/[^"]+)"', card)
+    assert pages == ["docs/captioners-and-servers.md", "docs/laptop.md"]
+    assert all((ROOT / page).is_file() for page in pages)
+
+    # All texts are written by hand. Only the image needs a model.
+    do(studio, run_id, "caption", text="A red bird in sunny weather.")
+    assert "PROFILE=laptop" not in part(studio, run_id, "caption")
+    do(studio, run_id, "keyword-add", new="sunny", edit_type="weather")
+    do(studio, run_id, "alternative-add", keyword="sunny", new="foggy")
+    do(studio, run_id, "counterfactual-add", new="A red bird in foggy weather.")
+    do(studio, run_id, "generate")
+    card = part(studio, run_id, "generation")
+    assert "weights of the image generator" in card and "make run PROFILE=laptop" in card
+    assert "yourself" not in card
+    studio.close()
+
+
+def test_the_start_page_of_the_demo_says_what_to_start_for_photographs(studio: Studio) -> None:
+    note = part(studio, "", "upload-note")
+    assert "know only pictures like the samples" in note and "make run PROFILE=laptop" in note
+    assert 'href="/docs/laptop.md"' in note
 
 
 def test_edits_at_once_and_the_number_of_captions_are_settings(studio: Studio) -> None:
