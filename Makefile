@@ -116,9 +116,10 @@ $(RUN_READY): requirements.txt
 	@$(PIP) --requirement requirements.txt
 	@touch $@
 
-$(TEST_READY): requirements-dev.txt $(RUN_READY)
+$(TEST_READY): requirements-dev.txt requirements-hed.txt $(RUN_READY)
 	@echo "Installing the test tools into $(VENV)."
 	@$(PIP) --requirement requirements-dev.txt
+	@$(PIP) --no-deps --requirement requirements-hed.txt
 	@touch $@
 
 $(BATCH_READY): requirements-batch.txt $(RUN_READY)

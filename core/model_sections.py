@@ -107,18 +107,16 @@ class ClipEmbedder(Weights):
     dtype: DType = "auto"
 
 
-class SentenceModel(Weights):
-    """A model that measures how similar two phrases are: in a folder, on the hub or in a package."""
+class PackagedWeights(Weights):
+    """Weights that may also come with a Python package: in a folder, on the hub or in a package."""
 
-    kind: Literal["sentence-embedding"] = "sentence-embedding"
     package: str = ""
     """A Python package that carries the weights, instead of `path` or `hub`."""
     folder: str = ""
     """The folder of the weights within the package."""
-    dtype: DType = "auto"
 
     @model_validator(mode="after")
-    def _one_place(self) -> SentenceModel:
+    def _one_place(self) -> PackagedWeights:
         if sum(map(bool, (self.path, self.hub, self.package))) != 1:
             raise ValueError("give one of path (local weights), hub (an id on the hub) and package (a Python package)")
         return self
@@ -134,3 +132,10 @@ class SentenceModel(Weights):
     @property
     def title(self) -> str:
         return self.package or super().title
+
+
+class SentenceModel(PackagedWeights):
+    """A model that measures how similar two phrases are."""
+
+    kind: Literal["sentence-embedding"] = "sentence-embedding"
+    dtype: DType = "auto"

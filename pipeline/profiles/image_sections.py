@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from core.model_sections import Data, DType, Weights
+from core.model_sections import Data, DType, PackagedWeights, Weights
 from core.settings import MOST_AT_ONCE, ControlKind
 
 EDITOR = "image editor"
@@ -56,7 +56,7 @@ class ControlNet(Weights):
 
     family: ClassVar[str] = "ControlNet"
 
-    detector: Weights | None = None
+    detector: PackagedWeights | None = None
 
 
 class Lora(Weights):
@@ -174,7 +174,7 @@ class _SharedControlNet(ControlledGenerator):
     union: Weights
     kinds: tuple[ControlKind, ...] = Field(("canny",), min_length=1)
     """The kinds of control image that are offered."""
-    detectors: dict[ControlKind, Weights] = Field(default_factory=dict)
+    detectors: dict[ControlKind, PackagedWeights] = Field(default_factory=dict)
     """Models that draw control images, by kind, for kinds that need one."""
 
     @model_validator(mode="after")
