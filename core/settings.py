@@ -165,7 +165,12 @@ class ConditioningSettings(_Settings):
     kind: ControlKind = Field("canny", description="What the control image shows of the source image")
     median: int = Field(3, ge=0, le=15, description="Median filter that takes out rain and snow, in pixels; 0 is off")
     low: int = Field(40, ge=0, le=500, description="Lower threshold: weaker edges are dropped")
-    high: int = Field(100, ge=0, le=500, description="Upper threshold: stronger edges are always kept")
+    high: int = Field(
+        100,
+        ge=0,
+        le=500,
+        description="Upper threshold: stronger edges are always kept; 0 fits both thresholds to the picture",
+    )
     stretch: bool = Field(True, description="Stretch the contrast first, so that night and fog keep their edges")
     coarse: bool = Field(False, description="Draw few bold lines instead of many fine ones")
 

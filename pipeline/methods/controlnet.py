@@ -152,7 +152,7 @@ class ControlNetDescription(MethodDescription):
             return _UNEVEN
         own = _own(settings).conditioning
         kind, kinds = own.kind, profile.generator.controlnets
-        if kind == "canny" and own.low > own.high:
+        if kind == "canny" and own.low > own.high > 0:
             problem = f"The lower threshold ({own.low}) is above the upper one ({own.high})"
             return f"{problem}: take a smaller one, or raise the upper one first."
         return "" if kind in kinds else f"This profile has no ControlNet for {kind}: take {', '.join(kinds)}."
@@ -211,13 +211,13 @@ class ControlNetDescription(MethodDescription):
         base, _, network = lineage.model.partition(" + ")
         conditioning, drawing = settings.conditioning, settings.generation
         drawn_size = fitted_size(size, drawing.short_side, SIDE_MULTIPLE)
-        canny = conditioning.kind == "canny"
+        fixed = conditioning.kind == "canny" and conditioning.high > 0
         unit = {
             "Module": _MODULES.get(conditioning.kind, conditioning.kind),
             "Model": made_with.unit_model(network),
             "Weight": drawing.control_strength,
-            "Threshold A": conditioning.low if canny else None,
-            "Threshold B": conditioning.high if canny else None,
+            "Threshold A": conditioning.low if fixed else None,
+            "Threshold B": conditioning.high if fixed else None,
         }
         fields = self._fields(lineage, base, drawn_size, made_with, drawing.steps, drawing.guidance)
         if drawing.inverted:

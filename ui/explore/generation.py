@@ -51,7 +51,8 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
     steps = method.settings_of(state.settings).steps or (drawing.steps if diffuses else None)
     how = f"{method.title} · {steps} steps" if steps is not None else method.title
     control = state.settings.conditioning
-    control_words = f"Canny {control.low} / {control.high}" if control.kind == "canny" else NAMES[control.kind]
+    fixed = control.kind == "canny" and control.high
+    control_words = f"Canny {control.low} / {control.high}" if fixed else NAMES[control.kind]
     progress = state.job.progress if state.job is not None else None
     return render(
         "explore/generation.html",
