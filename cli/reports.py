@@ -19,7 +19,7 @@ from core.progress import Progress
 from core.types import Task, to_plain
 from core.words import count_of
 from pipeline.recipes import Recipe, edits_in_words
-from pipeline.request import Event, ImageDone, ImageFailed, Placed, StageBegan, StageDone
+from pipeline.request import Event, ImageDone, ImageFailed, Placed, Remarked, StageBegan, StageDone
 from pipeline.run_files.folder import FolderStore
 from pipeline.stages.generation import PlannedImage
 
@@ -56,6 +56,8 @@ class Words:
                     self._line.say(f"  {remark}")
             case Placed():
                 self.note(f"generation on {event.words}")
+            case Remarked():
+                self._line.say(f"  {event.words}")
             case ImageDone():
                 self._line.clear()
                 print(store.file_of(event.lineage), flush=True)
@@ -128,6 +130,8 @@ class JsonLines:
                 self._tell("stage-done", stage=event.stage, reused=event.reused, value=value, **notes)
             case Placed():
                 self._tell("placed", words=event.words)
+            case Remarked():
+                self.note(event.words)
             case ImageDone():
                 lineage, file = event.lineage, str(store.file_of(event.lineage))
                 self._tell("image-done", file=file, reused=event.reused, **_caption(lineage), seconds=lineage.seconds)

@@ -43,6 +43,7 @@ from pipeline.request import (
     MemoryStore,
     Placed,
     Preview,
+    Remarked,
     Request,
     StageBegan,
     StageDone,
@@ -463,6 +464,8 @@ class Drawing:
         prepared = self._driver.preparations.prepared(
             self._description, self.method, source, settings, emit, self._cancelled
         )
+        if prepared.remark:
+            self.tell(number, Remarked(prepared.remark))
         return DrawnSource(number, work, prepared)
 
     def put(

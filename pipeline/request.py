@@ -74,6 +74,13 @@ class Placed:
 
 
 @dataclass(frozen=True)
+class Remarked:
+    """There is a remark for a person on what was prepared for drawing."""
+
+    words: str
+
+
+@dataclass(frozen=True)
 class Preview:
     """A preview of the image that is being drawn."""
 
@@ -99,7 +106,7 @@ class ImageFailed:
     """The error, as a UserError if its cause is known."""
 
 
-Event = StageBegan | StageDone | DrawingBegan | Placed | Progress | Preview | ImageDone | ImageFailed
+Event = StageBegan | StageDone | DrawingBegan | Placed | Remarked | Progress | Preview | ImageDone | ImageFailed
 Emit = Callable[[Event], None]
 """Called with every event, in the driver's thread. An error raised there ends the work."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -292,6 +292,8 @@ class Prepared:
     settings: MethodSettings
     artifacts: Mapping[str, Image.Image]
     """Images of the source's size that are stored with every result, by name."""
+    remark: str = field(default="", kw_only=True)
+    """A sentence for a person on what was prepared, such as a control image without edges, or ""."""
 
 
 P = TypeVar("P", bound=Prepared)

@@ -17,7 +17,7 @@ from core.progress import OnProgress, Progress, StepTimer, stop_if
 from core.regions import WHOLE, Region
 from core.settings import ConditioningSettings, ControlKind, GenerationSettings, Settings
 from core.types import GENERATION, CounterfactualCaption, Task
-from pipeline.conditioning import control_image, painted
+from pipeline.conditioning import control_image, painted, remark_on
 from pipeline.drawing_speed import Effort, effort_of
 from pipeline.methods.base import Artifact, MethodDescription, mask_key
 from pipeline.methods.drawing import BatchedSettings, DrawingMethod, evenly, shown_classes
@@ -295,7 +295,8 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         if own.generation.inverted:
             inversion = self._inverted(self._source_prompt(source), own, fitted, control, on_step)
         shown = {CONTROL_IMAGE: as_shown(control, source.image.size)}
-        return ControlNetPrepared(source, own, shown, control, inversion)
+        remark = remark_on(control, own.conditioning)
+        return ControlNetPrepared(source, own, shown, control, inversion, remark=remark)
 
     def _source_prompt(self, source: Source) -> str:
         """Return the text under which the source is inverted."""

@@ -26,7 +26,7 @@ from pipeline.conditioning import NamedMask
 from pipeline.driver import Driver
 from pipeline.freshness import drawing_key
 from pipeline.recipes import edits_in_words, recipe_of
-from pipeline.request import DrawingBegan, Event, ImageFailed, Preview, Request, StageBegan, StageDone
+from pipeline.request import DrawingBegan, Event, ImageFailed, Preview, Remarked, Request, StageBegan, StageDone
 from pipeline.stages import alternatives
 from pipeline.stages.generation import PlannedImage
 from services.commands import KnownStage, RunCommand, does
@@ -402,6 +402,8 @@ class Execution:
                     notice = recipe_of(request.recipe).stage(event.stage).same_again
                     if event.unchanged and notice:
                         self.notes.tell(run.id, event.stage, notice.format(times=event.value.trace.attempts))
+                case Remarked():
+                    self.notes.tell(run.id, GENERATION, event.words)
                 case Progress():
                     handle.progress(event)
                 case Preview():

@@ -380,6 +380,19 @@ def test_the_language_model_chooses_the_edits_and_it_is_said_where_it_was_not_as
     assert "edits.toml is missing" in note
 
 
+def test_a_control_image_without_edges_is_told_of_its_source(
+    models: ScriptedModels, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blank, remark = tmp_path / "blank.png", "The control image has edges in only 0 % of its area"
+    Image.new("RGB", (96, 64), "teal").save(blank)
+    assert augment(blank, tmp_path / "one") == 0
+    assert capsys.readouterr().err.count(f"\n  {remark}") == 1
+    assert augment(blank, tmp_path / "two", "--json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    notes = [line for line in lines if line["event"] == "note" and line["message"].startswith(remark)]
+    assert [note["source"] for note in notes] == [str(blank)]
+
+
 def test_several_images_are_a_run_each_and_one_that_fails_stops_no_other(
     models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

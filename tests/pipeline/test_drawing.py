@@ -564,6 +564,18 @@ def test_the_first_estimate_counts_the_whole_image_and_makes_way_for_people(stud
     assert plan is not None and plan.seconds is not None
 
 
+def test_a_control_image_without_edges_is_told_of_on_the_page(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    for name in ("high", "low"):
+        assert not do(studio, run_id, "setting", setting=f"conditioning.{name}", value="500")
+    assert not do(studio, run_id, "generate")
+    assert "edges in only 0 % of its area" in parts_of(studio, run_id)["generation"]
+    assert not do(studio, run_id, "default-settings", sections="conditioning")
+    assert not do(studio, run_id, "generate")
+    assert "edges in only" not in parts_of(studio, run_id)["generation"]
+
+
 def test_a_control_image_that_a_model_draws_is_drawn_in_the_worker(studio: Studio) -> None:
     run_id = new_run(studio)
     data = studio.profile.model_dump()

@@ -242,6 +242,16 @@ def test_a_preparation_serves_as_long_as_the_control_image_would_be_the_same() -
     assert method.times == 6, "another mask paints another map"
 
 
+def test_a_control_image_without_edges_is_told_of_and_others_are_not() -> None:
+    method = ControlNetMethod(Echo(), None, DILLEMA.prompts("demo"))
+
+    def remark(image: Image.Image) -> str:
+        return method.prepare(Source(image, BIRD), ControlNetSettings(generation=SETTINGS)).remark
+
+    assert not remark(source())
+    assert "edges in only 0 % of its area" in remark(Image.new("RGB", (150, 100), "teal"))
+
+
 def test_a_stop_ends_the_preparation() -> None:
     stop = threading.Event()
     stop.set()
