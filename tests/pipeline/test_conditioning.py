@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from core.settings import ConditioningSettings
+from core.images import SIDE_MULTIPLE, fit, read_image
+from core.settings import ConditioningSettings, ControlKind
 from demo.render import render
 from demo.scene import TIMES, WEATHERS, random_scene
-from pipeline.conditioning import condition, edges, gradients
+from pipeline.conditioning import FEW_EDGES, cells_with_edges, condition, edges, gradients, remark_on
 from pipeline.profiles.profile import load_profile
+from tests.support.photographs import BLURRED, PHOTOGRAPHS
 
 DEMO = load_profile("demo").settings.conditioning
+FIXED = ConditioningSettings(median=3, low=100, high=200, stretch=False)
+FITTED = load_profile("fast").settings.conditioning.model_copy(update={"kind": "canny"})
 SCENES = [random_scene(seed, family) for seed in range(500, 504) for family in ("road", "object")]
 
 
@@ -96,3 +102,55 @@ def test_wrong_input_and_even_median_are_refused() -> None:
         edges(np.zeros((8, 8), np.uint8), DEMO)
     with pytest.raises(ValidationError, match="odd"):
         ConditioningSettings(median=4)
+
+
+@pytest.mark.parametrize("file", PHOTOGRAPHS, ids=lambda file: file.stem)
+def test_fitted_thresholds_find_what_fixed_ones_find_also_in_poor_light(file: Path) -> None:
+    image = np.asarray(fit(read_image(file).image, 512, SIDE_MULTIPLE), np.uint8)
+    fixed, fitted = edges(image, FIXED), edges(image, FITTED)
+    assert fitted[fixed > 0].all() and (fitted > 0).mean() < 0.15, "lines, not areas"
+    if file.stem == "chelsea":  # the portrait of a cat, soft nearly everywhere
+        assert share(fixed) < 0.35 and share(fitted) > 0.65
+    dim = (image * 0.5).astype(np.uint8)
+    assert share(edges(dim, FITTED)) > 0.9 * share(fitted)
+
+
+def test_fitted_thresholds_find_nothing_in_noise_and_something_in_a_chessboard() -> None:
+    flat = np.full((64, 64, 3), 120, np.uint8)
+    noisy = (flat + np.random.default_rng(0).integers(-4, 5, flat.shape)).astype(np.uint8)
+    assert edges(flat, FITTED).max() == 0 and edges(noisy, FITTED).max() == 0
+    stripes = np.repeat(np.repeat(np.tile(np.array([0, 255], np.uint8), 16)[None, :, None], 64, 0), 3, 2)
+    assert edges(np.repeat(stripes, 2, 1), FITTED).any(), "a threshold as steep as the steepest gradients finds none"
+
+
+def share(found: np.ndarray) -> float:
+    return cells_with_edges(Image.fromarray(found))
+
+
+def test_cells_are_counted_whole_and_at_the_rim() -> None:
+    found = np.zeros((70, 64), np.uint8)
+    found[69, 0] = 255
+    assert share(found) == pytest.approx(1 / 6)
+
+
+def test_a_remark_tells_of_a_control_image_with_nearly_nothing() -> None:
+    few = condition(fit(read_image(BLURRED).image, 512, SIDE_MULTIPLE), FIXED)
+    assert cells_with_edges(few) < FEW_EDGES and "lower its thresholds, or take another" in remark_on(few, FIXED)
+    for settings in (FITTED, ConditioningSettings(kind="soft edges")):
+        assert "of the source: take another kind" in remark_on(few, settings)
+    without_edges: tuple[ControlKind, ...] = ("depth", "segmentation")
+    for kind in without_edges:
+        assert not remark_on(few, ConditioningSettings(kind=kind))
+
+
+@pytest.mark.parametrize("file", PHOTOGRAPHS, ids=lambda file: file.stem)
+def test_no_remark_on_a_usual_photograph(file: Path) -> None:
+    assert not remark_on(condition(fit(read_image(file).image, 512, SIDE_MULTIPLE), FIXED), FIXED)
+
+
+@pytest.mark.parametrize("weather", WEATHERS)
+@pytest.mark.parametrize("time", TIMES)
+def test_no_remark_on_a_drawn_scene_in_any_light(weather: str, time: str) -> None:
+    for scene in SCENES:
+        image = Image.fromarray(render(scene.with_look(weather=weather, time=time))[0])
+        assert not remark_on(condition(image, DEMO), DEMO)

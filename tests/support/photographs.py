@@ -1,4 +1,4 @@
-"""Photographs from libraries, for the notices about pictures that the embedded models do not know."""
+"""Photographs from libraries, for notices on pictures and for control images."""
 
 from __future__ import annotations
 
@@ -21,3 +21,5 @@ PHOTOGRAPHS = (
         for name in ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "motorcycle_left.png")
     ),
 )
+BLURRED = _folder_of("skimage") / "data" / "clock_motion.png"
+"""A clock, blurred by motion. Nearly nothing of it is sharp."""
