@@ -177,6 +177,14 @@ def test_what_undoes_a_difference_to_the_paper_is_there() -> None:
         assert name in type(getattr(paper, section)).model_fields, (section, name)
 
 
+def test_profiles_for_photographs_begin_with_the_edges_that_hed_finds() -> None:
+    kinds = {name: load_profile(name).settings.conditioning.kind for name in profile_names()}
+    of_hed = {name for name, kind in kinds.items() if kind == "soft edges"}
+    assert of_hed == {"cpu", "fast", "sdxl", "modern", "paper"} and set(kinds.values()) == {"soft edges", "canny"}
+    for name in of_hed:
+        assert "detector of soft edges" in load_profile(name).weights()
+
+
 def test_models_of_a_path_are_called_by_their_family() -> None:
     names = ["BLIP", "LLaMA", "PhraseNet", "Stable Diffusion", "ControlNet"]
     assert list(model_names(load_profile("demo")).values()) == names
