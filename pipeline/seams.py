@@ -361,6 +361,10 @@ class Models(Protocol):
     """The models of a profile, each loaded at its first use."""
 
     @property
+    def fit_together(self) -> bool:
+        """True if all of them can stay loaded, False if they have to make room for each other. Loads nothing."""
+
+    @property
     def captioner(self) -> Captioner: ...
     @property
     def language(self) -> LanguageModel: ...

@@ -13,6 +13,7 @@ from core.errors import UserError
 from core.model_sections import Weights
 from core.settings import ControlKind
 from pipeline.models.model_memory import (
+    WORK,
     UsesMemory,
     free_memory,
     give_back_memory,
@@ -105,6 +106,8 @@ class Models:
     def __init__(self, profile: Profile, free: Callable[[str], int] | None = None) -> None:
         """`free` returns the free bytes on "cuda" or "cpu"; by default those of the machine."""
         self.profile, self._free = profile, free or free_memory
+        self._lacked_room = False
+        """True once a model was released to make room for another."""
         self._held: dict[str, _Once[Any]] = {}
         self._captioner = self._once("captioner", self._load_captioner)
         self._language = self._once("language model", self._load_language)
@@ -129,6 +132,18 @@ class Models:
         loaded = (role for role, once in self._held.items() if once.made is not None)
         return tuple(sorted(loaded, key=lambda role: self._held[role].used))
 
+    @property
+    def fit_together(self) -> bool:
+        """True if all models of the profile can stay loaded: none had to make room so far, and the others have room.
+        Loads nothing. Models of unknown size count as small.
+        """
+        weights, needed = self.profile.weights(), dict[str, int]()
+        for role, once in self._held.items():
+            if once.made is None:
+                place, size = self._needed(role, weights)
+                needed[place] = needed.get(place, 0) + size
+        return not self._lacked_room and all(size + WORK <= self._free(place) for place, size in needed.items() if size)
+
     def release(self, role: str) -> None:
         """Free the memory of a model, such as "captioner"; a ControlNet goes with the generator. The next request loads
         it again. A thread that uses it finishes first. Raises KeyError for an unknown role.
@@ -144,6 +159,7 @@ class Models:
         """Release all models except `role`. Return True if any memory was freed."""
         freed = sum(once.release() for other, once in self._held.items() if other != role)
         if freed:
+            self._lacked_room |= bool(role)
             give_back_memory()
         return bool(freed)
 
@@ -159,6 +175,7 @@ class Models:
         same = {other: size for other, (at, size) in needs.items() if at == place}
         for other in to_release(needed[1], self._free(place), same):
             log.info("Freeing the %s to make room for the %s", other, role)
+            self._lacked_room = True
             self.release(other)
 
     def _needed(self, role: str, weights: Mapping[str, Weights]) -> tuple[str, int]:

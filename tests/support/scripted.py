@@ -388,6 +388,8 @@ class ScriptedSegmenter:
 class ScriptedModels:
     """Stand-ins for all models of a profile."""
 
+    fit_together = True
+
     def __init__(self, language: ScriptedLanguageModel | None = None, caption: str = SUNNY_BIRD) -> None:
         self.captioner = ScriptedCaptioner(caption)
         self.language = language or ScriptedLanguageModel(answer)

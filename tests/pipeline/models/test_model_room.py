@@ -101,6 +101,39 @@ def test_what_was_not_used_for_longest_makes_room_for_the_next(made: list[str]) 
     assert models.loaded == ("sentence model", "image generator", "language model")
 
 
+@pytest.mark.slow
+def test_models_fit_together_until_one_has_to_make_room(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    paper = load_profile("paper")
+    all_of_them = 31.0 + 12.6 + (5.484 + 1.445) + 1.711 + (0.029444406 + 0.0344 + 0.493)  # with one ControlNet
+    for spare, fit in ((0.01, True), (-0.01, False)):
+        models: Any = Models(paper, lambda _place, free=int((all_of_them + spare) * GB) + WORK: free)
+        assert models.fit_together is fit and not made, "nothing is loaded to know that"
+    free = {"cpu": int(all_of_them * GB) + 2 * WORK}
+    models = Models(paper, free.__getitem__)
+    _ = models.captioner
+    free["cpu"] -= 31 * GB
+    assert models.fit_together, "the one that is loaded has its room"
+    free["cpu"] = 10 * GB  # another program began
+    assert not models.fit_together
+    _ = models.language
+    assert models.loaded == ("language model",)
+    free["cpu"] = 100 * GB
+    assert not models.fit_together, "one had to make room for another"
+
+    def lacking(_models: Models) -> Loaded:
+        raise MemoryError
+
+    models = Models(load_profile("demo"), lambda _place: 0)
+    _ = models.captioner
+    models.release_all()
+    assert models.fit_together, "sizes that are not known count as small, and nothing made room"
+    monkeypatch.setattr(Models, "_load_generator", lacking)
+    _ = models.captioner
+    with pytest.raises(UserError):
+        _ = models.generator
+    assert not models.fit_together
+
+
 def test_the_rule_frees_no_more_than_it_needs() -> None:
     loaded = {"captioner": 16 * GB, "sentence model": 0, "embedder": 1 * GB, "language model": 9 * GB}
     assert to_release(4 * GB, 6 * GB, loaded) == []
