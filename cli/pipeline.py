@@ -12,7 +12,10 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -27,9 +30,10 @@ from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError, one_l
 from core.images import read_image
 from core.lineage import DEFAULT_RECIPE, Lineage
 from core.masks import NamedMask
-from core.progress import Progress
+from core.progress import Progress, stop_if
 from core.seeds import LARGEST
-from pipeline.driver import Driver
+from pipeline.driver import Driver, SourceWork
+from pipeline.lots import SIDE_BY_SIDE, run_stages
 from pipeline.methods import method_of
 from pipeline.models import load_models
 from pipeline.models.machine import share_cores, without_gpu
@@ -41,6 +45,10 @@ from pipeline.run_files.folder import FolderStore, RepeatStore, make_folder
 from pipeline.stages.generation import PlannedImage
 
 BATCH = "batch"
+ACROSS = (
+    "The models of the profile {profile} do not fit into memory together: each stage runs for up to {most} images "
+    "before the next stage begins."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,86 +85,142 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def augment(options: argparse.Namespace) -> int:
-    """Run all stages of a recipe for one image, or for several images one after another. Failed images are listed, and
-    the others continue. The exit code is 0 without failures, else 3. The same command tries failed images again, with
-    the next seed.
+    """Run all stages of a recipe for one image or several. If the memory holds all models, several images are done one
+    after another. If not, each stage runs for all images before the next stage, so that each model is loaded once.
+    Failed images are listed, and the others continue. The exit code is 0 without failures, else 3. The same command
+    tries failed images again, with the next seed.
     """
     profile, recipe, report = load_profile(options.profile), recipe_of(options.recipe), _report(options)
-    if refused := recipe.cannot_draw(profile):
-        raise UserError(refused)
     models = load_models(profile)
-    driver = Driver(profile, models)
     settings = asked_for.changed_settings(recipe.settings_in(profile), asked_for.asked_settings(options, recipe))
+    if refused := recipe.drawing_method.refused(profile, recipe.drawing_method.settings_of(settings)):
+        raise UserError(refused)  # before the text stages take their time
     task, sources = asked_for.asked_task(options, profile), asked_for.asked_sources(options)
     asked_for.require_mask_options(options)
     models.check()
     expect = without_gpu(profile)
     if expect:
         report.note(expect)
-    failed, images_failed = 0, 0
+    request = Request(task, settings, recipe.name, options.seed, watched=False)
+    waiting, at_once = deque(sources), 1
     with stop_on_signals() as stop:
-        for number, (source, folder) in enumerate(sources.items(), start=1):
-            report.begun(source, number, len(sources), folder)
-            try:
-                request = Request(task, settings, recipe.name, options.seed, watched=False)
-                images_failed += _augment_one(options, driver, request, source, folder, report, stop)
-            except (CannotLoad, Cancelled, BrokenPipeError):
+        work = _Augmenting(options, Driver(profile, models), request, sources, report, stop)
+        while waiting:
+            # One image at a time shows the first results early, but could load all models anew for each image.
+            if at_once == 1 < len(waiting) and not models.fit_together:
+                at_once = SIDE_BY_SIDE
+                report.note(ACROSS.format(profile=profile.name, most=at_once))
+            work.do([waiting.popleft() for _ in range(min(at_once, len(waiting)))])
+    report.ended(len(sources), work.failed, work.images_failed)
+    return SOME_FAILED if work.failed or work.images_failed else 0
+
+
+@dataclass
+class _Augmenting:
+    """The work of one `augment` command."""
+
+    options: argparse.Namespace
+    driver: Driver
+    request: Request
+    folders: Mapping[Path, Path]
+    """For each source image, the folder for its results."""
+    report: Report
+    stop: Stop
+    begun: int = 0
+    """Number of source images begun so far."""
+    failed: int = 0
+    """Number of source images that failed."""
+    images_failed: int = 0
+    """Number of generated images that failed."""
+
+    def do(self, paths: Sequence[Path]) -> None:
+        """Do all stages for source images: each text stage for all of them before the next stage, then the images of
+        one source after another. All images of a source share their batches, so their pixels do not depend on the other
+        sources. Raises errors that end all work, and the error of a source if the command has only one.
+        """
+        stores = dict[Path, FolderStore]()
+        try:
+            for path in paths:
+                stop_if(self.stop.asked)
+                with self._failing_alone(path):
+                    stores[path] = self._opened(path)
+            opened = list(stores)
+            works = [SourceWork(self.request, store) for store in stores.values()]
+
+            def tell(place: int, event: Event) -> None:
+                self._tell(opened[place], stores[opened[place]], event)
+
+            for path, error in zip(opened, run_stages(self.driver, works, tell, self.stop.asked), strict=True):
+                with self._failing_alone(path):
+                    self._finish(path, stores.pop(path), error)
+        except BaseException:
+            for path, store in stores.items():
+                self.report.stopped(path, store)
+            raise
+
+    @contextmanager
+    def _failing_alone(self, path: Path) -> Iterator[None]:
+        """Report an error that concerns only this source image. Other errors are raised."""
+        try:
+            yield
+        except (CannotLoad, Cancelled, BrokenPipeError):
+            raise
+        except Exception as error:
+            if not asked_for.several(self.options):
                 raise
-            except Exception as error:
-                if not asked_for.several(options):
-                    raise
-                report.source_failed(source, error)
-                failed += 1
-    report.ended(len(sources), failed, images_failed)
-    return SOME_FAILED if failed or images_failed else 0
+            self.report.source_failed(path, error)
+            self.failed += 1
 
+    def _tell(self, path: Path, store: FolderStore, event: Event) -> None:
+        self.report.event(path, event, recipe_of(self.request.recipe), self.request.task, store)
 
-def _augment_one(
-    options: argparse.Namespace,
-    driver: Driver,
-    request: Request,
-    path: Path,
-    folder: Path,
-    report: Report,
-    stop: Stop,
-) -> int:
-    """Do all stages for one source image, in its own folder. Return the number of failed images."""
-    recipe, task, picture = recipe_of(request.recipe), request.task, read_image(path)
-    mask = asked_for.asked_mask(options, path, picture.image.size)
-    named = NamedMask(mask.image, mask.classes) if mask else None
-    run_request = run_file.asked_run(
-        recipe,
-        task,
-        driver.profile,
-        request.seed,
-        request.settings,
-        driver.prompts(recipe),
-        path.name,
-        picture.image,
-        picture.notes,
-        named,
-    )
-    store = FolderStore(folder, run_request, picture.image, mask.image if mask else None, stop.saving)
-    drawn, failed = list[Lineage](), 0
-    notice = notice_for(driver.profile, picture.image)
-    for note in (*([notice] if notice else ()), *picture.notes, *(mask.notes if mask else ())):
-        report.note(note)
+    def _opened(self, path: Path) -> FolderStore:
+        """Read a source image, and open its folder."""
+        profile, request, folder = self.driver.profile, self.request, self.folders[path]
+        self.begun += 1
+        self.report.begun(path, self.begun, len(self.folders), folder)
+        recipe, picture = recipe_of(request.recipe), read_image(path)
+        mask = asked_for.asked_mask(self.options, path, picture.image.size)
+        named = NamedMask(mask.image, mask.classes) if mask else None
+        run_request = run_file.asked_run(
+            recipe,
+            request.task,
+            profile,
+            request.seed,
+            request.settings,
+            self.driver.prompts(recipe),
+            path.name,
+            picture.image,
+            picture.notes,
+            named,
+        )
+        store = FolderStore(folder, run_request, picture.image, mask.image if mask else None, self.stop.saving)
+        notice = notice_for(profile, picture.image)
+        for note in (*([notice] if notice else ()), *picture.notes, *(mask.notes if mask else ())):
+            self.report.note(note, path)
+        return store
 
-    def tell(event: Event) -> None:
-        nonlocal failed
-        if isinstance(event, ImageDone):
-            drawn.append(event.lineage)
-        failed += isinstance(event, ImageFailed)
-        report.event(event, recipe, task, store)
+    def _finish(self, path: Path, store: FolderStore, error: Exception | None) -> None:
+        """Draw the images of a source image. `error` is the error of its text stages, which is raised."""
+        drawn, failed = list[Lineage](), 0
 
-    try:
-        driver.run(request, store, tell, stop.asked)
-    except BaseException:
-        report.stopped(store)
-        raise
-    store.finish(drawn, complete=not failed)
-    report.done(store, failed)
-    return failed
+        def tell(event: Event) -> None:
+            nonlocal failed
+            if isinstance(event, ImageDone):
+                drawn.append(event.lineage)
+            failed += isinstance(event, ImageFailed)
+            self._tell(path, store, event)
+
+        try:
+            if error is not None:
+                raise error
+            self.driver.run(replace(self.request, stages=()), store, tell, self.stop.asked)
+        except BaseException:
+            self.report.stopped(path, store)
+            raise
+        store.finish(drawn, complete=not failed)
+        self.report.done(path, store, failed)
+        self.images_failed += failed
 
 
 def again(options: argparse.Namespace) -> int:

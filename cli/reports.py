@@ -30,20 +30,32 @@ class Words:
     def __init__(self) -> None:
         self._line = ProgressLine()
         self._noted: set[str] = set()
+        self._headings: dict[Path, str] = {}
+        self._under: Path | None = None
+        """The source image of the latest heading."""
 
     def begun(self, source: Path, number: int, total: int, folder: Path) -> None:
         """Report the start of the work on a source image. Its results go to `folder`."""
         if total > 1:
-            self._line.say(f"{source} ({number} of {total})")
+            self._headings[source] = f"{source} ({number} of {total})"
+        self._head(source)
 
-    def note(self, text: str) -> None:
-        """Report a note on the source image. A note that was reported before is left out."""
+    def _head(self, source: Path) -> None:
+        """Print the heading of a source image, unless the latest line is about the same image."""
+        if source in self._headings and source != self._under:
+            self._under = source
+            self._line.say(self._headings[source])
+
+    def note(self, text: str, source: Path | None = None) -> None:
+        """Report a note on a source image, or on the whole work. A note that was reported before is left out."""
         if text not in self._noted:  # a hundred photos would all repeat the same note
             self._noted.add(text)
             self._line.say(text)
 
-    def event(self, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
-        """Report an event that the driver has sent."""
+    def event(self, source: Path, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
+        """Report an event that the driver has sent, of the work on a source image."""
+        if not isinstance(event, (StageBegan, Progress)):  # one progress line serves all sources of a stage
+            self._head(source)
         match event:
             case StageBegan():
                 self._line(Progress(event.stage, 0, 1, note=f"stage {event.number} of {event.total}"))
@@ -65,11 +77,11 @@ class Words:
                 what = edits_in_words(recipe.name, event.image.counterfactual)
                 self._line.say(f"No image of “{what}” (seed {event.image.seed}): {one_line(event.error)}")
 
-    def stopped(self, store: FolderStore) -> None:
+    def stopped(self, source: Path, store: FolderStore) -> None:
         """Report that the work on the source image stopped early."""
         self._line.say(f"Stopped. Images kept: {store.images}, see {store.file}. The same command continues from here.")
 
-    def done(self, store: FolderStore, failed: int) -> None:
+    def done(self, source: Path, store: FolderStore, failed: int) -> None:
         """Report the end of the work on a source image, with the number of its failed images."""
         self._line.clear()
         print(store.file, flush=True)
@@ -80,7 +92,7 @@ class Words:
             )
 
     def source_failed(self, source: Path, error: Exception) -> None:
-        """Report that a source image failed. The work continues with the next."""
+        """Report that a source image failed. The work on the others continues."""
         self._line.say(f"{source}: {one_line(error)}")
         self._say_reply(error)
 
@@ -115,10 +127,12 @@ class JsonLines:
         self._source = str(source)
         self._tell("begun", number=number, total=total, folder=str(folder))
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, source: Path | None = None) -> None:
+        self._source = str(source or "")
         self._tell("note", message=text)
 
-    def event(self, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
+    def event(self, source: Path, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
+        self._source = str(source)
         match event:
             case StageBegan():
                 self._tell("stage-begun", stage=event.stage, number=event.number, total=event.total)
@@ -138,10 +152,12 @@ class JsonLines:
             case ImageFailed():
                 self._tell("image-failed", **_caption(event.image), message=one_line(event.error))
 
-    def stopped(self, store: FolderStore) -> None:
+    def stopped(self, source: Path, store: FolderStore) -> None:
+        self._source = str(source)
         self._tell("stopped", file=str(store.file), images=store.images)
 
-    def done(self, store: FolderStore, failed: int) -> None:
+    def done(self, source: Path, store: FolderStore, failed: int) -> None:
+        self._source = str(source)
         self._tell("done", file=str(store.file), images=store.images, failed=failed, complete=not failed)
 
     def source_failed(self, source: Path, error: Exception) -> None:
