@@ -52,7 +52,7 @@ def run_stages(
     The stores keep what was finished.
     """
     ended: list[Exception | None] = [None] * len(works)
-    phases = [list(_phases(work.request)) for work in works]
+    phases = [list(phases_of(work.request)) for work in works]
     lock = threading.Lock()  # works run in several threads, but `emit` may be called by one at a time
 
     def tell(number: int, event: Event) -> None:
@@ -71,7 +71,7 @@ def run_stages(
     return ended
 
 
-def _phases(request: Request) -> Iterator[tuple[str, tuple[StageName, ...]]]:
+def phases_of(request: Request) -> Iterator[tuple[str, tuple[StageName, ...]]]:
     """Yield the requested stages in groups that use one kind of model: the kind's name, and the names of the stages."""
     recipe = recipe_of(request.recipe)
     names = recipe.names if request.stages is None else request.stages

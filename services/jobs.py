@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from core.errors import Cancelled, UserError
-from core.progress import Progress
+from core.progress import Progress, stop_if
 from core.types import StageName
 from services.changes import Changes
 
@@ -148,7 +148,8 @@ Work = Callable[[JobHandle], None]
 @dataclass
 class _Job:
     view: JobView
-    work: Work
+    work: deque[Work]
+    """The first part is next."""
     unbegun: Callable[[], object]
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -175,9 +176,11 @@ class JobQueue:
         parts: Sequence[str] = (),
         seconds_each: float | None = None,
         unbegun: Callable[[], object] = lambda: None,
+        later: Sequence[Work] = (),
     ) -> int:
         """Queue `work` as a job on a run and return the id of the job. `stages` are those that it may change. `parts`
         names the things that it makes, if it makes several, and `seconds_each` is the expected time for each of them.
+        Before each further work in `later`, the job waits again, behind all jobs that wait at that time.
 
         If the job is cancelled before it begins, `unbegun` is called and `work` is not. Raises UserError while another
         job on the run waits or runs.
@@ -186,7 +189,7 @@ class JobQueue:
             self.require_idle(run_id)
             view = JobView(next(self._numbers), run_id, stages, "waiting", since=time.monotonic())
             named = tuple(Part(number, name) for number, name in enumerate(parts))
-            job = _Job(replace(view, parts=named, seconds_each=seconds_each), work, unbegun)
+            job = _Job(replace(view, parts=named, seconds_each=seconds_each), deque([work, *later]), unbegun)
             self._jobs[job.view.id] = job
             self._waiting.append(job)
             self._forget()
@@ -379,7 +382,10 @@ class JobQueue:
 
     def _do(self, job: _Job) -> None:
         try:
-            job.work(JobHandle(self, job.view.id, job.cancelled))
+            job.work.popleft()(JobHandle(self, job.view.id, job.cancelled))
+            if job.work:
+                self._wait_again(job)
+                return
         except Cancelled:
             self._update(job.view.id, state="cancelled", stopping=False)
         except UserError as error:
@@ -390,6 +396,13 @@ class JobQueue:
             self._update(job.view.id, state="failed", stopping=False, message=message)
         else:
             self._update(job.view.id, state="done", stopping=False)
+
+    def _wait_again(self, job: _Job) -> None:
+        """Queue a job behind all that wait. Raises Cancelled if the job was asked to stop."""
+        with self._changed:
+            stop_if(job.cancelled)
+            self._waiting.append(job)
+            self._update(job.view.id, state="waiting", progress=None, since=time.monotonic())
 
     def _update(self, job_id: int, **changes: object) -> None:
         with self._changed:

@@ -146,12 +146,14 @@ class BulkRuns:
 
     @does("together-run", TogetherCommand)
     def run(self, runs: RunIds) -> DoneTogether:
-        """Run the empty or stale text stages of several runs, one run after another."""
+        """Run the empty or stale text stages of several runs, one run after another. If the models do not fit into
+        memory together, stages of one model run for all of them before those of the next.
+        """
         known = self._workspace.runs.exists
         unfinished = [run_id for run_id in runs if not known(run_id) or _todo(self._states.of(run_id))]
         if not unfinished:
             raise UserError("All stages of these runs are done already: approve the images, or change something.")
-        return self._each(unfinished, self._execution.run_up_to_gate)
+        return self._each(unfinished, self._execution.run_among_others)
 
     @does("together-generate", TogetherCommand)
     def generate(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import SystemRandom
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from core.types import GENERATION, Alternatives, Keyword, KeywordAlternatives, S
 from pipeline.conditioning import NamedMask
 from pipeline.driver import Driver
 from pipeline.freshness import drawing_key
+from pipeline.lots import phases_of
 from pipeline.recipes import edits_in_words, recipe_of
 from pipeline.request import DrawingBegan, Event, ImageFailed, Preview, Remarked, Request, StageBegan, StageDone
 from pipeline.stages import alternatives
@@ -53,13 +55,17 @@ class RunStage(RunCommand):
 
 
 class RunStore:
-    """The driver's access to a run of a workspace. `job_id` is the job to which new images belong."""
+    """The driver's access to a run of a workspace. `job_id` is the job to which new images belong. Values with equal
+    `batch` are undone together; by default those of this store are.
+    """
 
-    def __init__(self, runs: RunService, run: Run, notes: StageNotes, job_id: int | None = None) -> None:
+    def __init__(
+        self, runs: RunService, run: Run, notes: StageNotes, job_id: int | None = None, batch: str = ""
+    ) -> None:
         self._workspace, self._runs, self._run_id, self._job_id = runs.workspace, runs, run.id, job_id
         self._notes = notes
         self._source = runs.source(run)
-        self._batch = secrets.token_hex(8)  # values of one job are undone together
+        self._batch = batch or secrets.token_hex(8)
 
     def source(self) -> Image.Image:
         return self._source
@@ -217,8 +223,16 @@ class Execution:
         versions = self.workspace.runs.history(run.id, stage)
         return all(version.author == "person" or version.value.value != stored.value.value for version in versions)
 
-    def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "") -> None:
-        """Queue text stages of a run as a job. The stage `anew` runs even if its value is fresh."""
+    def run_among_others(self, run: str) -> None:
+        """Like `run_up_to_gate`, for one of several runs in a request. If the models do not fit into memory together,
+        the job waits again between stages of different models, so that each model is loaded once for all these runs.
+        """
+        self.start(run, recipe_of(self.workspace.runs.get(run).recipe).names, waits=not self.driver.models.fit_together)
+
+    def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "", waits: bool = False) -> None:
+        """Queue text stages of a run as a job. The stage `anew` runs even if its value is fresh. `waits`: before stages
+        of another model, the job waits again behind all other jobs.
+        """
         for stage in stages:
             _require_text_stage(stage)
         run = self.workspace.runs.get(run_id)
@@ -229,11 +243,16 @@ class Execution:
             self.notes.solved(run_id, anew)
         request = Request(run.task, self.runs.settings(run), run.recipe, stages=stages, anew=anew, images=())
 
-        def work(handle: JobHandle) -> None:
-            self._drive(request, self.workspace.runs.get(run_id), handle, stages[0])
+        batch = secrets.token_hex(8)  # the values of a job are undone together
 
+        def work(part: tuple[StageName, ...], handle: JobHandle) -> None:
+            at_present = self.workspace.runs.get(run_id)
+            self._drive(replace(request, stages=part), at_present, handle, part[0], batch=batch)
+
+        parts = [names for _, names in phases_of(request)] if waits else [stages]
+        first, *later = (partial(work, part) for part in parts)
         self.workspace.runs.appear(run_id)
-        self.jobs.submit(run_id, stages, work)
+        self.jobs.submit(run_id, stages, first, later=later)
 
     @does("alternative-more", RunCommand, stage_of_command="alternatives")
     def more_alternatives(self, run: str, keyword: Annotated[str, Field(description="The keyword")]) -> None:
@@ -383,6 +402,7 @@ class Execution:
         at: StageName,
         job_id: int | None = None,
         requested: _Wanted | None = None,
+        batch: str = "",
     ) -> None:
         """Run the driver and report to pages. An error is noted at its stage, or at `at` if no stage had begun."""
         failed: list[Exception] = []
@@ -413,7 +433,7 @@ class Execution:
 
         written = {stage for stage in request.stages or () if stage != request.anew and self._holds_edit(run, stage)}
         try:
-            store = RunStore(self.runs, run, self.notes, job_id)
+            store = RunStore(self.runs, run, self.notes, job_id, batch)
             self.driver.run(request, store, tell, handle.cancelled, requested)
             if failed:
                 raise _of_all(failed, len(request.images or ()))

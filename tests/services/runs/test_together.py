@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from core.errors import UserError
+from pipeline.recipes import DILLEMA
 from services.jobs import JobView
 from services.runs.bulk_runs import DoneTogether
 from services.runs.state import profile_options
 from services.studio import Studio
 from tests.support.explorer import encoded
-from tests.support.scripted import parts_of, perform, studio_in
+from tests.support.scripted import (
+    ScriptedCaptioner,
+    ScriptedLanguageModel,
+    ScriptedModels,
+    answer,
+    parts_of,
+    perform,
+    studio_in,
+)
 from tests.support.serving import until
 from ui.explore.runs import together_part
 
@@ -120,3 +132,70 @@ def test_what_is_not_given_of_a_task_stays_with_each_run(studio: Studio) -> None
     assert [state.run.task.label for state in studio.together.of(runs).runs] == list(COLOURS)
     send(studio, "task", runs, kind="segmentation", protected="road, car")
     assert {state.run.task.protected for state in studio.together.of(runs).runs} == {("road", "car")}
+
+
+class InTurns(ScriptedModels):
+    """Models that do not fit into memory together. `order` has the name of the model that each request reached."""
+
+    fit_together = False
+
+    def __init__(self) -> None:
+        self.order = order = list[str]()
+
+        class Captioner(ScriptedCaptioner):
+            def caption(self, *asked: Any) -> tuple[str, str]:
+                order.append("captioner")
+                return super().caption(*asked)
+
+        def replied(prompt: str) -> str:
+            order.append("language model")
+            return answer(prompt)
+
+        super().__init__(ScriptedLanguageModel(replied))
+        self.captioner = Captioner()
+
+
+def test_a_model_works_for_all_runs_before_the_next_if_they_do_not_fit_together(studio: Studio) -> None:
+    studio.driver.models = models = InTurns()
+    runs, all_wait = given(studio), threading.Event()
+    studio.commands.send("together-task", {"runs": runs, "kind": "classification", "label": "bird"})
+    studio.jobs.submit("another", (), lambda _handle: all_wait.wait(60))  # until all runs are queued
+    studio.commands.send("together-run", {"runs": runs})
+    all_wait.set()
+    until(lambda: not studio.jobs.active())
+    assert models.order[:4] == ["captioner"] * 3 + ["language model"] and models.order.count("captioner") == 3
+    states = studio.together.of(runs).runs
+    assert [state.gate.plan is not None for state in states] == [True] * 3, "all wait for a yes"
+    studio.commands.send("undo", {"run": runs[0]})
+    assert not studio.workspace.runs.get(runs[0]).values, "the values of a job are undone together"
+
+    models.fit_together = True
+    models.order.clear()
+    again = given(studio)
+    studio.commands.send("together-task", {"runs": again, "kind": "classification", "label": "bird"})
+    send(studio, "run", again)
+    assert [name for name, _ in groupby(models.order)] == ["captioner", "language model"] * 3
+
+
+def test_a_run_that_waits_for_its_next_model_can_be_cancelled_or_fail_alone(studio: Studio) -> None:
+    studio.driver.models = models = InTurns()
+    runs, all_wait, asked = given(studio), threading.Event(), list[str]()
+
+    def spoilt(prompt: str) -> str:
+        if not asked:
+            studio.commands.send("cancel", {"run": runs[1]})
+        asked.append(prompt)
+        return "I cannot help with that." if "gnu" in prompt else answer(prompt)
+
+    models.language = ScriptedLanguageModel(spoilt)
+    for run, label in zip(runs, ("bird", "bird", "gnu"), strict=True):
+        studio.commands.send("task", {"run": run, "kind": "classification", "label": label})
+    studio.jobs.submit("another", (), lambda _handle: all_wait.wait(60))
+    studio.commands.send("together-run", {"runs": runs})
+    all_wait.set()
+    until(lambda: not studio.jobs.active())
+    jobs = [studio.jobs.of_run(run) for run in runs]
+    assert [job and job.state for job in jobs] == ["done", "cancelled", "failed"]
+    values = [set(studio.workspace.runs.get(run).values) for run in runs]
+    assert values == [set(DILLEMA.names), {"caption"}, {"caption"}]
+    assert not any(job and job.stopping for job in jobs)
