@@ -277,6 +277,17 @@ def test_models_that_made_room_for_each_other_at_the_first_source_do_so_no_more(
     assert models.order.count("captioner") == 3
 
 
+def test_many_sources_are_done_in_parts_that_the_memory_holds(
+    augment: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "SIDE_BY_SIDE", 2)
+    models = Noting(together=False)
+    assert augment(models, tmp_path / "out") == 0
+    assert models.turns == ["captioner", "language model", "generator"] * 2
+    assert re.findall(r"\((\d) of 3\)", capsys.readouterr().err)[-1] == "3"
+    assert list(made(tmp_path / "out")) == list(NAMES)
+
+
 def test_settings_that_cannot_be_drawn_are_refused_before_any_stage(
     augment: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,11 +123,11 @@ def test_models_fit_together_until_one_has_to_make_room(made: list[str], monkeyp
     def lacking(_models: Models) -> Loaded:
         raise MemoryError
 
+    monkeypatch.setattr(Models, "_load_generator", lacking)
     models = Models(load_profile("demo"), lambda _place: 0)
     _ = models.captioner
     models.release_all()
     assert models.fit_together, "sizes that are not known count as small, and nothing made room"
-    monkeypatch.setattr(Models, "_load_generator", lacking)
     _ = models.captioner
     with pytest.raises(UserError):
         _ = models.generator
