@@ -179,7 +179,8 @@ class Unmeasured:
     prediction: int
     source_prediction: int
     state: int
-    """Id of the state of the image's run. The state names the mask."""
+    """Id of the run's current state, which records its mask. A result is not stored if the run has got another
+    state."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 """Allowed values by part, for parts with a fixed list."""
 FIELD = "filter"
-"""Name of the command's field that errors about a filter name."""
+"""Name of the command's field to which errors about a filter belong."""
 LONGEST_ADDRESS = 16_000
 """Maximum number of characters in an address. Browsers and servers accept this many."""
 MOST_PARTS = 200
@@ -249,11 +249,11 @@ class ImageFilter:
 def pairs_of(address: str) -> list[tuple[str, str]]:
     """Parse the query of an address into names and values. Raises UserError if it is too long."""
     if len(address) > LONGEST_ADDRESS:
-        raise UserError(f"This filter is too long: at most {LONGEST_ADDRESS} characters are taken.", field=FIELD)
+        raise UserError(f"This filter is too long: at most {LONGEST_ADDRESS} characters are allowed.", field=FIELD)
     try:
         return parse_qsl(address.removeprefix("?"), max_num_fields=MOST_PARTS)
     except ValueError as error:
-        raise UserError(f"This filter has too many parts: at most {MOST_PARTS} are taken.", field=FIELD) from error
+        raise UserError(f"This filter has too many parts: at most {MOST_PARTS} are allowed.", field=FIELD) from error
 
 
 def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:

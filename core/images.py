@@ -91,7 +91,7 @@ def opened(data: bytes) -> Image.Image:
     except UnidentifiedImageError as error:
         if data.startswith(_STARTS):
             raise UserError(_DAMAGED) from error
-        raise UserError(f"The file is {_guess(data)}; PNG, JPEG, WebP, GIF, BMP and TIFF are taken.") from error
+        raise UserError(f"The file is {_guess(data)}; PNG, JPEG, WebP, GIF, BMP and TIFF can be read.") from error
     except Exception as error:  # a decoder may raise anything on a damaged header
         raise UserError(_DAMAGED) from error
     _judge_size(*header.size)

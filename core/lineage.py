@@ -38,7 +38,8 @@ class DrawnBatch(BaseModel):
     place: int = Field(0, ge=0, lt=MOST_AT_ONCE)
     """Zero-based place of the image in the batch."""
     compiled: bool = False
-    """True if compiled network blocks drew it. Their last bits differ from those of uncompiled blocks."""
+    """True if compiled network blocks drew it. Their results differ from the results of uncompiled blocks in the last
+    bits."""
 
     @model_validator(mode="after")
     def _within(self) -> DrawnBatch:

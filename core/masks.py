@@ -187,7 +187,7 @@ def parse_classes(text: str) -> dict[int, str]:
         if number > 255:
             raise UserError(f"The class “{name[:LONGEST_NAME]}” has the number {number}: numbers go from 0 to 255.")
         if len(name) > LONGEST_NAME:
-            raise UserError(f"The name of class {number} is too long: at most {LONGEST_NAME} characters are taken.")
+            raise UserError(f"The name of class {number} is too long: at most {LONGEST_NAME} characters are allowed.")
         if number in classes:
             raise UserError(f"The class number {number} is there twice: “{classes[number]}” and “{name}”.")
         classes[number] = name

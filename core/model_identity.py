@@ -32,7 +32,9 @@ _HASHES = re.compile(r"@[0-9a-f]{8,}(?= \(| \[|$)| \[[0-9a-f]{16}\]$")
 
 
 def without_hashes(key: str) -> str:
-    """Return a model's display name. The key of its predictions also has the time of its file and its digest."""
+    """Return a model's display name from the `key` of its predictions, without the file's time and the digest that the
+    key contains.
+    """
     return _HASHES.sub("", key)
 
 

@@ -30,7 +30,7 @@ _CLEAN = [
 ]
 """Bit masks. Each keeps three of a hash's six blocks, and all choices of three are here."""
 _ODD = int("01010101" * 8, 2)
-"""Mask of the hash bits that change in a mirrored picture: those of every other horizontal frequency."""
+"""Mask of the hash bits that change in a mirrored picture: the bits of every other horizontal frequency."""
 _PAIRS = 1 << 21
 _BAND = BITS // (DISTANCE + 1)
 _MASK = (1 << _BAND) - 1

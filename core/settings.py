@@ -56,7 +56,7 @@ def _edit_type(typed: str) -> str:
     """Return the name of an edit type from typed text. Raises ValueError for an unknown name."""
     name = " ".join(typed.split()).lower()
     if name not in EDIT_TYPES:
-        raise ValueError(f"there is no edit type “{name[:40]}”: take {', '.join(EDIT_TYPES)}")
+        raise ValueError(f"there is no edit type “{name[:40]}”: choose {', '.join(EDIT_TYPES)}")
     return name
 
 
@@ -411,7 +411,9 @@ class BackgroundsSettings(LanguageSettings):
 
 
 class CompositeSettings(_Settings):
-    """Settings of stage 5 for a new background behind the subject. `GenerationSettings` has those to draw it."""
+    """Settings of stage 5 for a new background behind the subject. `GenerationSettings` has the settings to draw the
+    background.
+    """
 
     layout: Literal["edges", "text", "outpaint"] = Field(
         "edges",

@@ -131,7 +131,9 @@ def with_class_names(values: dict[str, Any], names: Mapping[str, Sequence[str]])
 
 
 def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
-    """Return the columns of a table: those of the files (as "Image" if `datasets` shows them), then those of a row."""
+    """Return the columns of a table: first the columns of files (as "Image" if `datasets` shows them), then the columns
+    of a row.
+    """
     import pyarrow
 
     text, image = pyarrow.string(), pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])

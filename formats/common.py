@@ -26,8 +26,8 @@ SHARD_BYTES, SHARD_EXAMPLES = 500_000_000, 10_000
 def read_row(values: Mapping[str, Any], where: str, tally: Tally) -> Row:
     """Return the row of an example from the columns of any table.
 
-    If a column has one of our names but unexpected content, or content that JSON cannot hold, this is reported and the
-    row is kept. Raises UserError for an invalid label.
+    If a column has a name that the studio uses but unexpected content, or content that JSON cannot hold, this is
+    reported and the row is kept. Raises UserError for an invalid label.
     """
     known: dict[str, Any] = {}
     facts: dict[str, Any] = {}

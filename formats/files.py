@@ -177,7 +177,7 @@ def images_in(files: Files, folder: str = "") -> Iterator[str]:
 def require_few(names: Sequence[str], what: str) -> None:
     """Raise UserError if there are more than `MOST_FILES` names."""
     if len(names) > MOST_FILES:
-        raise UserError(f"{what} holds {len(names):,} files; at most {MOST_FILES:,} are taken at once.")
+        raise UserError(f"{what} holds {len(names):,} files, but at most {MOST_FILES:,} can be read at once.")
 
 
 class Folder:

@@ -50,7 +50,7 @@ _CAPTIONS = (".txt", ".caption")
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".parquet", ".arrow", ".npy", ".npz", ".tar")
 _NUMBERS = re.compile(r"\s*(-?\d+(\.\d+)?([,\s]+|$)){5,}")
 """Pattern of a line of numbers, as in files with boxes."""
-_NO_IMAGE = "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF are taken."
+_NO_IMAGE = "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF can be read."
 
 
 def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:

@@ -24,7 +24,7 @@ _AGREED = 128
 
 
 class ClassPaths(Source):
-    """Images whose class stands in their paths, after the number of the class."""
+    """Images whose paths name the class, after the number of the class."""
 
     images: re.Pattern[str]
     """Pattern of an image's path. Its groups are `folder`, `class`, `name` and maybe `split` and `variant`."""
@@ -135,7 +135,9 @@ def _words(name: str) -> str:
 
 
 def _agreed(mask: Callable[[tuple[int, int]], bytes]) -> Callable[[tuple[int, int]], bytes]:
-    """Return a function that reads a mask of `BIRD`, from one that reads a mask whose grey values count annotators."""
+    """Return a function that reads a mask with the classes `BIRD`. It uses `mask`, which reads a mask whose grey values
+    count annotators.
+    """
     return lambda size: png_of(opened(mask(size)).convert("L").point([value >= _AGREED for value in range(256)]))
 
 

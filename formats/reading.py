@@ -100,7 +100,7 @@ def read(
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if not taken and not report.rows:
-        report.refuse(source.name, "There is no image in it: PNG, JPEG, WebP, GIF, BMP and TIFF are taken.")
+        report.refuse(source.name, "There is no image in it: PNG, JPEG, WebP, GIF, BMP and TIFF can be read.")
     examples.sort(key=lambda example: example.name)
     return Imported(tuple(examples), tuple(report.rows), layout, _header(manifest) if manifest is not None else None)
 

@@ -53,7 +53,7 @@ class Example:
     edits: tuple[Edit, ...] = ()
     edit_types: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Lineage, checks, review, votes and predictions, JSON-ready, and further columns of files that are not ours."""
+    """Lineage, checks, review, votes and predictions, JSON-ready, and further columns of files that no studio wrote."""
     xmp: str = ""
     """XMP packet that says that a machine made the exported image, or ""."""
 

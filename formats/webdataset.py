@@ -178,7 +178,9 @@ class ShardSource(Source):
 
 
 def _grouped(names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield (key, files by ending) of each sample. A key ends at the first dot, or at the last if all share it."""
+    """Yield (key, files by ending) of each sample. A key ends at the first dot of the file name. If all names with that
+    key have more dots, it may end at their last dot.
+    """
     samples: dict[str, dict[str, str]] = {}
     for name in names:
         folder, _, base = name.rpartition("/")

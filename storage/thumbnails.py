@@ -135,7 +135,7 @@ class Thumbnails(ThumbnailFiles, Repository):
         return tuple(db.execute(query, [first, last, most]).fetchall())
 
     def seen(self) -> Seen:
-        """Return which thumbnails were checked before, or none if the stored file is unreadable."""
+        """Return the record of the thumbnails checked so far. It is empty if its file is unreadable."""
         try:
             stored = json.loads((self.folder / _SEEN).read_bytes())
             return Seen(int(stored["latest"]), tuple((int(first), int(last)) for first, last in stored["gaps"]))

@@ -151,7 +151,8 @@ class Workspace:
             yield
 
     def scratch(self, name: str) -> Path:
-        """Make a folder for incomplete files in the folder `name`, and remove those of dead processes. Raises OSError.
+        """Make a folder for incomplete files in the folder `name`, and remove such folders of dead processes. Raises
+        OSError.
 
         Its name has the number of this process in the workspace. A process id would not do, as the next process of a
         container may have the same one (see `storage.engine.process_locks`).

@@ -266,13 +266,17 @@ class Batches(Repository):
 
     @write
     def set_wish(self, db: Db, batch: int, wish: Wish) -> None:
-        """Record a person's wish (go, pause or cancel), obeyed after the current lots. Raises UserError if unknown."""
+        """Record a person's wish (go, pause or cancel), obeyed after the current lots. Raises UserError for an unknown
+        batch.
+        """
         _require(db, batch)
         db.execute("UPDATE batches SET wish = ? WHERE id = ?", [wish, batch])
 
     @write
     def approve(self, db: Db, batch: int, ahead: bool = False) -> None:
-        """Approve the captions. Raises UserError if they are approved or, without `ahead`, not all written yet."""
+        """Approve the captions. Raises UserError if they are approved already. Unless `ahead`, raises it also if some
+        are not written yet.
+        """
         row = _require(db, batch)
         if row["approved"] is not None:
             raise UserError(f"The captions of “{row['name']}” are approved already.")
@@ -452,7 +456,7 @@ class Batches(Repository):
 def _require(db: Db, batch: int) -> Row:
     row = first_row(db, "SELECT * FROM batches WHERE id = ?", [batch])
     if row is None:
-        raise UserError(f"There is no batch {batch}: `batch status` lists those that there are.", field="batch")
+        raise UserError(f"There is no batch {batch}: `batch status` lists all batches.", field="batch")
     return row
 
 

@@ -150,7 +150,7 @@ class Catalogue(Repository):
 
     @read
     def models(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
-        """Count the images that match for each model under test with predictions, by the model's standing."""
+        """Count the matching images by model under test and by its standing on the image (such as "newly wrong")."""
         return self._named(db, image_filter, "model:")
 
     @read
@@ -168,7 +168,9 @@ class Catalogue(Repository):
         lines: Sequence[str] | None = None,
         places: Sequence[str] | None = None,
     ) -> tuple[Cell, ...]:
-        """Return the coverage cells with images for these rows and columns, by default "" and the `most` common."""
+        """Return the coverage cells that have images. By default, rows and columns are the `most` common values, and ""
+        for no value.
+        """
         reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
         names = {

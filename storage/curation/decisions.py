@@ -116,7 +116,7 @@ class Said:
     decision: int
     """Number of the decision; 0 if it was made on the page of a run."""
     restored: bool
-    """True if an undo recorded this statement again."""
+    """True if an undo brought this earlier verdict, tag or label back."""
     created: datetime
 
 
@@ -247,7 +247,7 @@ class Decisions(Repository):
                 row = {"session": session, "entry": entry, "before": before, "verdict": verdict}
                 insert_row(db, "review_repeats", {**row, "reason": reason, "created": now()})
                 return bool(verdict == before)
-        raise UserError(f"Image {entry} is not to be shown again here: go on with the next one.", field="entry")
+        raise UserError(f"Image {entry} is not due to be judged again here: go on with the next one.", field="entry")
 
 
 def _decide(
@@ -317,7 +317,7 @@ def _entries(db: Db, target: Target) -> list[int]:
         raise UserError("There is no image to decide about: choose some first.", field="entries")
     if len(entries) > MOST_AT_ONCE:
         raise UserError(
-            f"These are {len(entries):,} images; at most {MOST_AT_ONCE:,} are decided at once: choose fewer.",
+            f"These are {len(entries):,} images, but at most {MOST_AT_ONCE:,} can be decided at once: choose fewer.",
             field="entries",
         )
     return entries

@@ -90,7 +90,7 @@ def checked_text(text: str, what: str, longest: int, field: str = "", one_line: 
     """
     text = whole(" ".join(text.split()) if one_line else text.strip())
     if len(text) > longest:
-        raise UserError(f"{what} has {len(text)} characters; at most {longest} are taken.", field=field)
+        raise UserError(f"{what} has {len(text)} characters, but at most {longest} are allowed.", field=field)
     if if_empty and not text:
         raise UserError(if_empty, field=field)
     return text

@@ -171,7 +171,7 @@ class ModelsUnderTest(Repository):
 
     @read
     def guesses(self, db: Db, predictions: Sequence[int]) -> list[tuple[str, list[dict[str, Any]]]]:
-        """Return (image, likeliest classes as plain data) of these predictions."""
+        """Return the image and the likeliest classes (as plain data) of each of these predictions."""
         query = "SELECT image, top FROM json_each(?) AS wanted CROSS JOIN predictions ON predictions.id = wanted.value"
         return [(image, json.loads(top)) for image, top in db.execute(query, [pack(list(predictions))])]
 

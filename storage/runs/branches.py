@@ -73,8 +73,8 @@ def latest_of_sources(
     """Return the latest run of each source image, most recently changed first.
 
     Runs count if they have one of these recipes, the class `label` (as label or protected class; "" for any), and
-    keywords of all these edit types. Runs limited to some edit types come last. Runs limited to the edit types
-    `begun_for` count as waiting if they have no image.
+    keywords of all these edit types. A run made for particular edit types is returned only if a source has no other
+    run. `waiting` counts the runs that were made for the edit types `begun_for` and have no image yet.
     """
     values = {"recipes": pack(list(recipes)), "label": label, "keywords": pack(list(keywords))}
     latest: dict[str, str] = {}

@@ -48,7 +48,7 @@ def import_vote(
         raise UserError(f"Nothing was imported: {worker} has a vote on item {item['public']} already.")
     accepted, submitted = _time(vote.accepted), _time(vote.submitted)
     if accepted > submitted or not math.isfinite(vote.seconds) or vote.seconds < 0:
-        raise UserError(f"Nothing was imported: a vote of {vote.worker[:80]!r} was given before it was begun.")
+        raise UserError(f"Nothing was imported: a vote of {vote.worker[:80]!r} has an end before its start.")
     query = "SELECT exclusion IS NULL FROM enrolments WHERE study = ? AND worker = ?"
     (counts,) = db.execute(query, [study_id, worker]).fetchone()
     row = {

@@ -128,7 +128,7 @@ class Studies(Repository):
         row = require_study(db, study_id)
         rules = rules_of(row["rules"])
         if row["state"] not in ("running", "paused"):
-            raise UserError("Votes can be added to a study that is running or paused.")
+            raise UserError("Votes can only be added while a study is running or paused.")
         if votes < rules.votes:
             raise UserError(f"Every item gets {rules.votes} votes already; name that number or a larger one.")
         if not 1 <= consensus <= votes:
@@ -166,9 +166,7 @@ class Studies(Repository):
     def remove_items(self, db: Db, study_id: str, ids: Sequence[int]) -> None:
         """Remove items from a draft. Unknown ids are ignored. Raises UserError once the study has started."""
         if require_study(db, study_id)["state"] != "draft":
-            raise UserError(
-                "The items of a study are fixed when it starts; it can be extended, nothing can be taken out."
-            )
+            raise UserError("After the start of a study, items can be added, but not removed.")
         for item_id in ids:
             db.execute("DELETE FROM study_items WHERE id = ? AND study = ?", [item_id, study_id])
         touch(db, study_id)
@@ -289,7 +287,7 @@ class Studies(Repository):
         names.
         """
         if require_study(db, study_id)["state"] not in ("running", "paused"):
-            raise UserError("Votes can be imported into a study that is running or paused; start it first.")
+            raise UserError("Votes can only be imported into a study that is running or paused; start it first.")
         rows = sorted((ImportedVote(*vote) for vote in votes), key=lambda vote: vote.submitted)
         items = {item["id"]: item for item in db.query("SELECT * FROM study_items WHERE study = ?", [study_id])}
         decisions: dict[tuple[str, str, str], int] = {}

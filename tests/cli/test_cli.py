@@ -514,7 +514,7 @@ def test_segmentation_takes_the_profile_s_protected_classes_or_those_given(
             ["--set", "generation.guidance=99"],
             "generation.guidance cannot be '99': it has to be a number from 1 to 20.",
         ),
-        (["--set", "generation.seed_mode=last"], "cannot be 'last': take next, fixed or random."),
+        (["--set", "generation.seed_mode=last"], "cannot be 'last': choose next, fixed or random."),
         (["--set", "generation.colour=3"], "There is no setting 'generation.colour'"),
         (["--set", "steps"], "--set takes STAGE.NAME=VALUE"),
     ],

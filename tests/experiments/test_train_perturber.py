@@ -114,7 +114,7 @@ def test_pairs_come_back_from_their_file_and_bad_lines_are_named(tmp_path: Path)
         [],
         [
             "line 1: it is no JSON object",
-            "line 2, type: take subject, object, attribute, background, weather, time of day or domain",
+            "line 2, type: choose subject, object, attribute, background, weather, time of day or domain",
             "line 3: 2 places of the caption are changed: change only one",
             "line 4: give either label or protected, which is a list of classes",
             "line 5: the changed caption fails the check “label kept”: “bird” is no longer in the caption, but "

@@ -90,7 +90,7 @@ def test_a_plain_folder_of_images_labels_masks_and_splits(tmp_path: Path) -> Non
     assert told(found) == {
         "birds": "1 hidden file was left out.",
         "val/masks/boat/nobody.png": "It is a mask of no image here: give both the same name.",
-        "notes.pdf": "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF are taken.",
+        "notes.pdf": "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF can be read.",
     }
     for example in found.examples:
         data = example.image.read_bytes()
