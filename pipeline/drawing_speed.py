@@ -34,13 +34,13 @@ class Effort:
 
 
 def effort_of(settings: GenerationSettings, size: tuple[int, int]) -> Effort:
-    """Return the effort of one image, given the source's size."""
+    """Return the `Effort` to draw one image, given the source's size."""
     scale = settings.short_side / max(1, min(size))
     return Effort(round(size[0] * scale * size[1] * scale), settings.steps, settings.guidance > 1)
 
 
 class Speeds:
-    """Seconds per image, remembered by effort. May be used from any thread."""
+    """Remembers the drawing seconds of images by their `Effort`. May be used from any thread."""
 
     def __init__(self) -> None:
         self._held: dict[Effort, deque[float]] = {}
@@ -51,14 +51,14 @@ class Speeds:
         return bool(self._held)
 
     def add(self, effort: Effort | None, seconds: float) -> None:
-        """Remember the seconds of an image of this effort. An unknown effort (None) is ignored."""
+        """Remember the drawing seconds of an image. Without an `effort`, nothing is remembered."""
         if effort is None:
             return
         with self._lock:
             self._held.setdefault(effort, deque(maxlen=KEPT)).append(seconds)
 
     def seconds(self, effort: Effort | None) -> float | None:
-        """Return the expected seconds of an image, scaled from the most similar effort measured. None if `effort` is
+        """Return the expected seconds of an image, scaled from the most similar `Effort` measured. None if `effort` is
         None, or if no image of the same method was measured.
         """
         with self._lock:

@@ -1,7 +1,7 @@
 """Tells whether a stage's value still fits its inputs. Pure: knows keys and values, no models, no database.
 
-The key of a value names each input that its stage reads with the start of a sha256 over it, such as
-`caption:1f0c... task:88ab... settings:02de...`, so that comparing two keys shows which inputs changed.
+The key of a value lists the inputs that its stage reads, each with the start of its SHA-256, such as `caption:1f0c...
+task:88ab... settings:02de...`. So a comparison of two keys shows which inputs changed.
 """
 
 from __future__ import annotations

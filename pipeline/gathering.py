@@ -63,7 +63,7 @@ class Gathering:
                 self._arrived.notify()
 
     def at(self, number: int) -> None:
-        """Set the number by which this thread's requests are ordered among those of other threads."""
+        """Set the number by which the requests of this thread are ordered among the requests of other threads."""
         self._here.number = number
 
     def ask(self, kind: str, requests: Sequence[Any]) -> Sequence[Any]:

@@ -159,7 +159,7 @@ class Recipe:
 
     @property
     def prompt_slots(self) -> tuple[PromptSlot, ...]:
-        """Return all prompts of the recipe: those of its stages and of the drawing."""
+        """Return all prompts of the recipe: the prompts of its stages and the prompt of the drawing."""
         return (*(slot for stage in self.stages for slot in stage.prompt_slots), self.drawing_prompt)
 
     def unsent(self, settings: Settings) -> frozenset[str]:

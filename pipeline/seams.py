@@ -203,7 +203,7 @@ class DrawRequest:
     start: torch.Tensor | None = None
     """Latents (1, c, h, w) from which the image is drawn with DDIM steps, or None for noise of its seed."""
     negative_prompt: str | None = None
-    """Negative prompt that replaces that of the settings, or None."""
+    """Negative prompt that replaces the negative prompt of the settings, or None."""
     kept: tuple[Image.Image, Image.Image] | None = None
     """None, or a picture of the drawn size and a mask of mode L. Its pixels stay where the mask is not 0."""
 
@@ -243,8 +243,8 @@ class Draws(Protocol[D]):
     ) -> Sequence[DrawnImage]:
         """Draw each request on the picture at its index. All `pictures` have one size.
 
-        The batch is filled up to `size`, so that the pixels of an image do not depend on the others in it (on the same
-        machine). `on_step` counts the steps of the batch.
+        The batch is filled up to `size`, so that the pixels of an image do not depend on the other images of the batch
+        (on the same machine). `on_step` counts the steps of the batch.
         """
 
 

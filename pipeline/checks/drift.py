@@ -161,7 +161,7 @@ def framing_kept(drift: Drift | None, size: tuple[int, int]) -> Check:
 
 
 class _Places:
-    """Correlates the directions of outlines in images with those of one source, for all shifts at once."""
+    """Correlates the directions of outlines in images with the directions in one source, for all shifts at once."""
 
     def __init__(self, directions: NDArray[np.complex64]) -> None:
         from scipy import fft

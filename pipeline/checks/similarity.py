@@ -44,7 +44,7 @@ are detected. Subject and object count as one type, and so do attribute and back
 
 
 def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternatives:
-    """Return the alternatives. The similarity is measured for each option that has none yet."""
+    """Return the alternatives, after measuring the similarity of each option that has none yet."""
     items = []
     for item in value.items:
         texts = [option.text for option in item.options if option.similarity is None]
@@ -100,8 +100,8 @@ def closeness(
 
 def is_of_type(change: Change, edit_type: EditType, sentences: Sentences) -> tuple[bool, EditType]:
     """Return whether the words of a change fit an edit type, and the type nearest to them. False means that another
-    type is clearly nearer. The nearness of a type is the mean of those of the new words and of the words that they
-    replace.
+    type is clearly nearer. The nearness of a type is a mean: of its nearness to the new words, and its nearness to the
+    words that they replace.
     """
     phrases = [phrase for phrase in (change.came, change.gone) if phrase]
     every = [phrase for kind in EDIT_TYPES for group in _groups(kind) for phrase in group]

@@ -158,7 +158,7 @@ def _quoted(words: list[str]) -> str:
 
 
 def _nothing_unasked(source: str, counterfactual: CounterfactualCaption) -> Check:
-    """Check that no words changed except those of the edits; words without content and mere plurals do not count."""
+    """Check that no words changed except the words of the edits. Words without content, and plurals, do not count."""
     name = "nothing unasked changed"
     gone, came = unasked_words(source, counterfactual)
     if not gone and not came:

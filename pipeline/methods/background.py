@@ -358,7 +358,9 @@ class BackgroundMethod(ControlNetMethod):
 
 
 def _part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
-    """Report a step of drawing `number`, one of `parts` drawings of equal length, as a step of all of them together."""
+    """Report a step of one drawing as a step of `parts` equally long drawings together. `number` is the zero-based
+    index of the drawing.
+    """
     on_step(number * total + done, parts * total)
 
 

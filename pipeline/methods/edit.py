@@ -36,9 +36,9 @@ from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, InversionStore,
 
 GUIDANCES = (1.5, 1.4, 1.3, 1.2, 1.1, 1.0)
 SELF_REPLACEMENTS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Shares of self-replacement that a sweep tries, from a strong to a weak edit. They are those of LANCE."""
+"""Shares of self-replacement that a sweep tries, from a strong to a weak edit. LANCE tries the same shares."""
 SWEEP = "strength"
-"""Name of the check that reports the value that the sweep chose."""
+"""Name of the check that reports the edit strength that the sweep of strengths chose."""
 _EQUAL = "An edit of the inverted source has no noise of its own, so all images of a caption are equal and one is made."
 _UNREAD = (
     "The text encoder reads no difference between this caption and that of the source: change words that the model "
@@ -51,7 +51,8 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     edit: EditSettings = EditSettings()
     taken: float | None = None
-    """The value of the sweep that this image was drawn with, or None without a sweep. Not a setting of a run."""
+    """The strength (guidance or share of self-replacement) that a sweep drew this image with. None without a sweep. Not
+    a setting of a run."""
     painted: Region | None = None
     """Region of the source that may change. Not a setting of a run."""
 
@@ -73,7 +74,9 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     @property
     def swept(self) -> tuple[float, ...]:
-        """The values of the sweep that draw different images, from strong to weak. Empty without a sweep."""
+        """The strengths that a sweep tries, from strong to weak, as far as they draw different images. Empty without a
+        sweep.
+        """
         if self.edit.sweep == "guidance":
             return GUIDANCES
         values = SELF_REPLACEMENTS if self.edit.sweep == "self-replacement" else ()

@@ -48,7 +48,7 @@ class Answer(Generic[V]):
 
 @dataclass(frozen=True)
 class NoAnswer:
-    """The error of an inquiry whose every attempt failed, with what an `Answer` would record of the last one."""
+    """Result of an inquiry if all attempts failed: the error, and the prompt and reply of the last attempt."""
 
     error: UserError
     prompt: str
@@ -81,8 +81,8 @@ def ask(
     cancelled: threading.Event | None = None,
 ) -> Answer[V]:
     """Return the first reply without shortcomings, or after `settings.attempts` attempts the readable one with the
-    fewest. Each attempt takes the next seed, beginning with that of `inquiry`. `what` names the requested thing in
-    messages. Raises UnreadableReply with the last reply if none is readable, and Cancelled between two replies.
+    fewest. The first attempt takes `inquiry.seed`, each further attempt the next seed. `what` names the requested thing
+    in messages. Raises UnreadableReply with the last reply if none is readable, and Cancelled between two replies.
     """
     attempts = _Attempts(what, prompt, inquiry, settings)
     while attempts.wanted:

@@ -128,7 +128,7 @@ class Stage:
 
     @property
     def noun(self) -> str:
-        """The title as it stands within a sentence."""
+        """The title with a small first letter, for use within a sentence."""
         return self.title[:1].lower() + self.title[1:]
 
     @property

@@ -50,21 +50,21 @@ _LOOKED_AT = 20_000
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Write counterfactual captions, each with a prompt of its own. Their edits are chosen by `choose_edits`, or by the
-    model, which is asked with `EDITS_PROMPT`. The trace notes if the model makes no choice.
+    """Write counterfactual captions, each with a prompt of its own. `choose_edits` chooses their edits, or the model
+    does, asked with `EDITS_PROMPT`. The trace notes if the model makes no choice.
 
     A caption that misses an edit or loses a protected word is asked for again. If it still fails after every attempt,
     it is kept but not used. A caption that the model refused to write is empty and not used, and a check gives the
-    reason. The next run asks for such captions alone. Caption k takes `derive_seed(seed, k)` and the seeds after it,
-    whether or not the model takes all prompts together. The request for the choice takes `seed`. The trace has the
-    prompts and replies of all requests, and the largest number of attempts that one needed. Captions with the same
-    words are merged.
+    reason. The next run asks for such captions alone. The attempts at caption k take `derive_seed(seed, k)` and the
+    seeds after it, also if the model takes all prompts together. The request to choose edits takes `seed`. The trace
+    has the prompts and replies of all requests, and the largest number of attempts that a request needed. Captions with
+    the same words are merged.
 
-    `inputs.early_reply` has edits and captions from the reply to the request for keywords. Captions that pass are used.
-    The others are asked for one by one, and the trace notes that. If the settings let this stage choose the edits
-    (evenly, at random or by the model), possible edits of that reply come first. Raises UserError if no alternative is
-    used, or if a used one changes nothing or its keyword does not fit the caption. Raises the first error if no caption
-    could be written, and Cancelled between two replies.
+    `inputs.early_reply` has edits and captions that the model already wrote in its reply with the keywords. Those
+    captions are used if they pass the checks. The others are asked for one by one, and the trace notes that. If the
+    settings let this stage choose the edits (evenly, at random or by the model), it chooses possible edits of the early
+    reply first. Raises UserError if no alternative is used, or if a used one changes nothing or its keyword does not
+    fit the caption. Raises the first error if no caption could be written, and Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     alternatives: Alternatives = inputs.values["alternatives"]

@@ -24,8 +24,8 @@ EDITS_PROMPT = PromptSlot(
     needed=False,
     title="which edits go together",
 )
-"""Prompt that asks for the choice. `$alternatives` are the ticked ones by keyword, `$captions` the maximum number of
-captions, and `$most` that of edits in a caption."""
+"""Prompt that asks for the choice. `$alternatives` are the ticked alternatives by keyword, `$captions` is the maximum
+number of captions, and `$most` the maximum number of edits in a caption."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Choice:
 def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_once: int) -> Choice:
     """Return at most `settings.captions` different combinations of at most `at_once` edits, each of another keyword.
 
-    `inputs` are those of stage 4, `pools` the edits that may be made, by keyword in caption order. Other parts of a
-    reply are dropped. If no combination is left, the model is asked again with the next seed. Raises the model's
+    `inputs` are the inputs of stage 4, `pools` the edits that may be made, by keyword in caption order. Other parts of
+    a reply are dropped. If no combination is left, the model is asked again with the next seed. Raises the model's
     errors, and Cancelled between two replies.
     """
     settings: CounterfactualSettings = inputs.settings

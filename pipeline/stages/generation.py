@@ -16,7 +16,8 @@ from core.words import tokens
 from pipeline.checks.texts import require, task_checks
 
 FORGOTTEN_TRIES = 5
-"""Number of retry seeds that are also searched for a finished image, if no failed try of the image is recorded."""
+"""Number of later seeds under which a finished image is also looked for. It may come from a retry whose failed tries
+were not recorded."""
 
 
 @dataclass(frozen=True)

@@ -78,10 +78,11 @@ def _ask_alone(inputs: StageInputs) -> StageValue[Keywords]:
 
 
 def _ask_together(inputs: StageInputs, prompt: Prompt) -> StageMade:
-    """Return the keywords from one request that also asks for alternatives and captions. Those are passed on: texts by
-    keyword for the stage "alternatives", and the edits and text of each caption for "counterfactuals".
+    """Return the keywords from one request that also asks for alternatives and captions. Alternatives and captions are
+    passed on: texts by keyword to the stage "alternatives", and the edits and text of each caption to
+    "counterfactuals".
 
-    The reply may be as long as those of all the requests that it replaces, but at most `LONGEST_REPLY` tokens.
+    The reply may be as long as all the replies that it replaces together, but at most `LONGEST_REPLY` tokens.
     """
     caption, task, language_model = inputs.values["caption"], inputs.task, inputs.models.language
     settings: KeywordSettings = inputs.settings
