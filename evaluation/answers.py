@@ -130,8 +130,8 @@ def count_pairs(
     the order of `ClassMap.groups`. `pairs` comes from `pairs_of_images`. Pixels without a label, or with an unmapped
     label, are not counted. The last column counts pixels predicted as a class without a label.
 
-    `true` and `predicted` come from `groups_of_numbers`: `true` is (kinds, 256), one row for each numbering of classes
-    in masks, and `kind` is the row for the mask of each image.
+    `true` and `predicted` come from `groups_of_numbers`: `true` is (kinds, 256), with one row for each class numbering
+    that masks use. `kind` gives each image's row in `true`.
     """
     from scipy import sparse
 

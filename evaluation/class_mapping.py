@@ -461,7 +461,9 @@ class _Model:
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
-        """Return the classes with this id of WordNet or below it, else the only class with a name of the id."""
+        """Return the classes whose WordNet id is this one or below it. If there are none, return the only class with
+        one of the id's names.
+        """
         meaning, names = meaning_of(label), names_of_id(label)
         if label in self._by_id:
             return self._mapped(label, self._by_id[label], "WordNet id", str(meaning) if meaning else "")

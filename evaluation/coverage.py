@@ -107,8 +107,8 @@ def _change(world: World, chance: np.random.Generator, repetitions: int) -> tupl
 
 
 def _miou(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Measure the mIoU. The world's error is the share of each class's pixels that are taken for the next class. Parts
-    of an image are right or wrong as a whole, and the size of classes differs between sources.
+    """Measure the mIoU. `world.error` is the share of each class's pixels that are taken for the next class. Parts of
+    an image are right or wrong as a whole, and the size of classes differs between sources.
     """
     classes, figures = 4, list[Figure]()
     for begin in range(0, repetitions, AT_ONCE):

@@ -27,8 +27,8 @@ def measurements(repetitions: int) -> list[Measurement]:
 
 
 def measured(sources: int, area: float, valid: float, correlation: float, repetitions: int, seed: int) -> list[Covered]:
-    """Measure one world. `area` is the true area under the curve, `valid` the share of valid images, and `correlation`
-    that of the images of one source, in score and in validity.
+    """Measure one simulated world. `area` is the true area under the curve, and `valid` the share of valid images.
+    `correlation` is the correlation of images of one source, in their scores and in their validity.
     """
     drawn = _worlds(sources, area, valid, correlation, np.random.default_rng(seed))
     world = {"sources": str(sources), "valid": f"{valid:.0%}", "correlation": f"{correlation:g}"}

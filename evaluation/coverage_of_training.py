@@ -53,7 +53,7 @@ def measurements(repetitions: int) -> list[Measurement]:
 def measured(
     seeds: int, accuracy: float, layout: tuple[int, int], spread: Spread, repetitions: int, seed: int
 ) -> list[Covered]:
-    """Measure the figures of one world. `accuracy` is that of the baseline."""
+    """Measure the figures in one simulated world. `accuracy` is the true accuracy of the baseline."""
     fate = np.random.default_rng(seed)
     source = np.repeat(np.arange(layout[0]), layout[1])
     other = accuracy if accuracy > 1 - BETTER else accuracy + BETTER

@@ -151,9 +151,9 @@ def hold(
     protected: Sequence[str],
     bands: Mapping[str, Band],
 ) -> Flags:
-    """Return True for each image whose mask check passes, (images,). The rule is that of `kept_in_mask` and
-    `kept_checks`, applied to counts of pixels: `sources` and `images` are `evaluation.answers.pairs_of_images` of each
-    image's source and of the image. All masks use the same class numbers.
+    """Return True for each image whose mask check passes, (images,). The rule of `kept_in_mask` and `kept_checks` is
+    applied to counts of pixels: `sources` and `images` are `evaluation.answers.pairs_of_images` of each image's source
+    and of the image. All masks use the same class numbers.
     """
     line = {**MASK_BANDS, **bands}[MASK_KEPT]
     looked, holds = np.zeros(images.shape[0], bool), np.ones(images.shape[0], bool)

@@ -46,8 +46,8 @@ def outcome_of(
     masked: bool,
     classes: tuple[str, ...] = (),
 ) -> ModelOutcome:
-    """Judge an image made for `task`. `figures` are those of a segmenter, None for a classifier; `masked` is True if
-    they compare with a mask. `classes` are all classes of a classifier, () if unknown.
+    """Judge an image made for `task`. `figures` are the figures of a segmenter, None for a classifier. `masked` is True
+    if they compare with a mask. `classes` are all classes of a classifier, () if unknown.
     """
     if figures is not None:
         return _of_classes(figures, masked)

@@ -37,9 +37,9 @@ def by_score(score: Floats) -> Numbers:
 
 
 def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> Numbers:
-    """Return our order: by the chance that an image shows a valid fault that none before it has shown. `wrong` and
-    `valid` are the chances, 0 to 1, that the model is wrong on it and that people find it valid. Images of one `cell`,
-    such as a class, an alternative and a predicted class, are likely to show the same fault.
+    """Return the studio's order: by the chance that an image shows a valid fault that no image before it has shown.
+    `wrong` and `valid` are the chances, 0 to 1, that the model is wrong on it and that people find it valid. Images of
+    one `cell`, such as a class, an alternative and a predicted class, are likely to show the same fault.
     """
     chance = np.clip(wrong * valid, 0.0, 1.0)
     cells: dict[Hashable, list[int]] = {}

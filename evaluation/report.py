@@ -150,7 +150,9 @@ def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
 
 
 def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
-    """Return the figures of a table in `report.toml`, by default that of the class, with their words."""
+    """Return the words and the figures that a table of `report.toml` lists. The default table has the name of the class
+    of `found`.
+    """
     words = _WORDS[table or type(found).__name__]
     return [(name, attrgetter(attribute)(found)) for attribute, name in words.items()]
 

@@ -1,9 +1,9 @@
 """Agreement of a segmenter with the masks of generated images, compared with their sources (the paper's RQ2). Pure:
 takes counts of pixels, knows no images.
 
-A class's intersection over union is that of all pixels of a set, from one confusion matrix in which each source weighs
-the same, or each test case (see `evaluation.effectiveness`). The mean over images is another figure, which is not
-computed here. Figures of single images tell which protected classes a segmenter loses, by the rule of
+The intersection over union of a class is computed over all pixels of a set, from one confusion matrix. Each source
+weighs the same in it, or each test case (see `evaluation.effectiveness`). The mean over images is another figure, which
+is not computed here. Figures of single images tell which protected classes a segmenter loses, by the rule of
 `evaluation.metrics.ClassFigures`.
 """
 
@@ -353,9 +353,10 @@ def loss_effect(
 
 
 def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
-    """Return flags (images, classes, answers): True if an image gives this answer for at least the share of a class
-    that the whole set has. `part` has pixel counts of that shape, `shares` those of the set, (classes, answers), and
-    `whole` all pixels of each class, (images, classes). If a share of the set is above 0, some image reaches it.
+    """Return flags (images, classes, answers): True if the share of the class's pixels that get this answer is at least
+    as large in the image as in the whole set. `part` has pixel counts of that shape, `shares` those of the set,
+    (classes, answers), and `whole` all pixels of each class, (images, classes). If a share of the set is above 0, some
+    image reaches it.
     """
     with np.errstate(invalid="ignore"):
         found: Flags = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))

@@ -114,7 +114,7 @@ class ValidityEffect:
     at_least: Figure
     """Share of wrong and valid images if all images without a consensus or in a stratum without votes are invalid."""
     at_most: Figure
-    """Like `at_least`, but if all of those images are valid."""
+    """Share of wrong and valid images if all images without a consensus or in a stratum without votes are valid."""
     undecided: Figure
     """Share of judged images without a consensus."""
     score_weight: float | None
@@ -405,14 +405,14 @@ class _Draws:
         """The weight of the judged images of one additional source, by pool."""
         wrong_ones = self._place[table.of_wrong[table.asked_pool]]
         self._plain = len(wrong_ones) / max(len(np.unique(wrong_ones)), 1)
-        """How many judged wrong images the one additional source counts for."""
+        """Number of judged wrong images that the additional source represents."""
         begins = range(0, draws, TOGETHER)
         figures = np.concatenate([self._some(begin, min(TOGETHER, draws - begin)) for begin in begins], axis=1)
         self.wrong, self.low, self.high, self.mended_low, self.mended_high, self.times_valid = figures[:6]
         self.among_valid = figures[6], figures[7]
 
     def _some(self, begin: int, draws: int) -> Floats:
-        """Draw all figures, (figures, draws)."""
+        """Return random draws of each figure: (figures, draws)."""
         table, rng, pools = self._table, self._rng, self._table.pools
         weights = rng.standard_exponential((draws, len(self._own)))
         sums = self._others[begin : begin + draws] + weights @ self._own

@@ -137,7 +137,9 @@ def _odds(one: Floats, other: Floats) -> Floats:
 
 
 def _population(rates: Floats, rng: np.random.Generator) -> Floats:
-    """Draw mean and size of the population of workers, (2, chains, 2), given their rates, on a grid."""
+    """Draw the beta distribution of the workers' rates, given the `rates`, from a grid. Return its mean and its size
+    (the sum of its two parameters), by chain and truth: (2, chains, 2).
+    """
     from scipy.special import gammaln
 
     mean, size = (one.ravel() for one in np.meshgrid(_MEANS, _SIZES, indexing="ij"))

@@ -13,7 +13,7 @@ FIGURE_COLUMNS = columns_of(
 )
 """Columns of the table. `question` is empty for results on whole images. `votes_used` says if votes are taken after or
 before exclusions, with adjudications, or by the rules at the start. `part` and `name` say which images the row covers:
-all, or those of one class, edit type, sample or verdict of the model under test. They may also name one answer."""
+all, or the images of one class, edit type, sample or verdict of the model under test. They may also name one answer."""
 
 
 _SHARE = "value low high count n words"

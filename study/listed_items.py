@@ -14,7 +14,7 @@ from core.words import composed
 IMAGE_COLUMNS = ("image", "file_name", "file", "filename", "path")
 """Possible names of the column with the file names of the images."""
 COLUMNS = "source label classes edit_types caption counterfactual kind why group model model_right origin".split()
-"""Names of all columns besides that of the image and expected.QUESTION. Semicolons separate classes and edit types."""
+"""Names of all columns besides the image column and expected.QUESTION. Semicolons separate classes and edit types."""
 _OURS = frozenset({"item", "removed", "test_case", "image_sha", "source_sha"})
 """Columns of an export that are ignored without a note."""
 _KINDS: Mapping[str, ItemKind] = {"": "item", **{kind: kind for kind in ITEM_KINDS}}

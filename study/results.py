@@ -310,7 +310,8 @@ def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -
 def slices_of(items: Sequence[Item], outcomes: Mapping[int, ItemOutcome]) -> Slices:
     """Return the shares by class, edit type, sample and model under test, each in alphabetical order.
 
-    Images without a value come last, as `NONE`. So the groups together contain all images that were asked.
+    Images without a value come last, as `NONE`. So together the groups contain all images that the question was asked
+    about.
     """
 
     def by(names: Callable[[Item], Iterable[str]]) -> tuple[Slice, ...]:

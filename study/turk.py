@@ -32,11 +32,11 @@ HEAD = (
     "RequesterFeedback WorkTimeInSeconds LifetimeApprovalRate Last30DaysApprovalRate Last7DaysApprovalRate"
 ).split()
 INPUTS = "image source kind label classes edit_types caption counterfactual group model model_right".split()
-"""Names after "Input." of the columns about an item."""
+"""Columns about an item. In the file, "Input." precedes each name."""
 OURS = ("_comment", "_seconds", "_side", "_changes", "_counted", "_excluded")
-"""Names after "Answer." of our own columns; no question can have such a name. They hold the exact seconds (Turk has
-whole ones), the side of the generated image, the number of changes, whether the vote counts, who excluded its worker
-("rule" or "person"), and why."""
+"""Columns that the studio adds. In the file, "Answer." precedes each name, and no question can have such a name. They
+hold the exact seconds (Turk has whole ones), the side of the generated image, the number of changes, whether the vote
+counts, who excluded its worker ("rule" or "person"), and why."""
 TAIL = ("Approve", "Reject")
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

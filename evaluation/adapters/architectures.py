@@ -228,7 +228,9 @@ def _misfit(net: Any, state: Mapping[str, Any]) -> str:
 def _chosen_library(
     named: str, prepared_by: str, state: Mapping[str, Any], classes: int
 ) -> tuple[str, tuple[str, ...]]:
-    """Return an architecture's name, with “timm:” if timm's is chosen of two, and a remark on the choice."""
+    """Return the name of the architecture to load, and a remark if there was a choice. If both torchvision and timm
+    have the architecture, “timm:” in the name chooses timm's.
+    """
     library, _, plain = named.partition(":")
     if library not in _LIBRARIES:
         library, plain = prepared_by, named
@@ -271,7 +273,7 @@ def _prepared(
     known |= library == "timm" and hasattr(net, "pretrained_cfg")
     if known and typed:
         raise UserError(
-            f"{called} says that {library} prepares its images, as it did in its training: leave {typed[0]} out.",
+            f"{called} says that {library} prepares its images, as during training: leave {typed[0]} out.",
             field=typed[0],
         )
     if known and library == "torchvision":

@@ -64,13 +64,13 @@ def require_read(settings: UnderTestSettings) -> None:
         if getattr(settings, name) != getattr(plain, name) and name not in _READS[settings.source]:
             if settings.source == "profile":
                 raise UserError(
-                    f"The profile's own model does not take {called}: leave it out, or say by “source” where the model "
-                    "comes from.",
+                    f"The profile's own model does not use {called}: leave it out, or say with “source” where the "
+                    "model comes from.",
                     field="source",
                 )
             pixels = name in ("size", "mean", "std", "layout")
             why = f" ({_INSTEAD[settings.source]})" if pixels and settings.source in _INSTEAD else ""
-            raise UserError(f"A model from {settings.source} does not take {called}{why}: leave it out.", field=name)
+            raise UserError(f"A model from {settings.source} does not use {called}{why}: leave it out.", field=name)
     if settings.source == "transformers" and settings.name and settings.file:
         raise UserError(
             f"Both a repository, {settings.name}, and a folder, {settings.file}, are named: leave one of them out.",
@@ -140,7 +140,7 @@ def size_given(text: str) -> tuple[int, int] | None:
 
 
 def numbers_given(typed: str, header: Mapping[str, str], name: str) -> tuple[float, ...]:
-    """Return the numbers that a person typed, else those of a file's header; empty for none."""
+    """Return the numbers that a person typed, or else the numbers in the header of a file. Empty if neither has any."""
     if typed:
         return tuple(float(number) for number in typed.split(","))
     try:
@@ -172,8 +172,8 @@ def values_of(called: str, prepare: Callable[[Any], Any], mean: Sequence[float])
         else "pixels go from 0 to 1 here, and the usual are 0.485, 0.456, 0.406 and 0.229, 0.224, 0.225"
     )
     raise UserError(
-        f"With this mean and std {called} would get values from {least:.3g} to {largest:.3g} for black to white, with "
-        f"which no model was trained: {hint}.",
+        f"With this mean and std {called} would get values from {least:.3g} to {largest:.3g} for pixels from black to "
+        f"white, and no model was trained with such values: {hint}.",
         field="mean" if of_bytes else "std",
     )
 

@@ -23,7 +23,7 @@ def weights_of(settings: UnderTestSettings) -> Weights:
     """Return the location of a model's weights. Raises UserError for an unknown name or an impossible path."""
     if settings.source == "http":
         raise UserError(
-            f"The weights of the model at {settings.address} are its server's own: there is nothing to fetch."
+            f"The model at {settings.address} runs on its server, which keeps the weights: there is nothing to fetch."
         )
     if settings.source in ("file", "onnx") or (settings.source == "transformers" and settings.file):
         file = checkpoint_path(settings.file)

@@ -229,7 +229,9 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
 
 
 def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> Numbers:
-    """Return for each class of a model its number in masks. The last element is how many numbers masks have."""
+    """Return the number in masks of each class of a model. One more element at the end counts the numbers that masks
+    use.
+    """
     if not groups:
         return np.arange(classes + 1)
     numbers = np.full(classes + 1, len(groups))

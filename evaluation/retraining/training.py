@@ -198,7 +198,8 @@ class _Examples:
             pairs = [self._one(self._arm.examples[place]) for place in places]
         if len({pixels.shape for pixels, _ in pairs}) > 1:
             raise UserError(
-                "Images of one update need one size, but the model keeps different ones: choose another model."
+                "All images of one update must have the same size, but this model scales them to different sizes: "
+                "choose another model."
             )
         return torch.stack([pixels for pixels, _ in pairs]), torch.stack([target for _, target in pairs])
 
@@ -246,7 +247,7 @@ def _step(
 
 
 def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Return the logits of groups of classes (batch, groups, ...), followed by that of all other classes."""
+    """Return the logits of groups of classes (batch, groups, ...), followed by one logit for all other classes."""
     import torch
 
     if not groups:

@@ -389,10 +389,10 @@ def test_names_that_a_model_has_twice_are_told_and_stay_apart(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("source", "given", "field", "said"),
     [
-        ("torchvision", {"size": "256"}, "size", "does not take a size"),
+        ("torchvision", {"size": "256"}, "size", "does not use a size"),
         ("torchvision", {"model": "resnet18", "mean": MEAN}, "mean", "torchvision prepares its images"),
         ("timm", {"model": "resnet18", "std": STD}, "std", "timm prepares its images"),
-        ("timm", {"model": "resnet18", "file": "/models/mine.pt"}, "file", "does not take a file"),
+        ("timm", {"model": "resnet18", "file": "/models/mine.pt"}, "file", "does not use a file"),
         ("transformers", {"model": "a/b", "size": "256"}, "size", "preprocessor_config.json says"),
         (
             "transformers",
@@ -400,9 +400,9 @@ def test_names_that_a_model_has_twice_are_told_and_stay_apart(tmp_path: Path) ->
             "file",
             "Both a repository, a/b, and a folder, /models/b",
         ),
-        ("file", {"file": "/m.pt", "layout": "channels last"}, "layout", "does not take a layout"),
+        ("file", {"file": "/m.pt", "layout": "channels last"}, "layout", "does not use a layout"),
         ("http", {"model": "http://127.0.0.1:9", "mean": MEAN}, "mean", "its server prepares its images"),
-        ("profile", {"model": "resnet18"}, "source", "profile's own model does not take a name"),
+        ("profile", {"model": "resnet18"}, "source", "profile's own model does not use a name"),
     ],
 )
 def test_what_a_source_does_not_read_is_refused_and_not_ignored(

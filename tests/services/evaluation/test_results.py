@@ -661,7 +661,7 @@ def test_by_commands_a_script_reads_the_same(studio: Studio) -> None:
     (model,) = studio.commands.send("list-models-under-test", {"filter": "kind=classification"})["models"]
     assert model["assumptions"] == told["identity"]["assumptions"]
     assert {"name": "Class names", "value": "11, from the file"} in model["assumptions"]
-    with pytest.raises(UserError, match="profile's own model does not take a name"):
+    with pytest.raises(UserError, match="profile's own model does not use a name"):
         studio.commands.send("show-evaluation", {"filter": "kind=classification", "model": "resnet50"})
     assert studio.commands.send("list-evaluation-subjects", {}) == {"subjects": []}
     for wrong in ({"filter": "like=fog"}, {"key": "none"}, {"source": "file", "file": "/nowhere.safetensors"}):
