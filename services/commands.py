@@ -103,7 +103,7 @@ class UnknownCommand(ValueError):
 
 
 def command_of(function: Callable[..., Any], base: type[C], *passed: str, **class_values: str | bool) -> type[C]:
-    """Return a new command type. Its fields are those of `base` and the parameters of a function, without the
+    """Return a new command type. Its fields are the fields of `base` and the parameters of a function, without the
     parameters named in `passed`.
 
     The function's docstring, up to "Raises", describes the command. `class_values` become attributes of the class. They
@@ -121,7 +121,9 @@ def command_of(function: Callable[..., Any], base: type[C], *passed: str, **clas
 
 
 def _checked_last(hint: Any) -> Any:
-    """Return the type with its BeforeValidators last: bounds then count the runs in a list, not letters of a text."""
+    """Return the type with its BeforeValidators last. Pydantic runs these before the bounds, so that a bound counts the
+    entries of a list, not the letters of the typed text.
+    """
     if get_origin(hint) is not Annotated:
         return hint
     kind, *metadata = get_args(hint)
@@ -211,10 +213,10 @@ def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:
         return Malformed(f"“{words}” is missing.", field=field)
     if first["type"] == "string_too_long":
         return Malformed(
-            f"“{words}” is too long: at most {first['ctx']['max_length']} characters are taken.", field=field
+            f"“{words}” is too long: at most {first['ctx']['max_length']} characters are allowed.", field=field
         )
     if first["type"] == "literal_error":
-        return Malformed(f"There is no {words} {first['input']!r:.80}: take {first['ctx']['expected']}.", field=field)
+        return Malformed(f"There is no {words} {first['input']!r:.80}: choose {first['ctx']['expected']}.", field=field)
     return Malformed(f"“{words}” cannot be taken: {reason(error, model)}.", field=field)
 
 

@@ -89,7 +89,7 @@ class Estimate:
 
 def images_at_most(plan: BatchPlan, settings: Settings, sources: int) -> int | None:
     """Return the maximum number of images that a plan makes of `sources` source images, or None if nothing limits their
-    captions. `settings` are those of `settings_of`.
+    captions. `settings_of` returns the `settings`.
     """
     written, drawn = most_captions(plan, settings), plan.edits.captions_a_source
     captions = written if drawn is None else drawn

@@ -43,7 +43,7 @@ SAID_BY_PLAN = {
 }
 """Settings that make.settings may not contain, each with the plan's own key for it."""
 _SO_MANY = ("spread", "at random", "model")
-"""Ways of combining edits that stop at the number `counterfactuals.captions`."""
+"""Values of `counterfactuals.combinations` with which `counterfactuals.captions` limits the number of captions."""
 _TRIFLES = {"name", "note", "cost", "run"}
 """Parts of a plan that do not change the images. The digest leaves them out."""
 
@@ -319,7 +319,7 @@ def named_paths(text: str) -> Mapping[str, str]:
 
 
 def settings_of(plan: BatchPlan) -> Settings:
-    """Return the settings for all work of a plan: those of its profile, changed by the plan.
+    """Return the settings for all work of a plan: the settings of its profile, with the plan's changes.
 
     Raises UserError, with the key as its `field`, for an unknown profile, recipe or setting, for a value that a setting
     does not take, and for contradicting keys.

@@ -1,8 +1,8 @@
 """Plans the work of each pass of a batch (captions, language, images) in its ledger before any of it is done.
 
 The order of the sources alone decides which work is done together in a lot. Each image records its place in the group
-that it is drawn in, and the group's size. So a plan gives the same images with any number of workers, retries and
-deaths.
+that it is drawn in, and the group's size. So a plan gives the same images with any number of workers, of retries and of
+dead workers.
 """
 
 from __future__ import annotations
@@ -203,7 +203,8 @@ def caption_now(
     recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
     """Find a planned caption among the captions of its run, which may have been edited since. Return its index there,
-    and the caption to draw now, which is None if it was taken out. Return None alone if no version has the caption.
+    and the caption to draw now, which is None if it was taken out. If no version of the run has the caption, return
+    only None.
     """
     captions_now = recipe.captions(_bare(run))
     now = captions_now.items if captions_now is not None else ()

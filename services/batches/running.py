@@ -217,7 +217,7 @@ class BatchRuns:
             if status.state == "unplanned":
                 raise UserError(f"The planning of {title} was interrupted: plan it again.")
             if status.state == "approval" and not any(one.left for one in status.passes[:-1]):
-                raise UserError(f"The captions of {title} wait for your yes: approve them first.")
+                raise UserError(f"The captions of {title} wait for your approval: approve them first.")
             self._line_up(number)
 
     def pause(self, number: int) -> None:

@@ -62,7 +62,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class _Header:
-    """First line of the file of lots: all else that a shard needs."""
+    """First line of the file of lots: everything that a shard needs besides the lots."""
 
     batch: int
     stage: Pass

@@ -58,7 +58,7 @@ def stages_of(recipe: Recipe, stage: Pass) -> tuple[StageName, ...]:
 
 
 class Worker:
-    """Does the work of one batch. Loads models at first use, and releases those of another pass.
+    """Does the work of one batch. Loads models at first use, and releases the models of other passes.
 
     Without helper processes, it does one `Lot` at a time and runs the models in the calling thread. With helpers, two
     threads may call `do`: while the models work on one lot, in a thread of their own, the images of the lot before are
@@ -66,7 +66,7 @@ class Worker:
     """
 
     def __init__(self, order: Order, models: Models | None = None) -> None:
-        """`models` are used instead of those of the order's profile."""
+        """`models` are used instead of the models of the order's profile."""
         self._order = order
         self._models = models or load_models(order.profile)
         self._files = FileWork(order)

@@ -246,7 +246,7 @@ def room_in(workspace: Workspace) -> Iterator[Path]:
 
 
 def new_room(workspace: Workspace) -> Path:
-    """Make a folder on the workspace's disk for images not imported yet, and remove those of ended processes."""
+    """Make a folder on the workspace's disk for images not imported yet, and remove such folders of ended processes."""
     try:
         return workspace.scratch(_FOLDER)
     except OSError as error:

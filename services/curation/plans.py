@@ -258,7 +258,7 @@ def _edit_type(command: CellCommand) -> dict[EditType, str]:
     for edit_type in EDIT_TYPES:
         if edit_type == command.place:
             return {edit_type: ""}
-    raise UserError(f"There is no edit type “{command.place[:80]}”: take {', '.join(EDIT_TYPES)}.", field="place")
+    raise UserError(f"There is no edit type “{command.place[:80]}”: choose {', '.join(EDIT_TYPES)}.", field="place")
 
 
 def _alternatives(command: CellCommand) -> dict[EditType, str]:

@@ -1,7 +1,7 @@
 """Makes missing thumbnails while no job runs, those of the newest images first.
 
 New images get their thumbnails when they are saved, and the gallery makes missing thumbnails that it shows. So this
-module makes only those of older workspaces, imports and restored backups. Checked ranges of entries are stored
+module makes only the thumbnails of older workspaces, imports and restored backups. Checked ranges of entries are stored
 (`storage.thumbnails.Seen`): each entry of the catalogue is checked once, and a start without new entries costs one
 query and one small file.
 """

@@ -61,7 +61,7 @@ class ShownColours:
             if one not in REST and (one[0] not in "+-" or len(one) == 1):
                 raise _unreadable("colours", one)
         if len(shown) > MOST_COLOURS:
-            raise UserError(f"These are too many colours: at most {MOST_COLOURS} are taken.", field=FIELD)
+            raise UserError(f"These are too many colours: at most {MOST_COLOURS} are allowed.", field=FIELD)
         values = tuple((one[1:], one[0] == "+") for one in shown if one not in REST)
         return ShownColours(by, values, "others" in shown, "none" in shown)
 

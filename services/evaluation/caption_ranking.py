@@ -56,7 +56,7 @@ class CaptionRanking:
     learnt: int
     """Number of test cases that the ranking learnt from."""
     orders: tuple[Order, ...]
-    """Quality of our order and of a random order on the past test cases. Each test case is ranked by what was learnt
+    """Quality of this ranking and of a random order on the past test cases. Each test case is ranked by what was learnt
     from other sources. Empty if there are too few sources."""
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""
@@ -140,7 +140,7 @@ def _kind_of(caption: CounterfactualCaption, label: str) -> Kind:
 def _orders(
     found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any, seed: int
 ) -> tuple[Order, ...]:
-    """Judge our ranking and a random order on past test cases, each ranked by what was learnt from other sources."""
+    """Judge this ranking and a random order on past test cases, each ranked by what was learnt from other sources."""
     images = found.cases.generated
     if len(np.unique(images.source[known])) < FEWEST_SOURCES:
         return ()

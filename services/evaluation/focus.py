@@ -73,7 +73,7 @@ class Focus:
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="where a model looks")
-        """Queue of this work. `work.of(about(question))` finds the work on a question."""
+        """Queue of this work. `work.of(about(question))` finds the work for an `EvaluationQuestion`."""
         self._looks, self._count = Latest[Look](KEPT), 0
         """Grad-CAM maps by `_Key`, and the number of maps made so far."""
         self._chosen, self._found = Latest[tuple[Cases, list[_Seen]]](4), Latest[FocusFigures](4)
@@ -98,7 +98,7 @@ class Focus:
         return cancelled(self.work, work)
 
     def asked(self, sent: acts.OnTwoModels) -> tuple[EvaluationQuestion, ...]:
-        """Return the question of a command for each of its one or two models."""
+        """Return an `EvaluationQuestion` for each of the one or two models that a command names."""
         keys = (sent.key, sent.beside) if sent.beside else (sent.key,)
         return tuple(self._evaluations.asked(sent.model_copy(update={"key": key})) for key in keys)
 
@@ -147,16 +147,19 @@ class Focus:
     def _require(self, questions: Sequence[EvaluationQuestion]) -> None:
         for one in questions:
             if self._evaluations.cases(one.subject).task != "classification":
-                raise UserError("These images are of a segmentation, and only a classifier is asked where it looks.")
+                raise UserError(
+                    "These images belong to a segmentation, but only classifiers have Grad-CAM maps: choose images of "
+                    "a classification."
+                )
             if one.model.source in ("onnx", "http"):
                 title = self._evaluations.title(one.model)
-                raise UserError(f"{title} is no network of torch, so nothing can show where it looks.")
+                raise UserError(f"{title} is no torch network; only these have Grad-CAM maps: choose another.")
 
     # Images and their masks
 
     def _chosen_of(self, question: EvaluationQuestion) -> tuple[Cases, list[_Seen]]:
-        """Return the cases of a question and the chosen images. Callers must use one result throughout, since other
-        threads may add images at any time.
+        """Return the cases that a question is about, and the images chosen from them. Callers must use one result
+        throughout, since other threads may add images at any time.
         """
         key = (repr(question.subject), self._workspace.saved())
         return self._chosen.once(key, lambda: self._some(self._evaluations.cases(question.subject)))

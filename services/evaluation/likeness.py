@@ -94,7 +94,7 @@ class Likeness:
     ) -> None:
         self._workspace, self._evaluations, self._meaning, self._models = workspace, evaluations, meaning, models
         self.work = WorkQueue(changes, name="likeness of a test set")
-        """Queue of this work. `work.of(about(question))` finds the work on a question."""
+        """Queue of this work. `work.of(about(question))` finds the work for an `EvaluationQuestion`."""
         self._scores, self._language, self._no_score = dict[str, float](), "", ""
         self._found = Latest[LikenessFigures](4)
 

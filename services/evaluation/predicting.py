@@ -146,8 +146,8 @@ class Predicting:
 
     def check_masks(self, checker: UnderTestSettings, cases: Cases, on_count: OnCount) -> None:
         """Have the segmenter of the checks read all images of a subject that have a mask, unless Explore had it read
-        them, and count their pixels. The segmenter is not recorded as a model under test. `on_count` and errors are
-        those of `read`.
+        them, and count their pixels. The segmenter is not recorded as a model under test. `on_count` and errors are as
+        for `read`.
         """
         self._require_known(checker)
         key = self._workspace.models_under_test.key_of(model_key(checker))

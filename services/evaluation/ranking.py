@@ -66,7 +66,8 @@ class Ranking:
     """Number of test cases that the orders are judged by: the model's outcome is known, and people did not judge them
     invalid."""
     orders: tuple[Order, ...]
-    """Quality of our order, a random one, and those by entropy and DeepGini if possible. Empty if `known` is 0."""
+    """Quality of this ranking, of a random order, and of the orders by entropy and DeepGini if possible. Empty if
+    `known` is 0."""
     valid_from: ValidFrom
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""

@@ -77,7 +77,7 @@ def score_images(
     table: CaseTable, checks: Mapping[str, tuple[Numbers, Floats]], outcomes: Sequence[Outcome], task: TaskKind
 ) -> Scored | str:
     """Return the score of all images of a task, or a sentence on why it is missing. `checks` maps each check to its
-    entries and figures; `outcomes` are those of studies, oldest first.
+    entries and figures. `outcomes` are the outcomes of studies, oldest first.
     """
     of_task = _of_task(table, task)
     rows = {name: table.rows_of(entries) for name, (entries, _) in checks.items()}

@@ -52,7 +52,7 @@ class PixelCells:
     names: tuple[str, ...]
     """Names of the groups of classes, which are the rows and columns."""
     counts: Flags
-    """True for each test case that counts: its pixels and those of its original were counted."""
+    """True for each test case that counts: its own pixels and the pixels of its original were counted."""
     kept: Flags
     """True for each test case whose mask holds."""
     there: Flags
@@ -218,8 +218,8 @@ class MaskChecks:
         self._key, self._warm = "", False
         self._ways: dict[tuple[str, str], int] = {}
         self._known = np.zeros((0, 3), np.int64)
-        """For each row of predictions: the row of the original and the number of the `ways_of` pair that it was last
-        checked with, and the outcome. So each mask is checked once for all evaluations."""
+        """Outcome of the last check of each row of predictions, so that each mask is checked once for all evaluations:
+        (row of the original, number of the pair from `ways_of`, outcome)."""
 
     @property
     def checker(self) -> UnderTestSettings | None:

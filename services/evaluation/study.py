@@ -153,8 +153,8 @@ def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[s
         not_asked, places = int((~is_asked).sum()), places[is_asked]
         if not len(places):
             raise UserError(
-                f"No template of questions is about what these images show: there is one for {and_list(_asked_of())}. "
-                "Draw a study with questions of your own on the page Study."
+                "No question template fits the classes of these images: there are templates for "
+                f"{and_list(_asked_of())}. Draw a study with questions of your own on the page Study."
             )
     stratum, names = strata_of(cases, found.right == WRONG)
     used, number = np.unique(stratum[places], return_inverse=True)

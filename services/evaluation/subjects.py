@@ -90,7 +90,8 @@ class Images:
     label: Numbers
     """Number of its label among `Cases.labels`; -1 for none."""
     number: Numbers
-    """Index of the image in the values of `CaseTable.images`, or of an original in those of `CaseTable.sources`."""
+    """Index of the image in the values of `CaseTable.images`. For an original, its index in the values of
+    `CaseTable.sources`."""
     shas: list[str]
     masks: Masks
     """Empty for a classification."""
@@ -303,7 +304,7 @@ class _Reading:
 
     def _labelled(self, rows: Numbers, first: Numbers, shas: list[str]) -> tuple[tuple[str, ...], Numbers, Numbers]:
         """Return the label names, and the label index of each image and each source. A source has its own label, else
-        its task's, else that of one of its images.
+        the label of its task, else the label of one of its images.
         """
         labels, tasks = self._labels, self._table.task_labels
         of_tasks = tasks.of(first)

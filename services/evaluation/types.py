@@ -39,7 +39,9 @@ MOST_WRONG, LEAST_MIOU = 0.5, 0.25
 
 @dataclass(frozen=True)
 class Subject:
-    """Images that a model is evaluated on: those of a filter, in the catalogue or in a version of a test set."""
+    """Images that a model is evaluated on: the images that match a filter, in the catalogue or in a version of a test
+    set.
+    """
 
     version: int | None = None
     """Number of a version of a test set, as in `core.test_sets.SetVersion`; None for the catalogue."""
@@ -123,9 +125,9 @@ class Cell:
     name: str = ""
     """Name of the row: a class (also for both kinds of confusion), edit type, keyword or alternative; "" for all."""
     said: str = ""
-    """Predicted label. For "confusion" it is that of the image, for "confusion before" that of its original; "" for
-    none of the labels. For a segmenter it is a label predicted for pixels: it selects images where the share of the
-    class predicted as that label is at least as large as in the whole set."""
+    """Predicted label: for "confusion" on the image, for "confusion before" on its original. "" for none of the labels.
+    For a segmenter it is a label predicted for pixels: it selects images where the share of the class predicted as that
+    label is at least as large as in the whole set."""
     only_wrong: bool = False
     """For "class" and tables of edits: only newly wrong cases, or for a segmenter cases that lose a class."""
 
@@ -214,7 +216,7 @@ class LikenessFigures:
     fidelity: Mapping[str, Fidelity]
     """Fidelity of test cases and of reconstructions, against the originals."""
     perplexity: Figure
-    """Perplexity of the changed captions divided by that of the sources' captions."""
+    """Perplexity of the changed captions divided by the perplexity of the sources' captions."""
     language: str
     """Name of the language model; "" until it has read a caption."""
     notes: tuple[str, ...]
@@ -281,7 +283,7 @@ class Evaluated:
     segmentation: results.SegmentationEffect | None = None
     """Figures of a segmenter; None for a classifier."""
     losses: results.LossEffect | None = None
-    """How often a segmenter loses a class, which counts as wrong; None for a classifier."""
+    """Rate at which a segmenter loses a class, which counts as wrong. None for a classifier."""
     labels: tuple[str, ...] = ()
     """Labels in the order of tables and confusion matrices; for a segmenter the groups that it tells apart."""
     thumbnails: Mapping[int, str] = field(default_factory=dict)

@@ -60,7 +60,8 @@ ACCEPTED, REJECTED = 0.65, 0.15
 """Shares of the test cases that the example accepts and rejects. The others are left for the user to try the review."""
 _PLAN = Path(__file__).with_name("plan.txt")
 TYPES: Mapping[TaskKind, str] = {"classification": 'types = { weather = 2, "time of day" = 1 }', "segmentation": ""}
-"""TOML lines with numbers of edits. The classifier learned only fair days, so these edits test a likely weakness."""
+"""Lines of the plan with the relative shares of edit types. The classifier learned only fair days, so edits of weather
+and time of day test a likely weakness."""
 Tell = Callable[[float], None]
 """Progress callback: called with the done share of a step, from 0 to 1. An exception from it ends the step."""
 

@@ -61,8 +61,8 @@ def grid_of(
     run: Run, settings: Settings, history: tuple[StoredValue, ...], fresh: bool, prompts: PromptSet
 ) -> Grid | None:
     """Return the possible edits of a run; None if the run has no caption or no ticked alternatives. If `fresh`, the
-    planned combinations are those of the present captions, otherwise those of the next run of the stage. `history`
-    holds the versions of the stage's value.
+    planned combinations are the ones of the present captions, otherwise the ones that the next run of the stage would
+    use. `history` holds the versions of the stage's value.
     """
     caption, alternatives = run.values.get("caption"), run.values.get("alternatives")
     if caption is None or alternatives is None or not recipe_of(run.recipe).has("alternatives"):

@@ -35,7 +35,7 @@ class Editing:
     def __init__(self, runs: RunService, notes: StageNotes) -> None:
         self._workspace, self._runs, self._driver, self._notes = runs.workspace, runs, runs.driver, notes
         self.writes = PageWrites()
-        """Which page saved which version, so that a page is not warned of its own edits."""
+        """Remembers which page saved each version, so that a page is not warned of its own edits."""
 
     def register(self, commands: Commands) -> None:
         for kind, edit in edits.EDITS.items():

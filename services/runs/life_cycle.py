@@ -287,7 +287,7 @@ class RunService:
 
     @does("mask-sample", RunCommand)
     def take_sample_mask(self, run: str) -> None:
-        """Set a run's mask to that of its sample picture. Raises UserError if none exists."""
+        """Give a run the mask of its sample picture. Raises UserError if none exists."""
         stored = self.workspace.runs.get(run)
         sample = sample_of(self.samples, stored)
         if sample is None or sample.mask is None:

@@ -115,7 +115,7 @@ class RunSettings:
         """
         presets = self._profile.presets
         if preset not in presets:
-            raise UserError(f"There is no preset {preset!r}: take {', '.join(presets) or 'none'}.")
+            raise UserError(f"There is no preset {preset!r}: choose {', '.join(presets) or 'none'}.")
         self._require_read(sent.run, "generation.steps")
         self._change_generation(sent, self._profile.preset(preset))
 

@@ -55,7 +55,9 @@ class Problem:
 
 
 class CanBeInsistedOn(UserError):
-    """Raised for what is probably a mistake. The command `insist` does it if the person wants it anyway."""
+    """Raised for a command that is probably a mistake. The command `insist` carries it out if the person wants it
+    anyway.
+    """
 
     def __init__(self, text: str, insist: RunCommand) -> None:
         super().__init__(text)

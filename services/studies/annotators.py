@@ -237,7 +237,7 @@ class PictureTokens:
         return token
 
     def expect(self, worker: str, study_id: str, shas: Sequence[str]) -> list[str]:
-        """Return tokens for a worker's next pictures in a study, in place of those of an earlier call."""
+        """Return tokens for a worker's next pictures in a study. They replace the tokens of an earlier call."""
         self._ahead.put((worker, study_id), frozenset(shas))
         return [self.give(worker, sha) for sha in shas]
 

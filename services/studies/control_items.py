@@ -95,8 +95,7 @@ def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Seque
 
 def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
     """Return a function that is True for items that must not be made. These are items that the rules exclude, items
-    that equal one in `there`, and items whose right answers contradict those of an item in `there` with the same
-    picture.
+    that equal one in `there`, and items whose right answers contradict an item in `there` with the same picture.
     """
     gone = frozenset(rules.left_out)
     by_picture: dict[LeftOutItem, NewItem] = {what_it_shows(item): item for item in there}

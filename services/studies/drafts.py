@@ -298,7 +298,9 @@ class StudyDrafts:
         sent: DraftCommand,
         template: Annotated[str, typed_text(40), Field(description="The name of a question template")],
     ) -> DraftState:
-        """Replace the draft's questions and texts by those of a template. Raises UserError if it is unknown."""
+        """Replace the draft's questions and texts by the questions and texts of a template. Raises UserError if it is
+        unknown.
+        """
         chosen = TEMPLATES.get(template)
         if chosen is None:
             raise UserError(_NO_TEMPLATE)

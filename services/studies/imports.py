@@ -52,7 +52,7 @@ class ZipFiles:
             raise UserError("The zip is damaged or cut short: pack it again.") from error
         entries = [entry for entry in self._archive.infolist() if not entry.is_dir()]
         if len(entries) > MOST_FILES:
-            raise UserError(f"The zip has {len(entries):,} files; at most {MOST_FILES:,} are taken at once.")
+            raise UserError(f"The zip has {len(entries):,} files, but at most {MOST_FILES:,} can be read at once.")
         if sum(entry.file_size for entry in entries) > MOST_UNPACKED:
             raise UserError(f"The zip unpacks to more than {MOST_UNPACKED // 10**9} GB: cut it into several.")
         self._entries = {zip_name(entry).replace("\\", "/"): entry for entry in entries}
@@ -82,7 +82,7 @@ class FolderFiles:
             if path.is_file() and (not only_list or path.suffix.lower() != ".csv" or path == folder / only_list)
         )
         if len(paths) > MOST_FILES:
-            raise UserError(f"{folder} holds {len(paths):,} files; at most {MOST_FILES:,} are taken at once.")
+            raise UserError(f"{folder} holds {len(paths):,} files, but at most {MOST_FILES:,} can be read at once.")
         self.names = tuple(path.relative_to(folder).as_posix() for path in paths)
 
     def read(self, name: str, most: int) -> bytes:
@@ -233,7 +233,7 @@ def _listed(files: ImportFiles, name: str, rules: Rules) -> tuple[list[ListedIte
     with in_words():
         found, notes = listed_items(read_csv(files.read(name, MOST_LIST), f"“{_short(name)}”"), rules)
     if len(found) > MOST_FILES:
-        raise UserError(f"The list has {len(found):,} rows; at most {MOST_FILES:,} are taken at once.")
+        raise UserError(f"The list has {len(found):,} rows, but at most {MOST_FILES:,} can be read at once.")
     folder = name.rpartition("/")[0]
     if not folder:
         return list(found), notes

@@ -251,7 +251,7 @@ def _item(
 
 
 def _shown(mask: NamedMask | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes that a mask shows: those of `names`, then the mask's own; () without a mask."""
+    """Return the classes that a mask shows: first classes in `names`, then the mask's own. () without a mask."""
     if mask is None:
         return ()
     visible = {n: name for n, name in mask.classes.items() if share(mask.image, [n]) >= LEAST_SHARE}

@@ -151,7 +151,7 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Readiness:
-    """Whether a draft can be released, as far as known without opening an image file."""
+    """Obstacles to the release of a draft, as far as known without opening an image file."""
 
     obstacles: tuple[Obstacle, ...]
     """Known obstacles. A release reports the first of them."""
@@ -210,7 +210,7 @@ class TestSetDrafts:
     @does("add-to-test-set", AddToTestSet, keeps=True)
     def add_chosen(self, sent: AddToTestSet) -> Added:
         """Add images to the draft of a test set, with their masks and labels. The label is the one that a person
-        decided, or else that of the image's task. Raises UserError if no image is named, or if the filter matches
+        decided, or else the label of the image's task. Raises UserError if no image is named, or if the filter matches
         another number of images than expected.
         """
         entry_ids = [*sent.entries, *self._found(sent)]

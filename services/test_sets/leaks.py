@@ -44,7 +44,7 @@ class LeakRow:
     role: Role = "generated"
     """Role of that image. A "source" is an image from which images of the test set were made."""
     distance: int = 0
-    """Number of differing bits of the perceptual hashes; 0 for a copy, which other means find."""
+    """Number of differing bits of the perceptual hashes; 0 for a "copy", which is not found by its hash."""
     reason: str = ""
     """One sentence on why the file was not compared; "" if it was."""
 

@@ -115,7 +115,8 @@ class Retrainings:
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="retraining")
-        """Queue of trainings; `of(about(question))` finds those of a question. Each result is a `RetrainingResult`."""
+        """Queue of trainings. `work.of(about(question))` finds the trainings for an `EvaluationQuestion`. Each result
+        is a `RetrainingResult`."""
 
     @does("begin-retraining", BeginRetraining)
     def begin_retraining(self, sent: BeginRetraining) -> dict[str, Any]:
@@ -197,7 +198,7 @@ class Retrainings:
         """
         opened = self.result(question, number).opens(on, arm)
         if opened is None:
-            raise UserError("No images are stored for this number: begin again, and it opens them.")
+            raise UserError("The images behind this number are not stored: begin the training again to store them.")
         return opened.entries
 
     def weights(self, result: KeptResult) -> tuple[weight_files.ArmWeights, ...]:

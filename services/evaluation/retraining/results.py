@@ -33,7 +33,7 @@ from storage.evaluation.models_under_test import StoredModel
 MOST_OPENED = 1000
 """Maximum number of catalogue entries stored for a number of a table: nobody looks at more."""
 LOWEST = 10
-"""For a segmenter, 1 in this number of images is listed: those with the smallest share of correct pixels."""
+"""For a segmenter, 1 in this number of images is listed, beginning with the smallest share of correct pixels."""
 HOW_PARTED = (
     f"{100 * SHARES['train']:.0f} % of the sources are for training, {100 * SHARES['tune']:.0f} % for tuning and "
     f"{100 * SHARES['test']:.0f} % for measuring. Images made from a source are on its side. Sources that look alike "
@@ -246,8 +246,9 @@ def opened(
     behind: Mapping[str, SetEntries], measured: Mapping[str, Mapping[str, Measured]], kind: TaskKind
 ) -> Iterator[OpenedImages]:
     """Yield the images that the gallery shows for each set, and for each arm on that set. For an arm of a classifier,
-    these are wrong with more than half of the seeds, the most often wrong first. An arm of a segmenter is never right
-    about all pixels: it shows 1 in `LOWEST` images, those with the smallest share of right pixels.
+    these are the images that it gets wrong with more than half of the seeds, the most often wrong first. An arm of a
+    segmenter is never right about all pixels. So the gallery shows 1 in `LOWEST` images: the ones with the smallest
+    share of right pixels.
     """
     for name, set_entries in behind.items():
         for arm in ("", *measured):

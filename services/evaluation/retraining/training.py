@@ -62,8 +62,8 @@ MOST_TUNE = 500
 
 @dataclass(frozen=True)
 class RetrainingQuestion:
-    """One question: what does training this model further with images of this subject gain? The fields after `asked`
-    are those of `services.evaluation.commands.BeginRetraining`, which describes them.
+    """One question: what does training this model further with images of this subject gain?
+    `services.evaluation.commands.BeginRetraining` describes the fields after `asked`.
     """
 
     asked: EvaluationQuestion
@@ -213,8 +213,8 @@ def part(
     shas, notes = cases.originals.shas, list[str]()
     if len(shas) < len(SIDES):
         raise UserError(
-            f"The images have {count_of(len(shas), 'source')}, and need at least one each to learn from, to tune with "
-            "and to measure with."
+            f"The images have {count_of(len(shas), 'source')}, but at least three are needed: one to learn from, "
+            "one to tune with and one to measure with."
         )
     usable, lacking = _usable(cases, mapping), "a mask" if cases.view.kind == "segmentation" else "a label"
     without = sum(int((~one).sum()) for one in usable)
@@ -488,7 +488,9 @@ def _with_unseen(parted: DataSplit, cases: Cases, unseen: str) -> DataSplit:
 
 
 def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
-    """Return which images of each kind have a class that the model knows. Raises UserError for under two classes."""
+    """Return flags of the images of each kind that have a class that the model knows. Raises UserError for under two
+    classes.
+    """
     if cases.view.kind == "segmentation":
         names = mapping.group_names
         usable = [images.masks.there for images in cases.all_images]
@@ -501,7 +503,7 @@ def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
         what = (
             f"The model can say one of its labels alone, “{names[0]}”" if names else "The model can say no label of it"
         )
-        raise UserError(f"{what}: there is nothing to tell apart by learning.")
+        raise UserError(f"{what}, so there are no two classes to learn: map more labels to its classes.")
     return usable
 
 

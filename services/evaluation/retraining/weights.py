@@ -31,7 +31,7 @@ class Marked:
     """The model, images, arm and seed of a training."""
 
     about: str
-    """Key of the model with the images: `services.evaluation.retraining.training.kept_under`."""
+    """Key that stands for the model and the images, made by `services.evaluation.retraining.training.kept_under`."""
     model: str
     title: str
     """Title of the images."""

@@ -179,7 +179,7 @@ def test_a_picture_that_shows_the_weather_already_is_not_taken(studio: Studio) -
         ("owl", "weather", "class x edit type", "No run has a picture of the class “owl”: add one in Explore"),
         ("", "weather", "class x edit type", "no class"),
         ("bird", "", "class x edit type", "no edit"),
-        ("bird", "mood", "class x edit type", "There is no edit type “mood”: take subject, object"),
+        ("bird", "mood", "class x edit type", "There is no edit type “mood”: choose subject, object"),
         ("", "", WEATHER, "Name a weather or a time of day"),
         ("<b>", "weather", "class x edit type", "the class “<b>”"),
     ],

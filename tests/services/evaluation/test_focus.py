@@ -149,10 +149,10 @@ def test_images_may_come_while_figures_are_made(studio: Studio, monkeypatch: pyt
 
 
 def test_what_cannot_be_looked_into_says_so(studio: Studio, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="only a classifier is asked where it looks"):
+    with pytest.raises(UserError, match="only classifiers have Grad-CAM maps"):
         studio.focus.begin(ROADS)
     server = replace(BIRDS, model=UnderTestSettings(source="http", address="http://localhost:1/predict"))
-    with pytest.raises(UserError, match="is no network of torch"):
+    with pytest.raises(UserError, match="is no torch network"):
         studio.focus.figures(server)
     unknown = replace(BIRDS, model=CLASSIFIER.model_copy(update={"mean": "0.3, 0.3, 0.3", "std": "0.5, 0.5, 0.5"}))
     with pytest.raises(UserError, match="This model is not loaded"):

@@ -67,7 +67,7 @@ def test_a_set_opens_its_images_and_an_arm_those_that_it_is_wrong_about(
     (kept,) = retrainings.kept(BIRDS)
     assert retrainings.opens(BIRDS, kept.number, ON_ORIGINAL) == whole.entries
     for asked, number, on, why in (
-        (BIRDS, kept.number, "nonsense", "No images are stored for this number"),
+        (BIRDS, kept.number, "nonsense", "The images behind this number are not stored"),
         (BIRDS, kept.number + 1, ON_ORIGINAL, "There is no such result any more"),
     ):
         with pytest.raises(UserError, match=why):

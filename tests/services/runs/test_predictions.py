@@ -398,7 +398,7 @@ def test_an_onnx_file_that_does_not_say_its_mean_is_asked_in_explore(studio: Stu
 )
 def test_what_is_too_long_for_a_model_is_named(studio: Studio, given: dict[str, str], field: str, longest: int) -> None:
     done = perform(studio, new_run(studio), "under-test", **given)
-    assert (done.field, done.problem) == (field, f"“{field}” is too long: at most {longest} characters are taken.")
+    assert (done.field, done.problem) == (field, f"“{field}” is too long: at most {longest} characters are allowed.")
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def test_captions_come_first_and_images_after_a_yes(studio: Studio, gate: Gate, 
     waiting = studio.batches.details(number)
     assert {one.key for one in waiting.sample} == {f"bird/{place}.png" for place in range(3)}
     assert not waiting.latest and waiting.status.images.left == 6
-    with pytest.raises(UserError, match="wait for your yes"):
+    with pytest.raises(UserError, match="wait for your approval"):
         studio.batches.begin(number)
 
     studio.commands.send("approve-batch", {"batch": number})
