@@ -1,7 +1,7 @@
 """Whole data sets on a simulated GPU: models sleep as long as a GPU would work, and everything else is real.
 
-Measures the time that a run takes beyond the models' sleep, with helper processes and without. A part of
-`benchmarks.beside`.
+Measures the time that a run takes beyond the models' sleep, with helper processes and without. `benchmarks.beside` runs
+it as one of its parts.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ processor: on one kind it was 3.0, on another 2.1 to 2.4, with equal code.
 OF_A_SOURCE = 5
 """Number of test cases of a source, as in the paper."""
 REFERENCE_CASES = 8
-"""Number of test cases of the reference, after one that does not count."""
+"""Number of measured test cases of the reference. One more before them only warms up."""
 TOGETHER = 2_000
 """Maximum number of rows that are written together."""
 ASKED = ("caption", "caption_many", "complete", "complete_many", "image", "images", "text", "texts", "vectors")

@@ -107,7 +107,7 @@ def resident() -> float:
 
 
 def timed(what: str, reads: Iterator[Callable[[], object]], bound: float, share: float = 0.95) -> Figure:
-    """Measure the milliseconds of each read. `bound` and `share` are those of `Figure`."""
+    """Measure the milliseconds of each read. `Figure` explains `bound` and `share`."""
     found = []
     for read in reads:
         began = time.perf_counter()
@@ -182,7 +182,7 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def key_at(catalogue: Catalogue, order: Order, place: int) -> PageKey:
-    """Return the key of the image at a position of an order."""
+    """Return the page key of the image at position `place` of a sorted gallery."""
     return catalogue.page(ImageFilter(), order, 1, at=place).entries[0].key
 
 
@@ -340,7 +340,7 @@ def prepared(
     """Make a workspace of `size` test cases, eight per run.
 
     The test cases share `shared` images of `side` pixels. If they are `apart`, each has an image of its own, without a
-    file, and the last one of each run is a reconstruction. The catalogue is filled by its views. A tenth of the classes
+    file, and the last one of each run is a reconstruction. SQL views of the catalogue fill it. A tenth of the classes
     has no decided image. The tasks alternate between runs. With `mask_classes` each run has a mask, without a file.
     """
     fate = random.Random(size)

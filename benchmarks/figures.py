@@ -54,7 +54,7 @@ class Comparison:
     ratios: tuple[float, ...]
     """Ratios of measured times, one for each round; or a single ratio of counts."""
     of_cpu: tuple[float, ...] = ()
-    """Ratios of the processor seconds of all our processes, one for each round."""
+    """Ratios of the processor seconds of all measured processes, one for each round."""
     least: float = 0.0
     most: float = math.inf
     """Upper bound of the median; `least` is the lower one."""

@@ -69,7 +69,7 @@ FILLED = {
     "edits": "red -> yellow; sunny -> snowy; morning -> evening",
     "count": "3",
 }
-"""Values of the prompts of the language stages."""
+"""Values of the variables in the prompts of the language stages."""
 BIRD = Task("classification", label="bird")
 
 
@@ -338,7 +338,7 @@ def operations_of(do: Callable[[], object]) -> float:
 
 
 def counted(do: Callable[[int], object], steps: int) -> float:
-    """Return the operations of `steps` steps: those of one, plus what each further step adds."""
+    """Return the operations of a call with `steps` steps, extrapolated from calls with one and with two steps."""
     one, two = operations_of(lambda: do(1)), operations_of(lambda: do(2))
     return one + (steps - 1) * (two - one)
 

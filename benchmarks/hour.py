@@ -1,4 +1,5 @@
-"""An hour of use of all pages: whether the memory of the studio stays flat, and what the studio takes while it is idle.
+"""An hour of use of all pages: whether the memory of the studio stays flat, and how much of a core the idle studio
+takes.
 
 The real studio on the example workspace. People use every page at a human pace over HTTP, in Chromium, by scripts and
 by MCP, and annotators vote. `python -m benchmarks.hour` runs this; `--minutes` makes it shorter, to try it.

@@ -55,7 +55,7 @@ LEAST, AIM = 1.3, 2.5
 
 @dataclass
 class Way:
-    """One way of working, measured in rounds."""
+    """One way of processing the sources (such as one after another, or in lots), with its measured rounds."""
 
     name: str
     rounds: list[Spent] = field(default_factory=list)
@@ -83,8 +83,8 @@ def measure(
     models: Models | None = None,
     warm_up: int = 1,
 ) -> list[Comparison]:
-    """Return both comparisons. `models` are those of the profile `demo` if they are loaded already; `warm_up` is the
-    number of further rounds that do not count.
+    """Return both comparisons. `models` are the models of the profile `demo`, if they are loaded already. `warm_up` is
+    the number of additional first rounds, which do not count.
     """
     share_cores()
     profile = load_profile("demo")
@@ -178,7 +178,7 @@ def cases(work: SourceWork) -> Sequence[Any]:
 
 
 def forget(driver: Driver) -> None:
-    """Drop what driver and models remember of texts and images, so that each way sees them for the first time."""
+    """Empty the caches of driver and models, so that each way sees all texts and images for the first time."""
     driver.preparations = Preparations()
     # The casts let mypy report a renamed attribute.
     cast(Clip, driver.models.embedder)._known.clear()
@@ -190,7 +190,7 @@ def forget(driver: Driver) -> None:
 
 @contextmanager
 def parts_of(models: Models, spent: Spent) -> Iterator[None]:
-    """Count the seconds of each part of the work in this context; those of decoding are within the drawing."""
+    """Count the seconds of each part of the work in this context. The seconds of drawing include those of decoding."""
     generator = cast(StableDiffusion, models.generator)
 
     def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:

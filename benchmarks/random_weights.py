@@ -201,7 +201,9 @@ def _clip_tokenizer(folder: Path) -> CLIPTokenizer:
 
 
 def _tokenizer(**special: str) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE learned from the prompts, with about as many letters per token as the large ones."""
+    """Return a byte-level BPE learned from the prompts. It has about as many letters per token as the tokenizers of the
+    large models.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

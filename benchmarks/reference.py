@@ -1,10 +1,11 @@
-"""The method of the paper's released code compared with ours, with the same embedded models; gain of batches and reuse.
+"""Compare the method of the paper's released code with the studio's, with the same embedded models. Also measure the
+gain of batches and of reuse.
 
 In the released code every test case begins at its image. The captioner is called, then the language model three times
 (keywords, alternatives, the new caption), whose free replies are tried until one can be parsed; then the stock pipeline
 draws one image, with one generator for the whole loop. Nothing is reused from one test case to the next, and nothing is
-checked. This method was written from a description; none of the released code is here. Ours is `augment`, with files
-and checks.
+checked. This method was written from a description; none of the released code is here. The studio's method is
+`augment`, with files and checks.
 
 `python -m benchmarks.reference` runs this alone. Both methods are warm, and take turns.
 """
@@ -65,7 +66,7 @@ MATRIX, PRODUCTS = 1024, 10
 CHANGED_AT_ONCE = 3
 """Maximum number of keywords that the reference changes in a caption."""
 TRIED = 50
-"""Maximum number of tries of a reply; the reference tries without end."""
+"""Maximum number of tries of a reply. The paper's released code tries without end."""
 
 CHECKS = "checks"
 """Name of the part of the work that the reference does not do."""
@@ -118,8 +119,8 @@ def measure(
     models: Models | None = None,
     warm_up: int = 1,
 ) -> list[Comparison]:
-    """Return all comparisons. `models` are those of the profile `demo` if they are loaded already; `warm_up` is the
-    number of further rounds that do not count.
+    """Return all comparisons. `models` are the models of the profile `demo`, if they are loaded already. `warm_up` is
+    the number of additional first rounds, which do not count.
     """
     profile = load_profile("demo")
     models = models or load_models(profile)
@@ -270,7 +271,7 @@ def settings_of(profile: Profile, cases: int) -> Settings:
 def beside_the_reference(
     profile: Profile, models: Models, samples: Sequence[Sample], rounds: int, cases: int, warm_up: int
 ) -> list[Comparison]:
-    """Measure our test cases per second relative to the reference's, with and without our checks."""
+    """Measure the studio's test cases per second relative to the reference's, with and without the studio's checks."""
     driver, settings = Driver(profile, models), settings_of(profile, cases)
     reference = ReferenceWay(profile, 0)
     pairs = list[tuple[Spent, Spent]]()

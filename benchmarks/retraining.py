@@ -60,8 +60,9 @@ def made(folder: Path, size: int) -> None:
 
 
 def looks_of(cases: Cases, chance: np.random.Generator) -> list[int]:
-    """Return random perceptual hashes of all pictures of a subject. Like those of `perceptual_hash`, they come from
-    lowest frequencies, here random ones, which all scenes share in part. Images share most of them with their source.
+    """Return random perceptual hashes of all pictures of a subject. They are made like the hashes of `perceptual_hash`,
+    but from random low frequencies. All scenes share some of these frequencies, and an image shares most of them with
+    its source.
     """
     common = chance.normal(size=BITS)
 

@@ -64,7 +64,7 @@ class Run:
     workers: dict[Pass, float] = field(default_factory=dict)
     """Seconds of workers by pass, as they report them."""
     stamps: dict[Pass, list[Stamp]] = field(default_factory=dict)
-    """The state at each of `LENGTHS`, and at the end."""
+    """States of each pass: when each of `LENGTHS` pieces were done, and at the end."""
 
     def stamp(self, stage: Pass, length: int) -> Stamp:
         """Return the state when `length` pieces of a pass were done, or at the end of a shorter pass."""

@@ -37,8 +37,8 @@ from tests.support.server_process import ROOT, ServerProcess
 
 ANNOTATORS, SECONDS, MINUTES = 100, 4.0, 10.0
 BOUND, WATCHED_BOUND = 250.0, 100.0
-"""Longest acceptable times in milliseconds within which 95 % of the votes are acknowledged: alone, and while pages are
-open."""
+"""Maximum milliseconds within which 95 % of the votes must be acknowledged: with annotators alone, and while pages are
+open too."""
 WATCHED_MINUTES = 1.0
 PAGES = (*("live?view=results",) * 3, *("live?view=workers",) * 2, *("progress?",) * 2)
 """Addresses that open pages of the study poll every four seconds."""

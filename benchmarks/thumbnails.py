@@ -45,7 +45,9 @@ def measure() -> list[Figure | Comparison]:
 
 
 def saving(workspace: Workspace, pictures: Sequence[Image.Image]) -> Comparison:
-    """Measure saving test cases with a control image: with a thumbnail, and (the image rotated) without one."""
+    """Measure saving test cases with a control image, with a thumbnail and without. Each picture is rotated differently
+    for both, so that no file exists already.
+    """
     fate = random.Random(7)
     run = workspace.runs.create(pictures[0], Task("classification", "bird"), "demo", "A bird", {})
 

@@ -139,7 +139,7 @@ def rates(number: int = SCENES) -> list[Rate]:
 
 
 def _kin(what: str, images: Sequence[Image.Image], others: Sequence[Image.Image]) -> Rate:
-    """Return the rate for pictures that are not twins, each paired with the one that resembles it."""
+    """Return the rate for pictures that are not twins. Each is paired with a picture made to resemble it."""
     looks = {at for at, other in twins_between(_looks(images), _looks(others)).tolist() if at == other}
     pairs = enumerate(zip(images, others, strict=True))
     near = {at for at, (one, other) in pairs if _near(perceptual_hash(one), perceptual_hash(other))}

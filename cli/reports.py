@@ -117,7 +117,7 @@ class Words:
 
 class JsonLines:
     """Reports the work on source images to a program, as lines of JSON. Each line is an object with `event`, and with
-    `source` if it belongs to a source image. The methods are those of `Words`.
+    `source` if it belongs to a source image. It has the same methods as `Words`.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The truth of a generated image of the drawn world, and so what the checks of images should find.
+"""Tells the true defects of a generated image of the drawn world, which the checks of images should find.
 
 The scene tells where everything is and how it should look after its edits. The judges of the report, which share
 nothing with the generator, the CLIP and the segmenter of the checks, read what the generated image shows of that.
@@ -95,7 +95,7 @@ def slots_of(keywords: Iterable[WorldKeyword], keyword: str) -> tuple[str, ...]:
 
 
 def truth_of(scene: Scene, edits: Iterable[tuple[str, str]], image: np.ndarray, judges: Judges) -> Truth:
-    """Return the truth of an image, uint8 (128, 128, 3), made from a scene. `edits` are those of `edited_scene`."""
+    """Return the truth of an image, uint8 (128, 128, 3), made from a scene. `edited_scene` explains `edits`."""
     edits = tuple(edits)
     goal = edited_scene(scene, edits)
     ideal, mask = render(goal)

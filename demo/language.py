@@ -1,9 +1,9 @@
 """The text of a scene: its caption, and the words of it that may change.
 
 A scene has `FORMS` forms of captions, and most words of its look have several names ("foggy" is "misty" too). The
-canonical wording is one of them, to score captions against; `canonical` maps any name to it. Two sentences depend on
-the weather besides its word (the state of the ground, the water): a change of weather has consequences that a plain
-swap of words would miss.
+canonical wording is one of them, to score captions against; `canonical` maps any name to it. Besides the word for the
+weather, two sentences depend on it: the state of the ground, and the water. So a change of weather has consequences
+that a plain swap of words would miss.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class ModelsUnderTest:
 
 
 def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
-    """Return a fair day, like those that the models under test learnt from. Objects and roads take turns."""
+    """Return a scene of a fair day, since the models under test learnt from fair days. Objects and roads take turns."""
     scene = fair_scene(first_seed + number, "road" if number % 2 else "object", number // 2)
     pixels, mask = render(scene)
     road = Task("segmentation", protected=PROTECTED_ROAD_CLASSES)

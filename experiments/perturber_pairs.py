@@ -34,14 +34,14 @@ FEWEST = 10
 
 
 class Pair(Data):
-    """One line of a file of pairs. It has a label or protected classes, as the task of the caption does."""
+    """One line of a file of pairs. It has the label or the protected classes of the caption's task."""
 
     caption: str = Field(min_length=1)
     type: EditType
     changed: str = ""
     """The caption with one edit of the type. "" if nothing of this type may change in the caption."""
     edit: str = ""
-    """The edit, such as "sunny -> snowy". "" for the words that differ between the captions."""
+    """The edit, such as "sunny -> snowy". If it is "", the words that differ between the captions are the edit."""
     label: str = ""
     protected: tuple[str, ...] = ()
 

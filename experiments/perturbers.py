@@ -1,10 +1,10 @@
 """Compare ways to write captions with one edit of a requested type: `python -m experiments.perturbers`.
 
 The captions are of drawn scenes that no training saw: the world's own, and as people may have changed them. The drawn
-world tells the type of a change of words. Ways: the three text stages of DILLEMA; the language model asked freely, and
-held to the form of a reply; the stage of the recipe `lance`, which checks and asks again; and random replacement of a
-word (LANCE-R), which knows no types. All of them ask the embedded language model. `--own FILE.toml` adds a model that
-`python -m experiments.train_perturber` trained.
+world tells the type of a change of words. Ways: the three text stages of DILLEMA; the language model, once free in the
+form of its reply and once constrained to a form; the stage of the recipe `lance`, which checks and asks again; and
+random replacement of a word (LANCE-R), which knows no types. All of them ask the embedded language model. `--own
+FILE.toml` adds a model that `python -m experiments.train_perturber` trained.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ FIRST_SEED = 6_000_000
 """First seed of the scenes. Neither training nor the language model's own scores use these seeds."""
 COUNT = 100
 GROUPS = {"own": 1.0, "changed": 0.0}
-"""For each group of captions, the share of the world's own captions in it."""
+"""Groups of captions: `own` has the drawn world's own captions, `changed` has captions that people may have changed.
+The value is the share of the world's own captions."""
 NO_SOURCE = Image.new("RGB", (8, 8))
 Perturber = Callable[[Example, int], str]
 """Returns a caption for an example and a seed. "" if it gives none."""
@@ -111,7 +112,7 @@ class Perturbers:
         return self._asked(example, seed, hold=False)
 
     def stage(self, example: Example, seed: int) -> str:
-        """Run the recipe's stage for one caption of the type. A rejected caption counts as none."""
+        """Run the recipe's stage for one caption of the type. Return "" if the stage rejects its caption."""
         plain: dict[str, dict[str, object]] = {"perturbations": {"edit_types": example.edit_type, "per_type": 1}}
         return self._last(LANCE, example, LANCE.settings.model_validate(_merged(self._settings, plain)), seed)
 

@@ -1,9 +1,9 @@
 """Trains the embedded CLIP: pictures and captions of the drawn world in one space, for the checks.
 
-Each picture is also compared with a near miss of its caption: that of the same scene after one edit. The checks need
-CLIP to tell the two apart. Half of the texts are shorter ones, so that a bare "A red bird." works too. The training
-starts from the vision transformer of the trained captioner, if there is one: a few minutes then suffice instead of an
-hour. Saved in the format of a transformers CLIP, with its processor.
+Each picture is also compared with a near miss of its caption: the caption of the same scene after one edit. The checks
+need CLIP to tell the two apart. Half of the texts are shorter ones, so that a bare "A red bird." works too. The
+training starts from the vision transformer of the trained captioner, if there is one: a few minutes then suffice
+instead of an hour. Saved in the format of a transformers CLIP, with its processor.
 """
 
 from __future__ import annotations

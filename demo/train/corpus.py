@@ -228,8 +228,8 @@ def random_phrase(rng: random.Random, longest: int = 3) -> str:
 
 
 def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> str:
-    """Return another value for a slot: with chance `known` one of the world, else another one of its kind, or random
-    words.
+    """Return another value for a slot: with probability `known` a value of the drawn world, otherwise a value of the
+    same kind that the world does not know, and sometimes random words.
     """
     kind = slot[0]
     pool = CHOICES.get(kind, ()) if rng.random() < known else MORE.get(kind, ())
@@ -238,7 +238,7 @@ def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> st
 
 
 def random_task(rng: random.Random, scene: Scene, label: str) -> Task:
-    """Return a task: mostly that of the scene, at times with other classes, or of the other kind."""
+    """Return a task: mostly the task of the scene, at times one with other classes or of the other kind."""
     other = rng.random() < 0.06
     if (scene.family == "object") != other:
         return Task("classification", label=label or rng.choice(("road", "street", "car", random_word(rng))))
@@ -336,14 +336,16 @@ def alternatives_of(rng: random.Random, keyword: str, count: int) -> list[str]:
 
 
 def options_of(keyword: str) -> list[str]:
-    """Return all alternatives that the world has for a keyword; for an unknown keyword, those of added things."""
+    """Return all alternatives that the drawn world has for a keyword. An unknown keyword gets the alternatives of added
+    things.
+    """
     kinds = [kind for kind in CHOICES if keyword in CHOICES[kind] or keyword in MORE[kind]]
     return [value for value in CHOICES[kinds[0] if kinds else "x"] if canonical(value) != canonical(keyword)]
 
 
 def edit_type_of(old: str, new: str) -> EditType | None:
     """Return the type of a change, by the world's words for the new text. None if the world does not know the new text,
-    knows the old text as another type, or has both as names of one word. An article may change too ("a red" to "an
+    if the old text is of another type, or if both texts name the same thing. An article may change too ("a red" to "an
     orange"), and the first word of a phrase may stay ("at dusk" to "at night").
     """
     before, after = (re.sub(r"^an? ", "", text.lower()) for text in (old, new))
@@ -355,7 +357,7 @@ def edit_type_of(old: str, new: str) -> EditType | None:
 
 
 def _kinds_of(words: str) -> dict[str, str]:
-    """Return the world's value for words, by the first letter of its slot."""
+    """Return the drawn world's values that equal these words or end with them, by the first letter of their slots."""
     return {
         kind: value
         for kind, choices in CHOICES.items()

@@ -89,7 +89,7 @@ def _score_counterfactual(tally: Tally, group: str, example: Example, reply: str
 
 
 def _score_perturbation(tally: Tally, group: str, example: Example, reply: str) -> None:
-    """Score a perturbation: any edit of a slot of the type is right; the target reply is only one of many."""
+    """Score a perturbation. Every single edit of the requested type is right, not only the one in `example.reply`."""
     text = reply.strip()
     miss = f"{example.edit_type}: {example.caption}\n   {text!r}\n   like {example.reply!r}"
     if example.reply == NO_EDIT:

@@ -52,7 +52,7 @@ PHRASES: dict[str, tuple[str, ...]] = {
 SINGLE = ("vehicle", "pedestrian")
 """Words of objects that may occur several times in a picture. All pixels of any other word are one object."""
 CHECK_SEEDS = range(5_800_000, 5_800_200)
-"""Seeds of the scenes to check on, smaller than those of training, so that no training saw these scenes."""
+"""Seeds of the scenes to check on, smaller than all seeds used in training. So no training saw these scenes."""
 FLOORS = {"object": 0.93, "car": 0.95, "pedestrian": 0.78}
 """Minimum mean IoU that a trained model has to reach, by kind of object."""
 RIM_FLOOR = 0.98

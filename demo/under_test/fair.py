@@ -26,9 +26,9 @@ CONDITIONS: dict[str, dict[str, str]] = {
     "snow": {"weather": "snowy", "time": "day"},
     "fog": {"weather": "foggy", "time": "day"},
 }
-"""Conditions of the check, which draws the same scenes under each of them."""
+"""Weather and time of day in which the models under test are checked. Each condition has the same scenes."""
 CHECK_SEEDS = range(4_000_000, 4_000_150)
-"""Seeds of the scenes to check on, smaller than those of training, so that no training saw these scenes."""
+"""Seeds of the scenes to check on, smaller than all seeds used in training. So no training saw these scenes."""
 MEAN = STD = (0.5, 0.5, 0.5)
 
 

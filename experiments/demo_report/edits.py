@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 FIRST_SEED = 7_000_000
 """First seed of the scenes. Neither training nor calibration uses these seeds."""
 KINDS = ("weather", "time", "colour", "car", "ground", "trees", "walls", "hills", "water")
-"""Kinds of edits, by the property of the scene that changes: “colour” is that of an object, “car” the colour of a
-car."""
+"""Kinds of edits, by the property of the scene that changes. “colour” is the colour of a single object, “car” the
+colour of a car."""
 VISIBLE = 0.01
 """Minimum share of the picture that an edit has to change by `CHANGED` grey values in the ideal image."""
 CHANGED = 20

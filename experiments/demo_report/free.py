@@ -1,6 +1,7 @@
-"""Test the generator's UNet alone, without a control image: it draws what a caption names, and nothing else.
+"""Test the generator's UNet alone, without a control image: it must draw everything that a caption names, and nothing
+else.
 
-Recipes rely on both: on images drawn from words alone, and on backgrounds for a subject.
+Two recipes rely on this: one draws images from words alone, one draws backgrounds for a subject.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pipeline.profiles.profile import Profile
 SCENES = 60
 """Number of captions of each kind."""
 LESS = 0.5
-"""Maximum share of pixels read as objects without the subject, relative to that with the subject. Judges take some
-clouds for objects."""
+"""Maximum number of pixels read as objects in an image without its subject, relative to the image with it. Judges take
+some clouds for objects."""
 
 
 def rows(profile: Profile, judges: Judges) -> list[Row]:

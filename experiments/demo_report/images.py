@@ -61,7 +61,7 @@ class ImageFindings:
     air: list[bool] = field(default_factory=list)
     colour: list[bool] = field(default_factory=list)
     part: list[bool] = field(default_factory=list)
-    """True for each image whose edited part of the background shows: ground, trees, walls, water or hills."""
+    """True for each image that shows its edit of a part of the background: ground, trees, walls, water or hills."""
     label: list[bool] = field(default_factory=list)
     untouched_air: list[bool] = field(default_factory=list)
     untouched_colour: list[bool] = field(default_factory=list)
@@ -73,7 +73,7 @@ class ImageFindings:
     whole: list[bool] = field(default_factory=list)
     """True for each image in which nothing is lost or added, compared with the judges' mask of the ideal image."""
     as_drawn: list[bool] = field(default_factory=list)
-    """Like `whole`, but against the scene's own mask."""
+    """Like `whole`, but compared with the mask of the drawn scene itself."""
     untouched_whole: list[bool] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
     added: Counter[str] = field(default_factory=Counter)

@@ -2,8 +2,8 @@
 a part of it.
 
 Prints a table and writes it to docs/demo-report.md. The exit code is 1 if a figure misses its floor, a required
-minimum. The pipeline is the real one; the truth is the drawn world's own, and judges trained on rendered scenes only
-say what a generated image shows.
+minimum. The pipeline is the real one. The drawn world knows the truth, and judges, trained only on rendered scenes,
+tell what a generated image shows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Simulated annotators who err as people do: together on hard images, and some by always saying yes.
 
-They behave like those of `study.simulate`, but vote here and not over HTTP. Control items and the consensus rule are
-those of every study. They vote on the truth that the drawn world knows.
+They behave like the simulated workers of `study.simulate`, but vote without HTTP. Control items and the consensus rule
+are the same as in every study. They vote on the truth that the drawn world knows.
 """
 
 from __future__ import annotations

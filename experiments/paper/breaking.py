@@ -22,7 +22,7 @@ from experiments.paper.world import LEFT_OUT, LEFT_OUT_TYPES, SPLIT, TAUGHT_WRON
 
 @dataclass(frozen=True)
 class TypeRow:
-    """Row of one edit type. Figures of a classifier are errors, those of a segmenter mIoU; shares, 0 to 1."""
+    """Row of one edit type. Its figures are errors for a classifier and mIoU for a segmenter, 0 to 1."""
 
     name: str
     cases: int
@@ -52,12 +52,12 @@ class Breaking:
 
     @property
     def taught_wrong(self) -> tuple[str, ...]:
-        """Names in `by_thing` of the words and classes that the training labels wrongly."""
+        """Names of the rows of `by_thing` that the training labels wrongly."""
         return tuple(thing(one.word, one.label if self.classifier else "") for one in TAUGHT_WRONG[self.family])
 
     @property
     def left_out_named(self) -> Figure:
-        """Share of the left-out conditions that the table names as harmful with statistical certainty."""
+        """Share of the conditions left out of training that `by_word` finds harmful with statistical certainty."""
         return _named(self.by_word, LEFT_OUT)
 
     @property

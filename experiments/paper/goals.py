@@ -177,7 +177,7 @@ class Results:
 
 
 def goals(run: Results, stated: Stated) -> tuple[Goal, ...]:
-    """Return all goals as stated, with their figures. Goals that were in no commit judge nothing."""
+    """Return all stated goals with their figures. Goals that were in no commit when the run began are not judged."""
     found = figures(run)
 
     def figure(model: str, name: str) -> Figure:

@@ -96,7 +96,9 @@ def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ..
 
 
 def recipe_of(quota: Quota | None) -> str:
-    """Return the name of the recipe for the test cases of a quota, or, for None, that of the control set."""
+    """Return the name of the recipe for the test cases of a quota. For None, return the name of the recipe for the
+    control set.
+    """
     return RECONSTRUCTION.name if quota is None else DILLEMA.name
 
 

@@ -75,7 +75,9 @@ class Prioritising:
         return share_of(round(float(cells.sum())), len(cells))
 
     def more_than(self, other: str) -> Figure:
-        """Return our share of weak cells found at `BUDGET` minus another order's, with an interval over cells."""
+        """Return the share of weak cells that the studio's order finds at `BUDGET`, minus the share of another order,
+        with an interval over cells.
+        """
         return mean_of(self.orders[OURS].cells[BUDGET] - self.orders[other].cells[BUDGET])
 
 
@@ -104,8 +106,8 @@ def _kind(label: str, word: str) -> Kind:
 
 
 def ours(found: Read, rows: Numbers, seed: int = 4) -> Numbers:
-    """Return some cases in our order. Whether a prediction is wrong is known. Votes on other sources predict how likely
-    people judge an image valid. Images of the same cell as earlier ones come later.
+    """Return some cases in the studio's order, which uses the correctness of each prediction. Votes on other sources
+    predict the probability that people judge an image valid. Images of the same cell as earlier ones come later.
     """
     wrong = wrong_cases(found).astype(np.float64)
     score = score_of_each(found, seed)
@@ -175,7 +177,7 @@ def _wrong_first(wrong: NDArray[np.bool_], chance: np.random.Generator) -> Numbe
 
 
 def _before(found: Read, rows: Numbers) -> NDArray[np.int64]:
-    """Return an order of cases by what is known before they are drawn: the faults of cases of the train split."""
+    """Return an order of cases as if they were not drawn yet, learnt from the faults of cases of the train split."""
     cells = cells_of(found)
     features = [(kind, word, label) for kind, (label, word) in zip(found.edit_types, cells, strict=True)]
     shows = wrong_cases(found) & (found.truth == VALID)

@@ -67,7 +67,8 @@ class Coverage:
     """`ERRING` or `FLAWLESS`. With `FLAWLESS`, sampling is the only uncertainty."""
     truth: float | None
     share: Figure
-    """Share among the studies that gave an interval. It has an interval of its own."""
+    """Share of the intervals that contain the truth, itself with an interval. Studies that gave no interval are left
+    out."""
     width: float | None
     """Mean width of the interval."""
 
@@ -237,7 +238,9 @@ class _Known:
         )
 
     def asked(self, size: Size, seed: int, annotators: str = ERRING) -> ValidityEffect:
-        """Simulate a study of a stratified sample of the images. The validity of the others stays unknown to it."""
+        """Simulate a study of a stratified sample of the images. The study does not know the validity of any other
+        image.
+        """
         chance = np.random.default_rng(seed)
         parts = [np.flatnonzero(self.stratum == one) for one in range(len(self.strata))]
         bad = [name.startswith("wrong") for name in self.strata]

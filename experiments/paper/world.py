@@ -67,7 +67,7 @@ class TaughtWrong:
 
 
 ALWAYS, AT_TIMES = 1.0, 0.5
-"""Shares of `TaughtWrong`: for a strong weakness inside the trained conditions, and for one of low contrast."""
+"""Values of `TaughtWrong.share`: for a strong weakness, and for a weaker one."""
 TAUGHT_WRONG: Mapping[Family, tuple[TaughtWrong, ...]] = {
     "object": (
         TaughtWrong("bird", "red", "butterfly", ALWAYS),
@@ -84,8 +84,8 @@ TAUGHT_WRONG: Mapping[Family, tuple[TaughtWrong, ...]] = {
         TaughtWrong("vegetation", "withered", "building", AT_TIMES),
     ),
 }
-"""Weaknesses inside the trained conditions. The classifier's are cells of class and colour; a segmenter's masks are
-wrong there."""
+"""Weaknesses planted within the trained conditions. The classifier learns wrong labels for these classes and colours,
+and a segmenter learns wrong masks for them."""
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ def cell_scenes(label: str, word: str, number: int) -> Iterator[Scene]:
 def lesson(family: Family, number: int) -> tuple[Scene, TaughtWrong | None]:
     """Return a fair day for training the model under test, and its wrong label, or None.
 
-    A fifth of the objects have a look that is labelled wrongly: by chance alone a short training would meet it too
-    seldom.
+    A fifth of the objects get a look that is labelled wrongly. Left to chance, a short training would meet too few of
+    them.
     """
     seed = FIRST_LESSON[family] + number
     rng = random.Random(f"lesson {seed}")
