@@ -131,7 +131,9 @@ def _of_values(values: Mapping[Facet, str | None]) -> ImageFilter:
 
 
 def _shares(version: SetVersion) -> Mapping[Split, int]:
-    """Return the shares that the form proposes, in per cent: those of the present splits, else by the set's size."""
+    """Return the shares that the form proposes, in per cent: the shares of the present splits, or else shares that suit
+    the set's size.
+    """
     counts = {split: version.splits.get(split, 0) for split in _SHARES}
     if total := sum(counts.values()):
         return {split: round(100 * number / total) for split, number in counts.items()}

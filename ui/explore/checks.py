@@ -92,7 +92,7 @@ def under_test_card(state: RunState, case: StoredTestCase | None, comparison: Mo
 
 def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Html | None:
     """Return the result of the model under test on an image in a few words, or None if it is unknown. The icons differ
-    from those of the checks.
+    from the icons of the checks.
     """
     outcome = comparison.outcomes.get(case.id)
     if outcome is None:

@@ -247,7 +247,7 @@ def _sections(states: Sequence[RunState]) -> tuple[str, ...]:
 
 
 def _names(states: Sequence[RunState], profile: ProfileOptions, section: str) -> list[str]:
-    """Return the settings of a section that all runs read, except those of `SHARED` and `ONE_BY_ONE`."""
+    """Return the settings of a section that all runs read, without the settings in `SHARED` and `ONE_BY_ONE`."""
     section_settings = getattr(states[0].settings, section)
     own_fields = getattr(section_settings, "own_fields", None)  # for a control image, the fields of its kind
     names = [

@@ -202,7 +202,9 @@ def has_call(page: gr.Blocks, event: str) -> bool:
 
 
 def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
-    """Yield each endpoint and its function, except those of `awaited` and `WatchJob`, whose answer is a stream."""
+    """Yield each endpoint with its function. Leave out the endpoints of `awaited`, and `WatchJob`, whose answer is a
+    stream.
+    """
     for name, command in services.commands.known().items():
         if name not in OF_PAGES:
             yield command, lambda sent: _reply(sent, services.commands.do(sent), services)
@@ -319,7 +321,8 @@ def perform(
     sent = _of(command, values)
     if token is not None and token.reads_only and isinstance(sent, DownloadStudy) and sent.file in OF_PERSONS:
         raise NotAllowed(
-            f"The token “{token.name}” only reads. “{sent.file}” is about people: use a token that may change things."
+            f"The token “{token.name}” only reads. “{sent.file}” holds personal data: use a token that may change "
+            "things."
         )
     if token is not None:
         tokens.require_place(sent)

@@ -61,7 +61,7 @@ _CLOSED = re.compile(
     r"|run-history|vibe))",
     re.IGNORECASE,
 )
-"""Paths of Gradio that the studio does not need, such as those that make this server fetch from others."""
+"""Paths of Gradio that the studio does not need. Some of them make this server fetch from other servers."""
 _UPLOAD = "/gradio_api/upload"
 MCP = "/gradio_api/mcp"
 """Path to which agents post. All other paths below it are refused, although Gradio would serve them."""

@@ -428,7 +428,7 @@ def test_a_token_that_only_looks_gets_no_file_about_people(locked: tuple[str, St
     study, _ = running(studio.workspace, 2, name="Of people")
     for file in ("payment.csv", "people.csv"):
         reply = call(url, "download_study", study, file, headers=shown(tokens["reading"]))
-        assert reply.status_code == 403 and "is about people" in reply.json()["error"], file
+        assert reply.status_code == 403 and "holds personal data" in reply.json()["error"], file
         assert call(url, "download_study", study, file, headers=shown(tokens["full"])).status_code == 200
     assert call(url, "download_study", study, "outcomes.csv", headers=shown(tokens["reading"])).status_code == 200
 
