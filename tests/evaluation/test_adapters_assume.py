@@ -344,7 +344,7 @@ def configured(folder: Path, name: str, **fields: Any) -> UnderTestSettings:
         ("config.json", {"id2label": {"0": "cat", "5": "dog", "2": "fox"}}, "3 classes as 0, 2, 5: number them from 0"),
         ("config.json", {"problem_type": "multi_label_classification"}, "does not choose one class of all"),
         ("preprocessor_config.json", {"size": {"longest_edge": 32}}, "cannot prepare an image of .*Correct the size"),
-        ("preprocessor_config.json", {"do_rescale": False}, "with which no model was trained"),
+        ("preprocessor_config.json", {"do_rescale": False}, "no model was trained with such values"),
     ],
 )
 def test_a_folder_of_transformers_that_cannot_be_meant_is_refused(

@@ -573,10 +573,10 @@ def test_a_session_refuses_what_it_does_not_repeat(studio: Studio) -> None:
     ask(studio, "undo-decision")
     ask(studio, "decide", entries=entries[12:], verdict="accepted", session=session)
     for entry, words in ((entries[11], "taken back"), (entries[12], "in bulk"), (999, "unknown")):
-        with pytest.raises(UserError, match="not to be shown again"):
+        with pytest.raises(UserError, match="not due to be judged again"):
             assert ask(studio, "answer-repeat", session=session, entry=entry, verdict="accepted"), words
     assert ask(studio, "answer-repeat", session=session, entry=entries[0], verdict="rejected") == {"agrees": True}
-    with pytest.raises(UserError, match="not to be shown again"):
+    with pytest.raises(UserError, match="not due to be judged again"):
         ask(studio, "answer-repeat", session=session, entry=entries[0], verdict="rejected")
     with pytest.raises(UserError, match="no session 99"):
         ask(studio, "review-figures", session=99)

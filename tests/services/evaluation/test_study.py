@@ -171,7 +171,7 @@ def test_no_study_is_drafted_where_no_question_fits(tmp_path: Path, monkeypatch:
         fill(workspace, 1, road=True, most=FEW)
         service = service_of(workspace)
         read_all(service, ROADS)
-        with pytest.raises(UserError, match="No template of questions is about what these images show"):
+        with pytest.raises(UserError, match="No question template fits the classes of these images"):
             service.draft_study(ROADS)
         assert not workspace.studies.all()
         service.close()
