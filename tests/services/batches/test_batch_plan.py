@@ -174,7 +174,7 @@ def test_tasks_come_from_the_plan_and_from_items() -> None:
         ("[task]", "[taks]", "taks", r"unknown key: taks\. There are: task, "),
         ('root = "images"', "", "data.root", r"lacks data\.root"),
         ('[task]\nkind = "classification"', "", "task", r"lacks the section \[task\]: add it with kind"),
-        ('"classification"', '"regression"', "task.kind", '“?"regression".*: take classification or segmentation'),
+        ('"classification"', '"regression"', "task.kind", '“?"regression".*: choose classification or segmentation'),
         ('"classification"', '"segmentation"', "task", "needs protected, such as"),
         ('classification"', 'classification"\nprotected = ["road"]', "task", "protected belongs to"),
         ('"images"', "3", "data.root", r"3 at data\.root: it has to be a text"),

@@ -237,7 +237,7 @@ def test_the_edit_types_are_a_setting_that_a_person_can_change(studio: Studio) -
     held = studio.workspace.runs.get(run)
     assert "keywords" in studio.runs.stale(held, studio.runs.settings(held))
     refused = perform(studio, run, "setting", setting="keywords.edit_types", value="mood")
-    assert "there is no edit type “mood”: take subject" in refused.problem
+    assert "there is no edit type “mood”: choose subject" in refused.problem
     studio.commands.send("setting", {"run": run, "setting": "keywords.edit_types", "value": ""})
     held = studio.workspace.runs.get(run)
     assert studio.runs.stale(held, studio.runs.settings(held)) == {}, "with all of them nothing is as it was not before"
