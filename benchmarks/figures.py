@@ -20,8 +20,8 @@ class Figure:
     share: float = 0.5
     """Quantile of the measured times that is compared with the bound; 0.5 is the median."""
     floor: tuple[float, ...] = ()
-    """Milliseconds of the same path through browser, server and screen without the studio, one for each repetition,
-    measured alternately with `milliseconds`. The ratio depends little on the load of the machine."""
+    """Milliseconds of the same action without any work of the studio, only through browser, server and screen. One for
+    each repetition, measured alternately with `milliseconds`. The ratio depends little on the load of the machine."""
 
     @property
     def median(self) -> float:

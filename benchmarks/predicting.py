@@ -21,7 +21,7 @@ from evaluation.models import ModelUnderTest
 
 ROUNDS = 3
 LEAST = 0.9
-"""Minimum rate, relative to that of the bare network."""
+"""Minimum rate, relative to the rate of the bare network."""
 CASES = (("resnet50", 64, 384), ("deeplabv3_resnet50", 4, 512))
 """Architecture, number of images, and their longer side: a classifier and a segmenter."""
 CLASSES = 20

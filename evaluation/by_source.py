@@ -178,7 +178,7 @@ def means_of_groups(
     source, and `n` the number of images of each group.
 
     Like `MeansOfSources`, for many groups at once. One additional source has the value `lowest` or 1 with equal chance.
-    The interval is that of the beta distribution with the resulting mean and variance, made wider as Student's t is
+    The interval comes from the beta distribution with the resulting mean and variance, made wider as Student's t is
     wider than the normal distribution (Korn and Graubard 1998, Survey Methodology 24). If each source has one image,
     right or wrong, that is a Jeffreys interval except for the last step.
     """

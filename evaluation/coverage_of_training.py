@@ -16,7 +16,7 @@ from evaluation.retraining.arm_statistics import Arms, Measured
 TrainingFigure = Literal["accuracy", "gain", "won back"]
 SEEDS, ACCURACIES = (2, 3, 5), (0.5, 0.8, 0.99, 1.0)
 LAYOUTS = ((20, 6), (33, 4), (132, 1))
-"""Numbers of measured sources, and of images of each."""
+"""Pairs of the number of measured sources and the number of images of each source."""
 BETTER = 0.1
 """Gain in accuracy of the second arm over the baseline; 0 if the accuracy would exceed 1."""
 ORIGINAL_ACCURACY = 0.95

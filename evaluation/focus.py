@@ -179,8 +179,8 @@ class GradCam:
                 hook.remove()
         if not last:
             raise UserError(
-                f"{self._name} has no layer whose features lie on a grid up to its answer, so Grad-CAM cannot show "
-                "where it looks: take a convolutional network."
+                f"{self._name} does not keep its features on a grid of the image up to its answer, so Grad-CAM cannot "
+                "show where it looks: take a convolutional network."
             )
         return last
 
@@ -261,8 +261,8 @@ def plane(features: Floats) -> Floats:
 
 
 def focus_figures(values: Floats, source: Numbers) -> tuple[Figure, ...]:
-    """Return the mean of each model over sources. For two models, also return the mean of the second minus that of the
-    first. `values` are (images, models), NaN if unknown; only images with a value for each model count.
+    """Return the mean of each model over sources. For two models, also return the mean of the second minus the mean of
+    the first. `values` are (images, models), NaN if unknown; only images with a value for each model count.
     """
     known, models = np.isfinite(values).all(axis=1), values.shape[1]
     n = int(known.sum())

@@ -213,11 +213,10 @@ def segmentation_effect(
 
 def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources:
     """Return means over sources of overlaps in several sets, each (sources, 2 x classes): intersections, then unions,
-    of each class, summed over a source's images with their weights; `weights` are those of the sources.
+    of each class, summed over a source's images with their weights. `weights` are the weights of the sources.
 
     In an unseen source a segmenter finds all or nothing of each class. The unseen source's area of a class is that of
-    the source in which a typical pixel lies. With the mean area, intervals would cover too little if areas are
-    unequal.
+    the source in which a typical pixel lies. With the mean area, intervals would cover too little if areas are unequal.
     """
     classes = sets[0].shape[1] // 2
     squares = (np.einsum("ij,ij,i->j", one, one, 1 / weights) for one in sets)
@@ -354,9 +353,9 @@ def loss_effect(
 
 def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
     """Return flags (images, classes, answers): True if the share of the class's pixels that get this answer is at least
-    as large in the image as in the whole set. `part` has pixel counts of that shape, `shares` those of the set,
-    (classes, answers), and `whole` all pixels of each class, (images, classes). If a share of the set is above 0, some
-    image reaches it.
+    as large in the image as in the whole set. `part` has pixel counts of that shape, `shares` has the shares of the
+    set, (classes, answers), and `whole` all pixels of each class, (images, classes). If a share of the set is above 0,
+    some image reaches it.
     """
     with np.errstate(invalid="ignore"):
         found: Flags = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))

@@ -2,8 +2,8 @@
 
 A consensus takes every vote for the truth: two workers who always say yes make invalid images valid, or leave them
 without a consensus. Control items have a known answer, so they show how often each worker calls a valid and an invalid
-image valid. The model is that of Dawid and Skene (1979, Applied Statistics 28) with control items as known images,
-fitted by Gibbs sampling, so that every draw includes the uncertainty of the rates. Workers are drawn from a population
+image valid. The model is by Dawid and Skene (1979, Applied Statistics 28), with control items as known images, fitted
+by Gibbs sampling, so that every draw includes the uncertainty of the rates. Workers are drawn from a population
 (partial pooling), since each sees only a few control items.
 
 A third state beside valid and invalid is "hard": people vote as if by a coin, so their votes say nothing of the image.

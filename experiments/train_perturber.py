@@ -1,7 +1,7 @@
 """Train a perturber of one's own: `python -m experiments.train_perturber --out FOLDER`.
 
 A perturber is a language model that answers with one edit of a type that is asked for. This program trains a LoRA of
-the language model of a profile, or of another LLaMA, on pairs of captions: those of a file, or pairs of drawn scenes.
+the language model of a profile, or of another LLaMA, on pairs of captions: pairs from a file, or pairs of drawn scenes.
 It holds some captions out and stops once the loss on them no longer falls. Then it merges the LoRA, and writes the
 model as GGUF and a profile that uses it. The same command resumes a stopped training.
 

@@ -1,6 +1,6 @@
 """Colours of ADE20K classes, on which ControlNets for segmentation maps were trained. Only data and a look-up.
 
-The colours are those of the ADE20K challenge. Of its 150 classes, the table has those that masks of street scenes and
+The colours come from the ADE20K challenge. Of its 150 classes, the table has the ones that masks of street scenes and
 single objects need. Any other class is black, as unlabelled pixels are in ADE20K.
 """
 

@@ -117,7 +117,8 @@ def composed(
 def _matted(
     pixels: NDArray[np.float32], mask: NDArray[np.float32], width: int, distance: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the share of the subject in each pixel, and the subject's colours without those of the old background.
+    """Return the share of the subject in each pixel, and the subject's colours without any colour of the old
+    background.
 
     The share is a guided filter of the mask (He, Sun, Tang, Guided Image Filtering, TPAMI 2013, with a colour image).
     The colours are those of Forte, Approximate Fast Foreground Colour Estimation, ICIP 2021.

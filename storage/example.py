@@ -106,7 +106,7 @@ class Example(Repository):
     def remove(self, db: Db, batches: Sequence[int], trained_on: Sequence[str]) -> Kept:
         """Remove the example, all or nothing. Return what was left.
 
-        Its runs are deleted as by a person. Its batches (those of the record and `batches`), test sets and study are
+        Its runs are deleted as by a person. Its batches (the ones in the record and `batches`), test sets and study are
         dropped permanently. Everything that a person's own work uses stays: see `Kept`. `trained_on` are test sets that
         models were trained with.
         """

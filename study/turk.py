@@ -1,6 +1,6 @@
 """Export a study's votes as a result file of Mechanical Turk, for existing scripts, and import such files.
 
-The columns and their order are those of the results that Turk offers for download. The columns `Answer.` plus a
+The columns and their order are the same as in the results that Turk offers for download. The columns `Answer.` plus a
 question's short name hold the answers. Columns that Turk does not have begin with `Answer._`. An imported file is
 untrusted.
 """

@@ -53,14 +53,14 @@ BANDS: Mapping[str, Band] = {
     SUBJECT_FOUND: Band(failed_below=0.5, passed_from=0.5),
     SUBJECT_SIZE: Band(failed_below=1 / 1.1, passed_from=1 / 1.1),
 }
-"""Thresholds of the checks, for an embedder whose profile sets none (`demo.calibrate` sets those of the demo).
+"""Thresholds of the checks, for an embedder whose profile sets none (`demo.calibrate` sets the thresholds of the demo).
 
-Those of "fits its caption" and "edit direction" are from InstructPix2Pix (Brooks, Holynski, Efros, CVPR 2023, section
-3.1), which selected edited images with CLIP. InstructPix2Pix required a similarity of 0.75 between source and image,
-since its edits leave most of the image alone. Here a change of weather alters every pixel, so 0.6 is enough. An edit
-shows, and a label is seen, if the image is nearer to its intended text than to any other. "forms kept" never fails an
-image and only shows where to look: it was measured on drawn scenes only (see docs/demo-report.md), where texture does
-not mislead."""
+The thresholds of "fits its caption" and "edit direction" are from InstructPix2Pix (Brooks, Holynski, Efros, CVPR 2023,
+section 3.1), which selected edited images with CLIP. InstructPix2Pix required a similarity of 0.75 between source and
+image, since its edits leave most of the image alone. Here a change of weather alters every pixel, so 0.6 is enough. An
+edit shows, and a label is seen, if the image is nearer to its intended text than to any other. "forms kept" never fails
+an image and only shows where to look: it was measured on drawn scenes only (see docs/demo-report.md), where texture
+does not mislead."""
 IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
 """Thresholds of the check `EDGES_IN_PLACE`. By its measurement, half of the scenes that were moved sideways fail, and
 most of those that were not moved pass."""
@@ -101,7 +101,7 @@ def image_checks(
 
     Edges are compared at the size that was drawn, since their tolerance is in pixels. `drawn` is the image before it
     was resized to the source's size, None if it was not. `control` has the size that was drawn. Without it, the image
-    was drawn without a control image, and its edges are compared with those of the source (`edges_in_place`). `lines`
+    was drawn without a control image, and its edges are compared with the source's edges (`edges_in_place`). `lines`
     are thresholds for checks that the embedder's profile does not set. `psnr` is that of the inversion in dB, or None.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
@@ -224,10 +224,10 @@ def forms_kept(
     source: Image.Image, image: Image.Image, mask: NamedMask, band: Band = BANDS[FORMS_KEPT]
 ) -> Check | None:
     """Check that the outlines of every large piece of the mask have the same directions as in the source. The figure, 0
-    to 1, is that of the worst piece. A melted thing has outlines too, but they run in other directions. None if no
-    piece is large enough or has outlines.
+    to 1, is the figure of the worst piece. A melted thing has outlines too, but they run in other directions. None if
+    no piece is large enough or has outlines.
 
-        form kept = mean over p in O of cos^2(angle between grad source(p) and grad image(p))
+    form kept = mean over p in O of cos^2(angle between grad source(p) and grad image(p))
 
     O are the pixels of the piece where the source is steepest. Chance gives 0.5 at any contrast. In 242 drawn roads the
     worst piece, sky apart, has 0.68 or more if the same scene is drawn in other colours or weather.

@@ -1,9 +1,9 @@
 """The method `background`: the subject of the source, pixel by pixel, in front of another background.
 
-The background is drawn from its description in one of three layouts: on the edges of the source without those of its
-subject, from the text alone, or around the subject (outpainting). It may also be a picture of a person's folder. The
-subject is put back afterwards, in its place or moved. Backgrounds of a bank are drawn once, from the text alone, and
-serve every subject.
+The background is drawn from its description in one of three layouts: on the edges of the source without the edges of
+its subject, from the text alone, or around the subject (outpainting). It may also be a picture of a person's folder.
+The subject is put back afterwards, in its place or moved. Backgrounds of a bank are drawn once, from the text alone,
+and serve every subject.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def parameters(
     """Return the settings of an image in the words of AUTOMATIC1111's web UI. `size` is the image's (width, height).
 
     As in the web UI, "Size" is the size that was drawn; the image may have been resized since. Models have the names of
-    their files, with the first digits of a hash. The hash is that of the denoising network, since there is no
-    checkpoint file here.
+    their files, with the first digits of a hash. It is the hash of the denoising network, since there is no checkpoint
+    file here.
     """
     fields = method_of(lineage.method).parameters(lineage, size, made_with or MadeWith())
     lines = [lineage.prompt.strip()]

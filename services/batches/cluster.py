@@ -54,8 +54,8 @@ def on_ray(workers: int | None = None, address: str = "") -> Iterator[Callable[[
     """Connect to Ray within this context, and yield a function that makes a pool of workers for an `Order`.
 
     `workers` is the number of workers. None means one for each GPU of the cluster, or one for each CPU if it has no
-    GPU. `address` is that of a running cluster, such as "10.0.0.1:6379"; "auto" finds the cluster of this machine; ""
-    starts a private one on this machine.
+    GPU. `address` is the address of a running cluster, such as "10.0.0.1:6379"; "auto" finds the cluster of this
+    machine; "" starts a private one on this machine.
 
     Raises UserError if Ray is not installed or already in use by this program, or if no cluster answers.
     """

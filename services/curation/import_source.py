@@ -74,10 +74,10 @@ def bring_in(
 ) -> Done:
     """Import the images of a folder, a zip or a tar on this machine. Never pass a path that a client sent.
 
-    `name` is the name of the import, "" to use that of the source. `layout` is the format, "" to detect it. `classes`
-    names the class numbers in masks (“0 sky, 1 road”) if the files do not. `labels` are the known labels, () to accept
-    any. `begun` is called with the number of the import, perhaps repeatedly. The rows of `at_once` images are saved
-    together (None: `AT_ONCE`).
+    `name` is the name of the import, "" to use the name of the source. `layout` is the format, "" to detect it.
+    `classes` names the class numbers in masks (“0 sky, 1 road”) if the files do not. `labels` are the known labels, ()
+    to accept any. `begun` is called with the number of the import, perhaps repeatedly. The rows of `at_once` images are
+    saved together (None: `AT_ONCE`).
 
     Raises UserError if the import fails. An exception of `progress`, such as Cancelled, stops the import; images
     imported so far stay.

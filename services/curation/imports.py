@@ -115,7 +115,7 @@ class ImportService:
     ) -> ImportState:
         """Begin to import an uploaded zip or tar in the background; `state` returns the progress. `file_name` is the
         name that the user's file had. The file is moved, and deleted when the import ends. With `test_set`, the images
-        also go into the draft of this test set; "" uses the set's name in the upload. Other parameters are those of
+        also go into the draft of this test set; "" uses the set's name in the upload. The other parameters are as in
         `bring_in`. Raises UserError as `require_ready`, or if the file cannot be moved.
         """
         shown = whole(" ".join(name.split()) or Path(file_name).stem)[:LONGEST_NAME] or "upload"

@@ -1,6 +1,6 @@
 """The control set of an evaluation: the sources of its test cases, drawn again from their own captions without an edit.
-Profile, method, settings and seed are those of the test cases, so that any difference from the control set is the
-effect of the edits. `Recipe.control` of the test cases' recipe names the recipe that draws the control set.
+Profile, method, settings and seed are the same as for the test cases, so that any difference from the control set is
+the effect of the edits. `Recipe.control` of the test cases' recipe names the recipe that draws the control set.
 
 Each reconstruction (an image of the control set) belongs to the run of its source, and has that run's mask and label.
 The queue of runs draws reconstructions one by one, and skips those that exist.

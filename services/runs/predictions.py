@@ -401,7 +401,9 @@ class PredictionService:
 
 
 def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: bool) -> tuple[Check, ...]:
-    """Return the checks, with the mask's last. Mask checks from a file stay if `masked` and none are `found`."""
+    """Return the checks of an image, with the `found` mask checks at the end. If none were found, earlier mask checks
+    (such as from a file) are kept if the run is `masked`, otherwise dropped.
+    """
     others = tuple(check for check in checks if check.name not in MASK_CHECKS)
     if found and not isinstance(found, str):
         return (*others, *found)

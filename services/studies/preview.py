@@ -16,7 +16,7 @@ from study.control_items import next_kind
 from study.training import feedback
 
 SOMEBODY = "preview"
-"""Represents the worker's name where the places of control items are computed."""
+"""Name of the imaginary worker of a preview. The places of control items depend on a worker's name."""
 MOST_STEPS = 1_000_000
 
 

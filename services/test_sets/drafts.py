@@ -518,7 +518,7 @@ def _check_thresholds(thresholds: Mapping[str, float]) -> None:
 def _not_accepted(
     entries: Sequence[SetEntry], cases: Mapping[int, str], imported: Mapping[str, str]
 ) -> Iterator[Obstacle]:
-    """Yield an obstacle if images are not accepted: verdicts by test case in `cases`, by SHA-256 in `imported`."""
+    """Yield an obstacle if images are not accepted. `cases` has their verdicts by test case, `imported` by SHA-256."""
     verdicts = [*cases.values(), *imported.values()]
     if not verdicts:
         return

@@ -51,12 +51,12 @@ def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, ke
     """Return a split for every image, by SHA-256. The numbers of images come as close to the `shares` as whole groups
     allow, in total and for each label.
 
-    The groups are assigned one by one: the largest first, those of equal size in an order drawn with `seed`. Each goes
-    to the split that lacks most images of its labels. This is the rule of iterative stratification (Sechidis, Tsoumakas
-    and Vlahavas, "On the Stratification of Multi-Label Data", 2011), which works for groups with several labels. Labels
-    alone are not enough if a label has few images: a fifth of three images is less than one, so the largest split would
-    get all of them. So a group goes only to a split that it brings closer to its total share, and no split stays empty
-    while there are groups for it.
+    The groups are assigned one by one, the largest first. Groups of equal size come in an order drawn with `seed`. Each
+    goes to the split that lacks most images of its labels. This is the rule of iterative stratification (Sechidis,
+    Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", 2011), which works for groups with several
+    labels. Labels alone are not enough if a label has few images: a fifth of three images is less than one, so the
+    largest split would get all of them. So a group goes only to a split that it brings closer to its total share, and
+    no split stays empty while there are groups for it.
 
     With `keep`, a group that has a split keeps it. No group may then have two splits. At least one share must be above
     0.

@@ -270,7 +270,7 @@ class Studies(Repository):
         if not list(db.query(query, [item, study_id])):
             raise UserError("This item is not one of the study's; reload the page.")
         if not 0 < len(question) <= 80 or len(answer) > 2000:
-            raise UserError("An adjudication answers one of the study's questions, in at most 2000 characters.")
+            raise UserError("This answer cannot be saved: answer a question of the study, in at most 2000 characters.")
         row = {"study": study_id, "item": item, "question": whole(question), "answer": whole(answer)}
         insert_row(db, "adjudications", {**row, "reason": checked_reason(reason, needed=False), "created": now()})
         touch(db, study_id)

@@ -297,7 +297,7 @@ def test_models_that_cannot_be_looked_into_say_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is a segmenter"):
         segmenter.grad_cam()
     tokens = timm.create_model("test_vit", num_classes=4, img_size=SIDE).eval()
-    with pytest.raises(UserError, match="no layer whose features lie on a grid"):
+    with pytest.raises(UserError, match="does not keep its features on a grid"):
         looking(tokens).look(IMAGE, [0])
 
 

@@ -193,8 +193,8 @@ class Retrainings:
         return matching
 
     def opens(self, question: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
-        """Return the catalogue entries that a number of the table counts: the images of the set `on`, or those that
-        `arm` is worst at. Raises UserError if none are stored.
+        """Return the catalogue entries behind a number of the table: the images of the set `on`, or the images of it
+        that `arm` is worst at. Raises UserError if none are stored.
         """
         opened = self.result(question, number).opens(on, arm)
         if opened is None:
@@ -416,7 +416,7 @@ def parted_of(
 
 
 def retraining_question(question: EvaluationQuestion, sent: BeginRetraining) -> RetrainingQuestion:
-    """Return the question about a model and a subject that a command asks."""
+    """Return the `EvaluationQuestion` (a model and the images of a subject) that a command names."""
     values = {one.name: getattr(sent, one.name) for one in fields(RetrainingQuestion) if one.name != "asked"}
     return RetrainingQuestion(question, **values | {"arms": tuple(dict.fromkeys(sent.arms))})
 

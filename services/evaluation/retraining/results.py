@@ -96,7 +96,7 @@ class ArmTraining:
 
 @dataclass(frozen=True)
 class OpenedImages:
-    """The images that a number of a table counts, for the gallery."""
+    """The images behind a number of a table, for the gallery."""
 
     set: str
     arm: str
@@ -151,7 +151,7 @@ class RetrainingResult:
     """Speed of the training; None in results of version 0.1.0."""
 
     def opens(self, on: str, arm: str = "") -> OpenedImages | None:
-        """Return the images that a table's number for a set, or for an arm on that set, counts. None without any."""
+        """Return the images behind the table's number for a set, or for an arm on that set. None without any."""
         return next((one for one in self.opened if (one.set, one.arm) == (on, arm) and one.entries), None)
 
     def row(self, arm: str, on: str) -> ArmRow | None:
