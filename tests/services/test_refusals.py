@@ -25,7 +25,7 @@ from tests.support.scripted import perform
         (GenerationSettings, {"guidance": float("nan")}, "it has to be a number from 1 to 20"),
         (GenerationSettings, {"short_side": 100}, "it has to be a whole number from 64 to 1024 that 8 divides"),
         (GenerationSettings, {"seed": -1}, "it has to be a whole number from 0 to 2147483647"),
-        (GenerationSettings, {"seed_mode": "last"}, "take next, fixed or random"),
+        (GenerationSettings, {"seed_mode": "last"}, "choose next, fixed or random"),
         (GenerationSettings, {"negative_prompt": "x" * 501}, "it has to be a text of at most 500 characters"),
         (GenerationSettings, {"negative_prompt": 5}, "it has to be a text"),
         (GenerationSettings, {"colour": 5}, "there is no such field here"),
