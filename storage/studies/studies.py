@@ -166,7 +166,9 @@ class Studies(Repository):
     def remove_items(self, db: Db, study_id: str, ids: Sequence[int]) -> None:
         """Remove items from a draft. Unknown ids are ignored. Raises UserError once the study has started."""
         if require_study(db, study_id)["state"] != "draft":
-            raise UserError("After the start of a study, items can be added, but not removed.")
+            raise UserError(
+                "The items of a study are fixed when it starts: more can be added, but none can be removed."
+            )
         for item_id in ids:
             db.execute("DELETE FROM study_items WHERE id = ? AND study = ?", [item_id, study_id])
         touch(db, study_id)

@@ -124,7 +124,7 @@ def test_a_study_from_start_to_end(workspace: Workspace) -> None:
     studies.start(study_id)  # a double click
     assert studies.get(study_id).state == "running" and studies.get(study_id).rules.version == 1
     for refused in (lambda: studies.set_rules(study_id, rules()), lambda: studies.remove_items(study_id, [item])):
-        with pytest.raises(UserError, match="can be added, but not removed"):
+        with pytest.raises(UserError, match="fixed when it starts"):
             refused()
     studies.pause(study_id)
     with pytest.raises(UserError, match="started already"):
