@@ -99,6 +99,10 @@ class ListeningModels:
         self.name = "language model"
 
     @property
+    def fit_together(self) -> bool:
+        return self._models.fit_together
+
+    @property
     def captioner(self) -> Captioner:
         return self._models.captioner
 

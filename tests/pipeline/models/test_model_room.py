@@ -106,7 +106,8 @@ def test_models_fit_together_until_one_has_to_make_room(made: list[str], monkeyp
     paper = load_profile("paper")
     all_of_them = 31.0 + 12.6 + (5.484 + 1.445) + 1.711 + (0.029444406 + 0.0344 + 0.493)  # with one ControlNet
     for spare, fit in ((0.01, True), (-0.01, False)):
-        models: Any = Models(paper, lambda _place, free=int((all_of_them + spare) * GB) + WORK: free)
+        free = {"cpu": int((all_of_them + spare) * GB) + WORK}
+        models: Any = Models(paper, free.__getitem__)
         assert models.fit_together is fit and not made, "nothing is loaded to know that"
     free = {"cpu": int(all_of_them * GB) + 2 * WORK}
     models = Models(paper, free.__getitem__)

@@ -15,7 +15,7 @@ from PIL import Image
 
 from core.errors import UserError
 from pipeline.recipes import DILLEMA
-from services.jobs import JobView
+from services.jobs import JobHandle, JobView
 from services.runs.bulk_runs import DoneTogether
 from services.runs.state import profile_options
 from services.studio import Studio
@@ -155,11 +155,21 @@ class InTurns(ScriptedModels):
         self.captioner = Captioner()
 
 
+def waiting_job(studio: Studio) -> threading.Event:
+    """Begin a job that ends when the returned event is set, so that all further jobs are queued by then."""
+    go_on = threading.Event()
+
+    def wait(_handle: JobHandle) -> None:
+        go_on.wait(60)
+
+    studio.jobs.submit("another", (), wait)
+    return go_on
+
+
 def test_a_model_works_for_all_runs_before_the_next_if_they_do_not_fit_together(studio: Studio) -> None:
     studio.driver.models = models = InTurns()
-    runs, all_wait = given(studio), threading.Event()
+    runs, all_wait = given(studio), waiting_job(studio)
     studio.commands.send("together-task", {"runs": runs, "kind": "classification", "label": "bird"})
-    studio.jobs.submit("another", (), lambda _handle: all_wait.wait(60))  # until all runs are queued
     studio.commands.send("together-run", {"runs": runs})
     all_wait.set()
     until(lambda: not studio.jobs.active())
@@ -179,7 +189,7 @@ def test_a_model_works_for_all_runs_before_the_next_if_they_do_not_fit_together(
 
 def test_a_run_that_waits_for_its_next_model_can_be_cancelled_or_fail_alone(studio: Studio) -> None:
     studio.driver.models = models = InTurns()
-    runs, all_wait, asked = given(studio), threading.Event(), list[str]()
+    runs, all_wait, asked = given(studio), waiting_job(studio), list[str]()
 
     def spoilt(prompt: str) -> str:
         if not asked:
@@ -190,7 +200,6 @@ def test_a_run_that_waits_for_its_next_model_can_be_cancelled_or_fail_alone(stud
     models.language = ScriptedLanguageModel(spoilt)
     for run, label in zip(runs, ("bird", "bird", "gnu"), strict=True):
         studio.commands.send("task", {"run": run, "kind": "classification", "label": label})
-    studio.jobs.submit("another", (), lambda _handle: all_wait.wait(60))
     studio.commands.send("together-run", {"runs": runs})
     all_wait.set()
     until(lambda: not studio.jobs.active())
