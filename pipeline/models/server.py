@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from core.data_files import DataTable
 from core.errors import CannotLoad, UnreadableReply, UserError
@@ -49,6 +50,8 @@ A = TypeVar("A")
 
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|prompt is too long", re.IGNORECASE)
 """Matches complaints about a long prompt, in the words of vLLM, SGLang, llama-server, LM Studio and OpenAI."""
+_FILTERED = re.compile(r"content[ _](filter|management|policy)|input was flagged|moderation_blocked", re.IGNORECASE)
+"""Matches refusals of one prompt by a content filter, in the words of Azure, OpenAI and OpenRouter."""
 
 
 class ServerFault(UnreadableReply):
@@ -109,12 +112,14 @@ class _Answer:
     @property
     def is_cut(self) -> bool:
         """True for JSON that begins as a chat completion and breaks off."""
-        return self.json() is None and self.text.lstrip()[:1] == "{" and self.text.rstrip()[-1:] != "}"
+        text = self.text.strip()
+        opened = text[-1:] != "}" or text.count("{") > text.count("}")
+        return self.json() is None and text[:1] == "{" and opened
 
     @property
     def is_stream(self) -> bool:
         """True for pieces of a reply as server-sent events."""
-        return self.text.lstrip().startswith("data:")
+        return "event-stream" in self.headers.get("content-type", "") or self.text.lstrip().startswith("data:")
 
     @property
     def said(self) -> str:
@@ -125,12 +130,15 @@ class _Answer:
         for key in ("message", "detail"):
             if isinstance(content, dict) and content.get(key):
                 content = content[key]
-        if self.is_page or content is None:
-            content = "" if self.is_page else self.text
+        if self.is_page:
+            title = re.search(r"<title>(.*?)</title>", self.text, re.IGNORECASE | re.DOTALL)
+            content = title[1].strip().removeprefix(str(self.status)) if title else ""
+        elif not content:
+            content = self.text if self.json() is None else ""
         words = content if isinstance(content, str) else json.dumps(content)
         if isinstance(behind, dict) and isinstance(raw := behind.get("raw"), str):  # a router quotes its provider
             words = f"{words}: {raw}"
-        return " ".join(whole_letters(words).split())
+        return " ".join("".join(sign if sign.isprintable() else " " for sign in whole_letters(words)).split())
 
 
 class ChatServer:
@@ -253,11 +261,11 @@ class ChatServer:
         while answer.status in (400, 422) and (left := self._left_out(body, answer.said)) is not None:
             body = left
             answer = self._send("POST", "/chat/completions", body, prompt)
-        if answer.status == 200 and (error := _error_in(answer.json())) is not None:
+        if answer.status // 100 == 2 and (error := _error_in(answer.json())) is not None:
             # Some servers report a failure with status 200.
-            code = error.get("code") if isinstance(error, dict) else None
-            answer = replace(answer, status=code if isinstance(code, int) and 400 <= code < 600 else 400)
-        if answer.status != 200:
+            code = str(error.get("code")) if isinstance(error, dict) else ""
+            answer = replace(answer, status=int(code) if re.fullmatch("[45][0-9][0-9]", code) else 400)
+        if answer.status // 100 != 2:
             raise self._fault(answer, prompt)
         return self._read(answer, prompt)
 
@@ -276,6 +284,9 @@ class ChatServer:
 
     def _read(self, answer: _Answer, prompt: str) -> ServerReply:
         data = answer.json()
+        nothing = self._sentence("nothing", what="nothing")
+        if not answer.text.strip():
+            raise _Passing(NothingSaid(nothing, prompt), most=2)
         if data is None and answer.is_page:
             raise NoServer(self._sentence("web_page"), prompt, self._shown(answer.text))
         if answer.is_stream:
@@ -283,20 +294,19 @@ class ChatServer:
         if answer.is_cut:
             raise _Passing(ServerFault(self._sentence("cut"), prompt, self._shown(answer.text)))
         try:
-            choice = data["choices"][0]
-            message = choice["message"]
+            choice = (data["choices"] or [{"message": None}])[0]
+            message = choice["message"] or {}
             content, thoughts = _texts(message.get("content"))
-            field = next((name for name in ("reasoning_content", "reasoning") if message.get(name)), "")
+            texts = {name: message.get(name) for name in ("reasoning_content", "reasoning")}
+            field = next((name for name, text in texts.items() if text and isinstance(text, str)), "")
             thoughts += message[field] if field else ""
-            usage = data.get("usage") or {}
-            if not isinstance(usage, dict):
-                raise TypeError("the field usage is no object")
-        except (TypeError, KeyError, IndexError, AttributeError) as error:
+            usage = data.get("usage")
+        except (TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
             problem = self._sentence("no_completion", said=self._masked(answer.said)[:120])
             raise NoServer(problem, prompt, self._shown(answer.text)) from error
         text = with_thoughts(thoughts, content)
         read = read_reply(text)
-        thought = _count_thoughts(usage, read.thoughts, read.answer)
+        thought = _count_thoughts(usage if isinstance(usage, dict) else {}, read.thoughts, read.answer)
         with self._lock:
             self.thought += thought
         if thought:
@@ -306,7 +316,7 @@ class ChatServer:
         if end == "content_filter" or not read.answer:
             if why := self._why_nothing(message, end, thought, "" if content.strip() else field):
                 raise NothingSaid(f"The {self._role} at {self._address} {why}.", prompt, raw)
-            nothing = self._sentence("nothing", what="thoughts alone" if thought else "nothing")
+            nothing = self._sentence("nothing", what="thoughts alone") if thought else nothing
             raise _Passing(NothingSaid(nothing, prompt, raw), most=2)
         return ServerReply(text, end == "length", thought)
 
@@ -332,13 +342,19 @@ class ChatServer:
         raw = self._shown(answer.text)
         if status in (400, 413, 422, 500) and _TOO_LONG.search(answer.said):
             return ServerFault(self._sentence("prompt_too_long", words=words), prompt, raw)
+        if status in (400, 403) and not answer.is_page and _FILTERED.search(answer.text):
+            return NothingSaid(f"The {self._role} at {self._address} {_INSTEAD['content_filter']}.", prompt, raw)
+        if status == 413:
+            return ServerFault(self._sentence("too_large", words=words), prompt, raw)
+        if status == 407:
+            return NoServer(self._sentence("proxy", words=words), prompt, raw)
         if status in (401, 403):
             variable = self._section.key_variable
             key = self._sentence("wrong_key" if variable else "needs_key", words=words, variable=variable)
             return NoServer(key, prompt, raw)
-        if status == 402:
+        if status == 402 or (status == 429 and "insufficient_quota" in answer.text):
             return NoServer(self._sentence("no_credit", words=words), prompt, raw)
-        if status == 404:
+        if status in (404, 405, 501):
             known = self.models()
             has = f"; it has {', '.join(sorted(known)[:10])}" if known else ""
             return NoServer(self._sentence("no_model", model=self._section.model, words=words, has=has), prompt, raw)
@@ -346,13 +362,16 @@ class ChatServer:
             to = self._masked(answer.headers.get("location", "elsewhere"))[:200]
             return NoServer(self._sentence("elsewhere", to=to), prompt, raw)
         if status == 429 or status >= 500 or status in (408, 409, 425):
-            busy = self._sentence("too_many" if status == 429 else "failed", words=words)
-            return self._later(ServerFault(busy, prompt, raw), answer)
+            full = status in (429, 529) or (status == 503 and "loading" in quoted.lower())
+            sentence = self._sentence("too_many" if full else "failed", words=words)
+            return self._later(ServerFault(sentence, prompt, raw), answer)
         return Refused(self._sentence("refused", words=words), prompt, raw)
 
     def _later(self, fault: ServerFault, answer: _Answer) -> Exception:
         """Return an error that leads to another try after the server's pause, or `fault` if the pause is too long."""
-        wait = _seconds_until(answer.headers.get("retry-after", ""))
+        wait, data = _seconds_until(answer.headers.get("retry-after", "")), answer.json()
+        if wait is None and isinstance(data, dict) and isinstance(data.get("estimated_time"), int | float):
+            wait = max(0.0, data["estimated_time"])
         if wait is None:
             return _Passing(fault)
         return _Passing(fault, wait) if wait <= LONGEST_WAIT else fault
@@ -420,11 +439,27 @@ class ChatServer:
             fault = ServerFault(self._sentence("too_slow", seconds=self._section.timeout), prompt)
             # A server that is too slow is not made faster by asking it more often.
             raise _Passing(fault, most=2) from error
-        except (httpx.TransportError, httpx.DecodingError) as error:
-            why = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
-            raise _Passing(NoServer(self._sentence("not_reached", why=self._masked(why)), prompt)) from error
+        except (httpx.TransportError, httpx.DecodingError, httpx.InvalidURL) as error:
+            raise self._no_answer(error, prompt) from error
         except _TooMuch as error:
-            raise NoServer(self._sentence("endless"), prompt) from error
+            raise NoServer(self._sentence("too_much", most=MOST_BYTES >> 20), prompt) from error
+
+    def _no_answer(self, error: Exception, prompt: str) -> Exception:
+        """Return the error for a request to which no answer came, or one that cannot be read."""
+        import httpx
+
+        why = self._masked((str(error) or type(error).__name__).splitlines()[0].rstrip("."))[:120]
+        if "[SSL" in why:
+            return NoServer(self._sentence("no_tls", why=why), prompt)
+        if re.match("illegal (status|request) line", why):  # another protocol than HTTP
+            return NoServer(self._sentence("no_completion", said=why), prompt)
+        parts = urlsplit(self._address)
+        proxied = parts.scheme in getproxies() and not (self._local or proxy_bypass(parts.hostname or ""))
+        if isinstance(error, httpx.ProxyError) or (proxied and isinstance(error, httpx.ConnectError)):
+            return _Passing(NoServer(self._sentence("proxy", words=f" ({why})"), prompt))
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.InvalidURL):
+            return _Passing(NoServer(self._sentence("not_reached", why=why), prompt))
+        return _Passing(ServerFault(self._sentence("damaged", why=why), prompt))
 
     async def _exchange(self, method: str, url: str, body: Mapping[str, Any] | None) -> _Answer:
         """Send a request in its own task, so that a slow or silent server cannot delay a stop. A stop closes the
@@ -436,10 +471,11 @@ class ChatServer:
         limits = httpx.Timeout(None, connect=min(CONNECT_SECONDS, self._section.timeout))
 
         async def read() -> _Answer:
-            async with (
-                httpx.AsyncClient(verify=self._tls, trust_env=not self._local, timeout=limits) as client,
-                client.stream(method, url, json=body, headers=headers) as response,
-            ):
+            try:
+                opened = httpx.AsyncClient(verify=self._tls, trust_env=not self._local, timeout=limits)
+            except (ImportError, ValueError) as error:  # the environment names a proxy of a kind that is not known
+                raise httpx.ProxyError(str(error)) from error
+            async with opened as client, client.stream(method, url, json=body, headers=headers) as response:
                 data = bytearray()
                 async for piece in response.aiter_bytes():
                     data += piece
@@ -506,10 +542,9 @@ def _seconds_until(retry_after: str) -> float | None:
     except ValueError:
         pass
     try:
-        then = parsedate_to_datetime(retry_after)
-    except ValueError:
+        return max(0.0, (parsedate_to_datetime(retry_after).astimezone(UTC) - datetime.now(UTC)).total_seconds())
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, (then.astimezone(UTC) - datetime.now(UTC)).total_seconds())
 
 
 def _error_in(found: Any) -> Any:
@@ -541,7 +576,7 @@ def _count_thoughts(usage: Mapping[str, Any], thoughts: str, reply: str) -> int:
     if not thoughts:
         return 0
     spent = usage.get("completion_tokens")
-    if isinstance(spent, int):
+    if isinstance(spent, int) and spent < 1e9:
         return max(1, round(spent * len(thoughts) / (len(thoughts) + len(reply))))
     return max(1, len(thoughts) // 4)
 

@@ -1,5 +1,5 @@
-"""Models on an OpenAI-compatible server with the faults that a test chooses.
-`tests/pipeline/models/test_captioners.py` uses real servers.
+"""Models on an OpenAI-compatible server that answers as a test says. `test_server_faults.py` has its faults, and
+`test_captioners.py` uses real servers.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import json
 import re
 import threading
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,82 +48,15 @@ from pipeline.recipes import DILLEMA
 from pipeline.replies import read_reply
 from pipeline.request import MemoryStore, Request
 from pipeline.seams import BatchCaptioner, BatchLanguageModel, CaptionRequest, LanguageRequest
+from tests.support.misbehaving import Answer, Misbehaving, completion
 from tests.support.scripted import ScriptedModels
-from tests.support.server_process import free_port
 from tests.support.serving import until
 from tests.support.stages import run_caption, run_keywords
 
 BIRD = Task("classification", label="bird")
 COLD = LanguageSettings(temperature=0, max_new_tokens=50)
 SCHEMA = {"type": "object", "properties": {"words": {"type": "array"}}}
-PAGE = {"content-type": "text/html"}
 HELD = '{"colour": "red", "empty": false}'
-Answer = tuple[int, dict[str, str], Any] | Callable[[dict[str, Any]], Any]
-"""Status, headers and body (text, or data for JSON). Or a function that makes the body of a good answer from the
-request.
-"""
-
-
-def completion(text: str | None, **more: Any) -> dict[str, Any]:
-    """Return a chat completion with this text. `finish` and `usage` set those fields, and `more` fields of the
-    message.
-    """
-    finish, usage = more.pop("finish", "stop"), more.pop("usage", None)
-    message = {"role": "assistant", "content": text, **more}
-    return {"object": "chat.completion", "choices": [{"message": message, "finish_reason": finish}], "usage": usage}
-
-
-class Misbehaving:
-    """Server that sends its answers one after another, repeats the last one, and records the requests."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answer] = [(200, {}, completion("a reply"))]
-        self.others: dict[str, Answer] = {}
-        """Answers by path, for paths other than the chat endpoint."""
-        self.asked: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
-        self.let = threading.Event()
-        outer, lock = self, threading.Lock()
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.do_POST()
-
-            def do_POST(self) -> None:
-                given = self.rfile.read(int(self.headers.get("content-length", 0)))
-                body = json.loads(given) if given else {}
-                if self.path == "/v1/chat/completions":
-                    with lock:
-                        outer.asked.append(body)
-                        outer.headers.append({name.lower(): value for name, value in self.headers.items()})
-                        answer = outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0]
-                else:
-                    answer = outer.others.get(self.path, (404, {}, {"detail": "Not Found"}))
-                status, headers, body = (200, {}, answer(body)) if callable(answer) else answer
-                data = (body if isinstance(body, str) else json.dumps(body)).encode()
-                self.send_response(status)
-                for name, value in {"content-length": str(len(data)), **headers}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
-
-    def never(self, _request: dict[str, Any]) -> Any:
-        """Wait until the test ends before answering."""
-        self.let.wait()
-        return {}
-
-    def close(self) -> None:
-        self.let.set()
-        self._server.shutdown()
-        self._server.server_close()
 
 
 @pytest.fixture
@@ -255,134 +187,6 @@ def test_fields_that_a_server_does_not_know_are_left_out_from_then_on(peer: Misb
 # Faults
 
 
-@pytest.mark.parametrize(
-    ("answer", "said", "requests", "for_good"),
-    [
-        ((500, {}, {"error": "CUDA error"}), r"failed \(500: CUDA error\): look at its log", 3, False),
-        ((502, PAGE, "<html>Bad gateway</html>"), r"failed \(502\)", 3, False),
-        (
-            (429, {"retry-after": "0"}, {"error": {"message": "Slow down."}}),
-            r"no more requests .*Slow down\)",
-            3,
-            False,
-        ),
-        ((429, {"retry-after": "3600"}, {}), r"no more requests for now \(429", 1, False),
-        ((401, {}, {"error": {"message": "Bad key"}}), r"denies access \(401: Bad key\): name the env", 1, True),
-        ((404, {}, {"detail": "no such model"}), r"no model 'm'.*it has big, small: correct", 1, True),
-        ((307, {"location": "https://there/v1"}, ""), r"redirects to https://there/v1: put the right address", 1, True),
-        ((200, PAGE, "<!doctype html><p>Log in"), r"web page and not with a reply: .*ends in /v1", 1, True),
-        ((200, {}, {"hello": "world"}), r"no chat completion \(.*world", 1, True),
-        ((200, {}, {"error": {"message": "no credits"}}), r"refuses the request \(400: no credits\)", 1, False),
-        ((200, {}, "plain words"), r"no chat completion \(plain words\)", 1, True),
-        ((200, {}, "[" * 100_000), r"no chat completion \(\[\[", 1, True),
-        (
-            (200, {}, '{"choices": [{"message": {"content": "A re'),
-            r"broke off its answer in the middle: look",
-            3,
-            False,
-        ),
-        ((200, {}, 'data: {"choices": []}\n\ndata: [DONE]\n'), r"streams its reply in pieces", 1, True),
-        ((402, {}, {"error": {"message": "No credits"}}), r"wants to be paid first \(402: No credits\): add", 1, True),
-        ((429, {"retry-after": "Wed, 21 Oct 2065 07:28:00 GMT"}, {}), r"no more requests for now \(429", 1, False),
-        ((429, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, {}), r"no more requests for now \(429", 3, False),
-        ((200, {}, completion("")), r"replied with nothing: run it again", 2, False),
-        ((200, {}, completion(None, finish="length")), r"spent its longest reply and said nothing: raise", 1, False),
-        ((200, {}, completion("<think>hm", finish="length")), r"on thoughts .*: switch thinking off", 1, False),
-        ((200, {}, completion("<think>hm</think>")), r"replied with thoughts alone: run it again", 2, False),
-        (
-            (200, {}, completion(None, refusal="I can't help with that.")),
-            r"refused to reply \(“I can't help with that.”\): change the caption",
-            1,
-            False,
-        ),
-        (
-            (200, {}, completion(None, finish="tool_calls", tool_calls=[{"function": {"name": "reply"}}])),
-            r"called a tool instead of replying: switch tools off",
-            1,
-            False,
-        ),
-        ((200, {}, completion("", finish="content_filter")), r"held back by the server's content filter", 1, False),
-        ((200, {}, completion("A red", finish="content_filter")), r"held back by the server's content", 1, False),
-        (
-            (200, {}, completion(None, reasoning_content="red | attribute")),
-            r"whole reply into reasoning_content, .*none into content: correct the reasoning parser",
-            1,
-            False,
-        ),
-        (
-            (200, {}, {"choices": [{"error": {"code": 502, "message": "Provider disconnected"}, "message": {}}]}),
-            r"failed \(502: Provider disconnected\)",
-            3,
-            False,
-        ),
-        (
-            (200, {}, {"choices": [{"finish_reason": "error", "message": {"content": "A red"}}]}),
-            r"failed \(502: it broke off the reply\)",
-            3,
-            False,
-        ),
-        (
-            (200, {}, {"choices": [], "error": {"code": 503, "message": "Provider returned error"}}),
-            r"failed \(503: Provider returned error\)",
-            3,
-            False,
-        ),
-        (
-            (200, {}, {"object": "error", "message": "Only one model can be loaded", "code": 40303}),
-            r"refuses the request \(400: Only one model can be loaded\)",
-            1,
-            False,
-        ),
-        (
-            (429, {"retry-after": "0"}, {"error": {"message": "Provider error", "metadata": {"raw": "rate-limited"}}}),
-            r"no more requests for now \(429: Provider error: rate-limited\)",
-            3,
-            False,
-        ),
-        ((200, {}, {"error": "half a letter \ud83d"}), r"refuses the request \(400: half a letter \ufffd\)", 1, False),
-        ((400, {}, {"message": "n has to be 1"}), r"refuses the request \(400: n has to be 1\)", 1, False),
-        ((200, {}, {"error": {"code": 500, "message": "broken"}}), r"failed \(500: broken\)", 3, False),
-        (
-            (400, {}, {"error": {"message": "maximum context length is 9"}}),
-            r"more than the language model reads",
-            1,
-            False,
-        ),
-    ],
-)
-def test_a_fault_is_one_sentence_with_what_the_server_said(
-    peer: Misbehaving, answer: tuple[int, dict[str, str], Any], said: str, requests: int, for_good: bool
-) -> None:
-    model = language(peer, tries=3)
-    peer.answers, peer.others["/v1/models"] = [answer], (200, {}, {"data": [{"id": "small"}, {"id": "big"}]})
-    with pytest.raises(ServerFault, match=said) as caught:
-        model.complete(LanguageRequest("Which words?", 0), COLD)
-    raw = answer[2] if isinstance(answer[2], str) else json.dumps(answer[2])
-    assert (caught.value.raw_reply, caught.value.prompt) == (raw[: server.SHOWN], "Which words?")
-    assert len(peer.asked) == requests and "\n" not in str(caught.value)
-    assert isinstance(caught.value, CannotLoad) == for_good, "whether every other image would fail in the same way"
-
-
-def test_a_fault_that_passes_is_not_seen(peer: Misbehaving) -> None:
-    model = language(peer)
-    busy: list[Answer] = [(429, {"retry-after": "0"}, {}), (503, PAGE, "<html>"), (500, {}, "oops")]
-    peer.answers = [*busy, (200, {}, completion("red"))]
-    assert model.complete(LanguageRequest("Which words?", 5), COLD) == "red"
-    assert [sent["seed"] for sent in peer.asked] == [5] * 4
-
-
-def test_a_server_that_is_down_or_slow_is_told(peer: Misbehaving) -> None:
-    model = language(peer, timeout=0.2)
-    peer.answers = [peer.never]
-    with pytest.raises(ServerFault, match=r"no whole answer within 0.2 seconds: try again .* or raise timeout"):
-        model.complete(LanguageRequest("Which words?", 0), COLD)
-    assert len(peer.asked) == 2
-    nobody = ServerLanguage(kind="openai", address=f"http://127.0.0.1:{free_port()}/v1", model="m", tries=2)
-    with pytest.raises(NoServer, match=r"cannot be reached \(.*\): start it, or correct the address") as caught:
-        ServedLanguage(nobody)
-    assert isinstance(caught.value, CannotLoad) and caught.value.raw_reply == ""
-
-
 @pytest.mark.parametrize("answer", [(503, {"retry-after": "50"}, {}), None])
 def test_stopping_a_stage_does_not_wait_for_the_server(
     peer: Misbehaving, tmp_path: Path, answer: Answer | None
@@ -511,26 +315,6 @@ def test_requests_are_sent_side_by_side_and_answered_in_order(peer: Misbehaving)
     assert told == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_fault_of_one_request_is_its_own(peer: Misbehaving) -> None:
-    model = language(peer)
-
-    def grumpy(request: dict[str, Any]) -> dict[str, Any]:
-        if request["messages"][-1]["content"] == "two":
-            return {"error": {"code": 400, "message": "not that"}}
-        return completion(request["messages"][-1]["content"])
-
-    peer.answers = [grumpy]
-    one, two, three = model.complete_many([LanguageRequest(text, 0) for text in ("one", "two", "three")], COLD)
-    assert (one, three) == ("one", "three") and isinstance(two, ServerFault) and "not that" in str(two)
-
-
-def test_a_server_that_answers_nobody_is_not_asked_by_all(peer: Misbehaving) -> None:
-    model = language(peer, parallel=1)
-    peer.answers = [(401, {}, {"error": {"message": "Bad key"}})]
-    replies = model.complete_many([LanguageRequest(str(n), 0) for n in range(5)], COLD)
-    assert len(peer.asked) == 1 and all(isinstance(reply, NoServer) for reply in replies)
-
-
 def test_pictures_are_sent_side_by_side_and_the_fault_of_one_is_its_own(peer: Misbehaving) -> None:
     captioner = ServedChatModel(ServerCaptioner(kind="openai", address=peer.address, model="m", parallel=3))
     assert isinstance(captioner, BatchCaptioner)
@@ -650,14 +434,6 @@ def test_a_stop_within_thoughts_ends_nothing(peer: Misbehaving) -> None:
     peer.answers = [(200, {}, completion("<think>Task: words</think>red | attribute\nTask: another"))]
     reply = read_reply(language(peer).complete(LanguageRequest("Which words?", 0, ("Task:",)), COLD))
     assert (reply.answer, reply.thoughts) == ("red | attribute", "Task: words")
-
-
-def test_content_in_parts_and_a_byte_order_mark_are_read(peer: Misbehaving) -> None:
-    parts: list[dict[str, Any]] = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]
-    said = completion(None) | {"choices": [{"message": {"content": [*parts, {"text": "red"}, {"text": None}]}}]}
-    peer.answers = [(200, {}, f"\ufeff{json.dumps(said)}")]
-    reply = read_reply(language(peer).complete(LanguageRequest("Which words?", 0), COLD))
-    assert (reply.answer, reply.thoughts) == ("red", "hm")
 
 
 def test_half_a_letter_goes_into_no_record(peer: Misbehaving) -> None:
