@@ -6,27 +6,32 @@ gigabytes. So each download resumes where it stopped, and a file counts only if 
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from json import JSONDecodeError
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from core.data_files import DataTable
-from core.errors import CannotLoad
+from core.errors import CannotLoad, disk_reason
 from core.images import file_hash
 from core.model_sections import WebFile, Weights, in_bytes
 from core.progress import stop_if
 
 SPARE = 500_000_000
 """Minimum free bytes that a download leaves on the disk."""
+BUSY = frozenset({429, 500, 502, 503, 504})
+"""Statuses of a hub that may answer a later request."""
+TRIES = 4
+"""Maximum number of requests to a busy hub. The pauses between them grow from 1 to 4 seconds."""
 _FAULTS = DataTable(__file__, str, "faults")
+T = TypeVar("T")
 Told = Callable[[int], None]
 """Called with the number of bytes of every part that arrived; negative if bytes must be fetched again."""
 
@@ -146,10 +151,10 @@ def listing(role: str, weights: Weights) -> HubListing:
 
     api = HfApi(endpoint=constants.ENDPOINT)
     with refused(role, weights):
-        info = api.model_info(weights.hub, revision=weights.revision)
+        info = patiently(lambda: api.model_info(weights.hub, revision=weights.revision))
         if info.gated:
-            api.auth_check(weights.hub)
-        tree = api.list_repo_tree(weights.hub, recursive=True, revision=info.sha)
+            patiently(lambda: api.auth_check(weights.hub))
+        tree = patiently(lambda: list(api.list_repo_tree(weights.hub, recursive=True, revision=info.sha)))
         files = tuple(
             HubFile(one.path, one.size, one.lfs.sha256 if one.lfs else one.blob_id, one.lfs is not None)
             for one in tree
@@ -290,8 +295,10 @@ def bring(
             on_bytes(int(count or 0))
 
     part = request.part
-    start = _size(part) if request.goes_on and _size(part) <= request.bytes else 0
-    while True:
+
+    def get() -> int:
+        """Fetch the rest of the file, and return the number of bytes that were here before."""
+        start = _size(part) if request.goes_on and _size(part) <= request.bytes else 0
         with part.open("ab" if start else "wb") as out:
             bars: Any = Counted
             http_get(
@@ -303,24 +310,47 @@ def bring(
                 displayed_filename=part.name,
                 tqdm_class=bars,
             )
+        return start
+
+    while True:
+        start = patiently(get, BUSY - {429})  # after which the library waits itself
         if request.right(part):
             return
         part.unlink()
         on_bytes(-request.bytes)
-        if not start:
+        if not start:  # otherwise the beginning may be wrong, as it is from an earlier try
             raise CannotLoad(
                 f"The download of {request.what} was discarded, since its hash differs from the server's: try again, "
                 "without a proxy if there is one."
             )
-        start = 0  # the beginning may be wrong, as it is from an earlier try
+
+
+def patiently(ask: Callable[[], T], busy: Collection[int] = BUSY) -> T:
+    """Return the result of `ask`. While the hub answers with a status in `busy`, ask again after growing pauses."""
+    import tenacity
+
+    again = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(lambda error: _status(error) in busy),
+        stop=tenacity.stop_after_attempt(TRIES),
+        wait=tenacity.wait_exponential(),
+        reraise=True,
+    )
+    return again(ask)
+
+
+def _status(error: BaseException) -> int:
+    """Return the status that the hub answered, or 0 for an error without an answer."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return error.response.status_code if isinstance(error, HfHubHTTPError) else 0
 
 
 @contextmanager
 def refused(role: str, weights: Weights) -> Iterator[None]:
     """Turn errors of the hub, the network or the disk into one sentence that says what to do."""
+    from huggingface_hub import constants
     from huggingface_hub.errors import (
         GatedRepoError,
-        HfHubHTTPError,
         HTTPError,  # of the HTTP library that the hub's library uses
         LocalEntryNotFoundError,
         OfflineModeIsEnabled,
@@ -330,8 +360,9 @@ def refused(role: str, weights: Weights) -> Iterator[None]:
 
     try:
         yield
-    except (LocalEntryNotFoundError, HTTPError, OSError) as error:
-        status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
+    except (LocalEntryNotFoundError, HTTPError, OSError, JSONDecodeError, KeyError, TypeError) as error:
+        status = _status(error)
+        on_disk = error if isinstance(error, OSError) and error.errno is not None else None
         if isinstance(error, GatedRepoError):
             fault = "licence not accepted" if status == 401 else "not granted"
         elif isinstance(error, RevisionNotFoundError):
@@ -340,15 +371,24 @@ def refused(role: str, weights: Weights) -> Iterator[None]:
             fault = "no repository"
         elif isinstance(error, OfflineModeIsEnabled):
             fault = "offline"
+        elif status in BUSY:
+            fault = "busy"
+        elif status in (401, 403):
+            fault = "denied"
+        elif status:
+            fault = "refused"
+        elif isinstance(error, JSONDecodeError | KeyError | TypeError):  # some other program answers
+            fault = "strange"
         else:
-            fault = "full disk" if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else "not fetched"
+            fault = "not saved" if on_disk else "not fetched"
         sentence = _FAULTS[fault].format(
             role=role,
             weights=weights,
-            page=page_of(weights),
+            page=weights.url if isinstance(weights, WebFile) else page_of(weights),
             about=f"{weights.title} ({weights.size_in_words}; licence: {weights.licence or 'see its page'})",
-            host=urlsplit(weights.url).netloc if isinstance(weights, WebFile) else "huggingface.co",
-            why=f"it answered {status}" if status is not None else type(error).__name__,
+            host=urlsplit(weights.url if isinstance(weights, WebFile) else constants.ENDPOINT).netloc,
+            folder=Path(weights.path).parent if isinstance(weights, WebFile) else cache_folder(),
+            why=f"it answered {status}" if status else disk_reason(on_disk) if on_disk else type(error).__name__,
         )
         raise CannotLoad(sentence) from error
 

@@ -9,10 +9,11 @@ import re
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.images import file_hash
 from core.model_sections import WebFile
-from pipeline.models.hub import Download, Told, bring, part_of, refused
+from pipeline.models.hub import Download, Told, bring, part_of, patiently, refused
 
 _HASH = re.compile(r"-([0-9a-f]{8,64})\.")
 """The beginning of a file's sha256 in its name, in the way torch names files."""
@@ -52,8 +53,14 @@ def listing(role: str, weights: WebFile) -> FileListing:
         return FileListing(weights, place.stat().st_size, False)
     with refused(role, weights):
         # Ask for the file uncompressed, so that the answer has the length of the file itself.
-        answer = get_session().head(weights.url, follow_redirects=True, headers={"Accept-Encoding": "identity"})
-        hf_raise_for_status(answer)
+        plain = {"Accept-Encoding": "identity"}
+
+        def ask() -> Any:
+            answer = get_session().head(weights.url, follow_redirects=True, headers=plain)
+            hf_raise_for_status(answer)
+            return answer
+
+        answer = patiently(ask)
     return FileListing(weights, int(answer.headers.get("Content-Length", 0)), True)
 
 

@@ -238,7 +238,7 @@ def test_what_cannot_be_had_stops_nothing_else(
     profile.write_text(profile.read_text().replace('hub = "who/model"\nfiles = ["a/*"]', 'hub = "who/else"'))
     assert cli.main(["fetch", str(profile), "--yes"]) == 3
     told = capsys.readouterr()
-    assert "embedder who/else is not on huggingface.co, or not open to you: see http" in told.err
+    assert f"embedder who/else is not on {hub.url.removeprefix('http://')}, or not open to you: see http" in told.err
     assert len(hub.sent("model.safetensors")) == 1 and "are here" not in told.out
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert cli.main(["fetch", str(profile), "--yes"]) == 2

@@ -29,6 +29,10 @@ class Repository:
         return hashlib.sha1(repr(sorted(self.files)).encode()).hexdigest()
 
 
+Fault = tuple[int, dict[str, str], str] | None
+"""Status, headers and body of a wrong answer. None closes the connection instead."""
+
+
 @dataclass
 class Hub:
     """The server's models, its faults, and the requests to it."""
@@ -38,8 +42,8 @@ class Hub:
     """For each file, the numbers of bytes after which its next answers break off."""
     wrong: set[str] = field(default_factory=set)
     """Files that are sent with wrong bytes."""
-    busy: bool = False
-    """Answer 503 to every request."""
+    faults: dict[str, list[Fault]] = field(default_factory=dict)
+    """By a part of a path, such as "/resolve/": the next answers there, in place of the right ones."""
     asked: list[tuple[str, str, str]] = field(default_factory=list)
     """Method, path and range of each request."""
     url: str = ""
@@ -67,10 +71,11 @@ def serving_hub(hub: Hub) -> Iterator[Hub]:
         def _answer(self) -> None:
             path = urlsplit(self.path).path
             hub.asked.append((self.command, path, self.headers.get("Range", "")))
+            for part, faults in hub.faults.items():
+                if part in path and faults:
+                    return self._fail(faults.pop(0))
             found = re.fullmatch(r"(?:/api/models)?/([^/]+/[^/]+)(?:/(revision|tree|auth-check|resolve)(/.*)?)?", path)
             repository = hub.repositories.get(found[1]) if found else None
-            if hub.busy:
-                return self._say(503, {"error": "busy"})
             if found is None or repository is None:
                 # the hub's answer to callers without a token
                 return self._say(401, {"error": "Invalid username or password."}, {"X-Error-Code": "RepoNotFound"})
@@ -90,6 +95,18 @@ def serving_hub(hub: Hub) -> Iterator[Hub]:
                 return self._send(repository, file)
             plain = {"id": found[1], "sha": repository.commit, "gated": bool(repository.token) and "auto"}
             return self._say(200, {**plain, "siblings": [], "tags": [], "private": False})
+
+        def _fail(self, fault: Fault) -> None:
+            self.close_connection = True
+            if fault is None:
+                return
+            status, headers, body = fault
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(body)), "Connection": "close", **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body.encode())
 
         def _say(self, status: int, body: object, more: dict[str, str] | None = None) -> None:
             data = json.dumps(body).encode()
