@@ -102,21 +102,25 @@ def ask_all(
     cancelled: threading.Event | None = None,
 ) -> list[Answer[V] | NoAnswer]:
     """Return the answer of `ask` to each inquiry, or the error of an inquiry without an answer. The inquiries are asked
-    together if the model takes several; a request that fails is then made again without the others. `on_done` gets the
-    number of finished inquiries, beginning with 0. Raises the first error if all inquiries fail. Raises CannotLoad and
-    Cancelled at once.
+    together if the model takes several; a request that fails is then made again without the others, unless all others
+    would fail too (CannotLoad). `on_done` gets the number of finished inquiries, beginning with 0. Raises
+    CannotLoad, or else the first error, if all inquiries fail. Raises Cancelled too.
     """
     every = [_Attempts(what, prompt, inquiry, settings) for inquiry in inquiries]
     if not isinstance(language_model, BatchLanguageModel):
         results = list[Answer[V] | NoAnswer]()
+        for_all: CannotLoad | None = None
         for attempts in every:
             on_done(len(results))
             while attempts.wanted:
                 stop_if(cancelled)
                 try:
+                    if for_all is not None:
+                        raise for_all
                     attempts.take(language_model.complete(attempts.request(), settings))
                 except UserError as error:
                     attempts.fail(error)
+                    for_all = error if isinstance(error, CannotLoad) else None
             stop_if(cancelled if attempts.best is None else None)
             results.append(attempts.result())
         on_done(len(results))
@@ -155,7 +159,7 @@ def unanswered(results: Sequence[Answer[V] | NoAnswer]) -> list[str]:
 def _unless_all_failed(results: list[Answer[V] | NoAnswer]) -> list[Answer[V] | NoAnswer]:
     errors = [result.error for result in results if isinstance(result, NoAnswer)]
     if errors and len(errors) == len(results):
-        raise errors[0]
+        raise next((error for error in errors if isinstance(error, CannotLoad)), errors[0])
     return results
 
 
@@ -173,6 +177,8 @@ class _Attempts(Generic[V]):
 
     @property
     def wanted(self) -> bool:
+        if isinstance(self._error, CannotLoad):
+            return False
         return self._made < self._most and (self.best is None or self.best[0] > 0)
 
     def request(self) -> LanguageRequest:
@@ -197,9 +203,7 @@ class _Attempts(Generic[V]):
             self.best = (shortcomings, value, self._reply, seed, notes)
 
     def fail(self, error: UserError) -> None:
-        """Count an attempt that brought no reply to read. Raises CannotLoad, which every other request would get."""
-        if isinstance(error, CannotLoad):
-            raise error
+        """Count an attempt that brought no reply to read. It is the last one if every request would get this error."""
         self._made, self._error, self._reply = self._made + 1, error, ""
         if isinstance(error, UnreadableReply):
             self._reply = error.raw_reply

@@ -30,7 +30,7 @@ from core.types import (
     Task,
 )
 from pipeline.checks.texts import counterfactual_checks
-from pipeline.models.server import ServerFault
+from pipeline.models.server import NoServer, ServerFault
 from pipeline.prompting import Prompt
 from pipeline.recipes import DILLEMA
 from pipeline.stages import counterfactuals
@@ -451,6 +451,35 @@ def test_a_refused_caption_takes_no_other_along_and_is_asked_for_alone(kind: typ
     complete = kind(answer)
     run_counterfactuals(CAPTION, options, BIRD, complete, prompt, settings, 7, before=again.value)
     assert len(complete.prompts) == 3, "nothing is missing, so all are written anew"
+
+
+@pytest.mark.parametrize("kind", [ScriptedLanguageModel, ScriptedBatches])
+def test_a_server_that_goes_down_within_a_stage_costs_no_caption_that_was_written(
+    kind: type[ScriptedLanguageModel],
+) -> None:
+    options, prompt = alternatives_for(red=("blue", "green"), sunny=("snowy", "rainy")), PROMPTS["counterfactuals"]
+    settings = CounterfactualSettings(captions=4, attempts=3)
+
+    def goes_down(prompt: str) -> str:
+        if len(model.prompts) > 2:
+            raise NoServer("The server is down.")
+        return answer(prompt)
+
+    model = kind(goes_down)
+    made = run_counterfactuals(CAPTION, options, BIRD, model, prompt, settings, 5)
+    assert [bool(item.text) for item in made.value.items] == [True, True, False, False]
+    assert all(item.checks[0].note.endswith("is missing. The server is down.") for item in made.value.items[2:])
+    assert len(model.prompts) == (3 if kind is ScriptedLanguageModel else 4), "no request is made again"
+    complete = kind(answer)
+    again = run_counterfactuals(CAPTION, options, BIRD, complete, prompt, settings, 6, before=made.value)
+    assert len(complete.prompts) == 2 and all(item.used for item in again.value.items)
+
+    def refuses_and_goes_down(_prompt: str) -> str:
+        raise (NoServer if len(refusing.prompts) > 1 else ServerFault)("No.")
+
+    refusing = kind(refuses_and_goes_down)
+    with pytest.raises(NoServer):
+        run_counterfactuals(CAPTION, options, BIRD, refusing, prompt, settings.model_copy(update={"attempts": 1}), 5)
 
 
 def test_a_request_that_fails_in_a_batch_is_made_again_without_the_others() -> None:
