@@ -13,13 +13,15 @@ def _folder_of(package: str) -> Path:
     return Path(spec.origin).parent
 
 
+def of_skimage(name: str) -> Path:
+    """Return the path of a photograph that scikit-image brings along."""
+    return _folder_of("skimage") / "data" / name
+
+
 TWO_PHOTOGRAPHS = tuple(sorted((_folder_of("sklearn") / "datasets" / "images").glob("*.jpg")))
 PHOTOGRAPHS = (
     *TWO_PHOTOGRAPHS,
-    *(
-        _folder_of("skimage") / "data" / name
-        for name in ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "motorcycle_left.png")
-    ),
+    *map(of_skimage, ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "motorcycle_left.png")),
 )
 BLURRED = _folder_of("skimage") / "data" / "clock_motion.png"
 """A clock, blurred by motion. Nearly nothing of it is sharp."""
