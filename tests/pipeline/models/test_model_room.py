@@ -19,10 +19,11 @@ from core.model_sections import ROOT, Weights
 from pipeline.models import Models
 from pipeline.models.machine import Machine, model_fits, profile_fits, without_gpu
 from pipeline.models.model_memory import WORK, _within_limit, to_release
-from pipeline.profiles.profile import load_profile
+from pipeline.profiles.profile import load_profile, profile_names
 from pipeline.profiles.text_sections import GgufLanguage
 
 GB = 1_000_000_000
+GUIDE = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
 
 
 class Loaded:
@@ -292,6 +293,37 @@ def test_a_profile_fits_at_once_or_stage_by_stage() -> None:
     assert profile_fits(paper, machine(64), {}) == "fits on the CPU, slowly"
     assert profile_fits(paper, machine(40), {}).startswith("fits on the CPU, slowly, one stage at a time")
     assert profile_fits(load_profile("demo"), machine(4), {}) == "fits on the CPU"
+
+
+WITHOUT_A_GPU = {
+    "demo": "at once, at once",
+    "laptop": "at once, at once",
+    "cpu": "one stage at a time, at once",
+    "fast": "too little, one stage at a time",
+    "sdxl": "too little, one stage at a time",
+    "modern": "too little, too little",
+    "edit": "too little, too little",
+    "lance": "too little, one stage at a time",
+    "paper": "too little, one stage at a time",
+}
+"""The models that a machine of 16 GB, and one of 32 GB, holds together."""
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_what_a_machine_without_a_gpu_holds_follows_from_the_counted_need(name: str) -> None:
+    held = list[str]()
+    for memory in (16, 32):
+        left = memory * 2**30 - WORK - GB // 2  # the work and the system take the rest, as in the table of GPUs
+        said = profile_fits(load_profile(name), Machine(left, left, 0, "cache"), {})
+        one = "one stage at a time" if "one stage at a time" in said else "at once"
+        held.append("too little" if said.startswith("does not fit") else one)
+    assert ", ".join(held) == WITHOUT_A_GPU[name]
+    table = [
+        [cell.strip(" `") for cell in line.strip("| ").split("|")]
+        for line in GUIDE[GUIDE.index("| no GPU |") :].split("\n\n", 1)[0].splitlines()
+    ]
+    place = table[0].index(name)
+    assert [row[place] for row in table[2:]] == held, "the guide says the same"
 
 
 def test_a_container_has_what_it_is_given(tmp_path: Path) -> None:
