@@ -151,11 +151,12 @@ def test_a_licence_that_nobody_accepted_is_told_with_its_page_before_anything_co
 
 ABOUT = "The weights of the captioner, who/model (size unknown; licence: MIT), could not be fetched"
 NO_NETWORK = (
-    f"{ABOUT} from {{host}} (…). Connect to the network and try again, or start the demo profile, which needs none."
+    f"{ABOUT} from {{host}} (…). Connect to the network and try again, or start a profile that needs none: laptop for "
+    "photographs, demo for drawn scenes."
 )
 BUSY = (
-    f"{ABOUT}: {{host}} takes no requests now (it answered %s). Wait a while and try again, or start the demo profile, "
-    "which needs no download."
+    f"{ABOUT}: {{host}} takes no requests now (it answered %s). Wait a while and try again, or start a profile that "
+    "needs no download: laptop for photographs, demo for drawn scenes."
 )
 DENIED = (
     "{host} denies access to the captioner who/model (it answered %s): log in again with `hf auth login`, or correct "
