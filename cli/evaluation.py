@@ -39,7 +39,6 @@ from core.progress import Pace, Progress
 from core.settings import UnderTestSettings
 from core.validation_messages import reason
 from core.words import count_of
-from evaluation import coverage
 from evaluation.gate_report import gate_junit, gate_markdown
 from evaluation.report import LOSES, edits_markdown, rows_markdown
 from pipeline.models.machine import share_cores
@@ -70,8 +69,8 @@ from services.evaluation.types import Evaluated, EvaluationQuestion, Subject
 from services.test_sets.versions import version_of
 from storage.workspace import Workspace
 
-TRAININGS, COVERAGE = "trainings", "coverage"
-MOST_REPETITIONS, MOST_IMAGES, MOST_MINUTES, MOST_WORKERS = 100_000, 1_000_000, 100_000, 256
+TRAININGS = "trainings"
+MOST_IMAGES, MOST_MINUTES, MOST_WORKERS = 1_000_000, 100_000, 256
 SOURCES = ("torchvision", "timm", "transformers")
 GATE_CODES: dict[GateAnswer, int] = {"no worse": 0, "worse": 1, "cannot tell": 4}
 """Exit codes of the command `gate`."""
@@ -94,11 +93,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         "images": whole_number(1, MOST_IMAGES),
         "minutes": whole_number(1, MOST_MINUTES),
         "workers": whole_number(1, MOST_WORKERS),
-        "repetitions": whole_number(1, MOST_REPETITIONS),
     }
-    options = parser_of(__file__, worlds=coverage.REPETITIONS, **values).parse_args(arguments)
-    if options.command == COVERAGE:
-        return _covered(options.repetitions)
+    options = parser_of(__file__, **values).parse_args(arguments)
     share_cores()
 
     def act(workspace: Workspace) -> int:
@@ -118,24 +114,6 @@ def _run(arguments: Sequence[str] | None) -> int:
         return TERMINATED
     except (Cancelled, KeyboardInterrupt):
         return INTERRUPTED
-
-
-def _covered(repetitions: int) -> int:
-    line, pace = ProgressLine(), Pace(1)
-
-    def on_count(done: int, total: int) -> None:
-        nonlocal pace
-        pace = pace if pace.total == total else Pace(total)
-        line(Progress("worlds", done, total, pace.seconds_left(done)))
-
-    try:
-        report = coverage.report(repetitions, on_count)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    finally:
-        line.clear()
-    print(report)
-    return 0
 
 
 def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:

@@ -74,7 +74,7 @@ def _auc(score: Floats, valid: Flags, source: Numbers) -> Figure:
     """Return the area under the curve with an interval that counts the images of a source as one. Its log odds are
     computed without each source in turn (the jackknife, Miller 1974, Biometrika 61; for single images it is the method
     of DeLong et al. 1988, as Hanley and Hajian-Tilaki 1997 show), with Student's t of the sources of the rarer kind.
-    `evaluation.coverage_of_score` measures how often it holds.
+    `experiments.coverage.of_score` measures how often it holds.
     """
     from scipy import special, stats
 

@@ -7,7 +7,7 @@ up (Howe 1974, Journal of the American Statistical Association 69). A share with
 (1927) for the number of independent images with the same uncertainty (Korn and Graubard 1998, Survey Methodology 24).
 If no image, or every image, is right, the number of sources takes its place, and the interval is exact (Clopper and
 Pearson 1934). The ends of a difference come from the ends of its two shares and their correlation (MOVER; Zou and
-Donner 2008, Statistics in Medicine 27), those of a ratio from Fieller (1954). `evaluation.coverage_of_training`
+Donner 2008, Statistics in Medicine 27), those of a ratio from Fieller (1954). `experiments.coverage.of_training`
 measures how often they hold.
 """
 

@@ -73,7 +73,7 @@ NOT_RUN = {
     "python -m pipeline batch run PLAN.toml --ray": "tests/services/batches/test_cluster.py runs it where there is Ray",
     "RAY_USAGE_STATS_ENABLED=0 .venv/bin/ray": NO_CLUSTER,
     ".venv/bin/ray ": NO_CLUSTER,
-    ".venv/bin/python -m evaluation coverage": "takes a quarter of an hour; test_eval_command.py runs it on two worlds",
+    ".venv/bin/python -m experiments.coverage": "takes half an hour; tests/experiments/test_coverage.py runs less",
     "python -m evaluation retrain ": "trains for minutes; tests/services/evaluation/ trains less",
     ".venv/bin/python -m evaluation sensitivity --filter class=bird --model timm:resnet50": "its weights are not here",
 }

@@ -16,7 +16,6 @@ import pytest
 from cli.evaluation import main
 from core.progress import OnCount
 from core.settings import UnderTestSettings
-from evaluation import coverage, coverage_of_gate, coverage_of_score, coverage_of_training, coverage_of_votes
 from services.evaluation.facts import facts_of
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.service import EvaluationService
@@ -45,25 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         set_of(workspace)
         fill(workspace, 1, road=True)
     yield path
-
-
-def test_the_command_measures_how_often_intervals_cover(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two worlds. The tables of votes and of trainings are left out, since other tests cover them."""
-    monkeypatch.setattr(coverage, "worlds", lambda: [coverage.World(30, "skewed", error, 0.3) for error in (0.02, 0.1)])
-    for module in (coverage_of_votes, coverage_of_score, coverage_of_training):
-        monkeypatch.setattr(module, "measurements", lambda _: [])
-    monkeypatch.setattr(coverage_of_gate, "WORLDS", [coverage_of_gate.GateWorld(100, 1, 0.0, 0.0)])
-    assert main(["coverage", "--repetitions", "60"]) == 0
-    text = capsys.readouterr().out
-    for figure in coverage.FIGURES:
-        assert f"## {figure[0].upper()}{figure[1:]}\n" in text
-    assert "| 30 | skewed | 0.3 | " in text and text.count("Of 2 worlds") == len(coverage.FIGURES)
-    assert "| 100 | 1 | 0 points | 0 points |" in text
-    with pytest.raises(SystemExit):
-        main(["coverage", "--repetitions", "0"])
-    assert "say a number from 1 to 100,000" in capsys.readouterr().err
 
 
 def test_the_command_says_what_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation import coverage_of_training
-from evaluation.coverage_of_training import SPREADS
 from evaluation.retraining.arm_statistics import Arms, Measured
+from experiments.coverage import of_training
+from experiments.coverage.of_training import SPREADS
 
 SEEDS = 5
 ALL_ALIKE, SOURCES_DIFFER, SEEDS_DIFFER = SPREADS
@@ -54,7 +54,7 @@ def test_intervals_hold_what_is_true_whatever_differs_seeds_or_sources() -> None
         (5, 0.99, (132, 1), SOURCES_DIFFER),
         (3, 0.99, (33, 4), ALL_ALIKE),
     ):
-        for one in coverage_of_training.measured(seeds, accuracy, layout, spread, repetitions=150, seed=4):
+        for one in of_training.measured(seeds, accuracy, layout, spread, repetitions=150, seed=4):
             assert one.covers is None or one.covers >= 0.92, one
             assert (one.shown > 0.9) == (one.figure != "retraining: won back" or seeds == 5), one
 

@@ -20,10 +20,10 @@ from evaluation.by_source import (
     one_split,
     ratio_of,
 )
-from evaluation.coverage import World, measured, settled
-from evaluation.covered import Covered, summary, table
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, calibration, effectiveness
 from evaluation.report import answer, with_interval
+from experiments.coverage.covered import Covered, summary, table
+from experiments.coverage.intervals import World, measured, settled
 
 LABELS = ("bird", "boat", "car")
 
@@ -120,7 +120,7 @@ def test_a_ratio_of_a_mean_that_is_never_seen_has_a_bound() -> None:
     ],
 )
 def test_intervals_cover_what_is_true_where_it_is_hard(figure: str, world: World) -> None:
-    """Like `python -m evaluation coverage` with fewer repetitions. Coverage may be three standard errors below the
+    """Like `python -m experiments.coverage` with fewer repetitions. Coverage may be three standard errors below the
     goal.
     """
     found = measured(figure, world, 300)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evaluation.coverage_of_gate import GateWorld, answers
 from evaluation.gate import INVALID, NOT_JUDGED, VALID, Compared, gate
 from evaluation.gate_report import gate_junit, gate_markdown
+from experiments.coverage.of_gate import GateWorld, answers
 
 MODELS = ("old", "new")
 

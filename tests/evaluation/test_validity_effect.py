@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.coverage_of_votes import WORLDS, measured
 from evaluation.samples import expected_width, sample_sizes
 from evaluation.validity import Judged, contradiction, validity_effect
 from evaluation.worker_errors import HARD, VALID, Ballots, drawn_states
+from experiments.coverage.of_votes import WORLDS, measured
 
 STRATA = ("right", "wrong, weather", "wrong, colour")
 NAMES = ("source", "wrong", "stratum", "votes_for", "votes", "score")
@@ -347,7 +347,7 @@ _CREWS = ("2 of 5 always say yes, with control items", "hard invalid images", "o
     [pytest.param(_EASY, 50, id="samples"), pytest.param(_CREWS, 8, marks=pytest.mark.soak, id="crews")],
 )
 def test_intervals_hold_what_is_true_where_it_is_hard(names: tuple[str, ...], repetitions: int) -> None:
-    """A short form of `python -m evaluation coverage`. Earlier methods covered 41.7, 77.7 and 88 % of the random
+    """A short form of `python -m experiments.coverage`. Earlier methods covered 41.7, 77.7 and 88 % of the random
     studies, and 25, 40 and 87 % of those with workers who err together. The limit allows for chance around 95 %.
     """
     from scipy import stats

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from core.figures import Floats
-from evaluation.coverage_of_score import measured
 from evaluation.validity_score import agreement, cross_fitted, learn
+from experiments.coverage.of_score import measured
 
 pytestmark = pytest.mark.slow
 

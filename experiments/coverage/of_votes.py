@@ -18,10 +18,10 @@ from typing import Literal
 import numpy as np
 
 from core.figures import Floats
-from evaluation.covered import Covered, Measurement, covered
 from evaluation.samples import Flags, Numbers, sample_sizes
 from evaluation.validity import Judged, validity_effect
 from evaluation.worker_errors import Ballots
+from experiments.coverage.covered import Covered, Measurement, covered
 
 CORRELATION = 0.3
 TYPES = ("weather", "time of day", "colour", "object")

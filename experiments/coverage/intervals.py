@@ -16,10 +16,10 @@ import numpy as np
 
 from core.figures import Figure, Floats, Numbers
 from core.progress import OnCount
-from evaluation import coverage_of_gate, coverage_of_score, coverage_of_training, coverage_of_votes
 from evaluation.by_source import LEAST, MeansOfSources, means_of_groups, ratio_of
-from evaluation.covered import Covered, Measurement, covered, table
 from evaluation.segmentation import means_of_overlaps, miou_of_set
+from experiments.coverage import of_gate, of_score, of_training, of_votes
+from experiments.coverage.covered import Covered, Measurement, covered, table
 
 SOURCES = (5, 10, 30, 100, 500)
 ERRORS = (0.0, 0.001, 0.005, 0.02, 0.1, 0.5, 0.98, 1.0)
@@ -157,7 +157,7 @@ def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _to
         for figure in FIGURES
         for world in worlds()
     ]
-    for module in (coverage_of_votes, coverage_of_score, coverage_of_training):
+    for module in (of_votes, of_score, of_training):
         measurements += module.measurements(repetitions)
     results = list[Covered]()
     for done, measurement in enumerate(measurements):
@@ -166,7 +166,7 @@ def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _to
     lines = ["# How often 95 % intervals cover", "", f"{repetitions:,} repetitions of each world.", ""]
     for figure in dict.fromkeys(one.figure for one in results):
         lines += table([one for one in results if one.figure == figure])
-    lines += coverage_of_gate.table(repetitions)
+    lines += of_gate.table(repetitions)
     return "\n".join(lines).rstrip("\n")
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from core.figures import Floats
 from core.validity_score import FEWEST
-from evaluation.covered import Covered, Measurement, covered
 from evaluation.validity_score import agreement
+from experiments.coverage.covered import Covered, Measurement, covered
 
 SOURCES, AREAS, VALID, CORRELATIONS = (20, 50, 100), (0.6, 0.76, 0.9), (0.5, 0.7), (0.0, 0.5)
 IMAGES = 100

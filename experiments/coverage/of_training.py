@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 
 from core.figures import Figure, Floats, Numbers
-from evaluation.covered import Covered, Measurement, covered
 from evaluation.retraining.arm_statistics import Arms, Measured
+from experiments.coverage.covered import Covered, Measurement, covered
 
 TrainingFigure = Literal["accuracy", "gain", "won back"]
 SEEDS, ACCURACIES = (2, 3, 5), (0.5, 0.8, 0.99, 1.0)
