@@ -266,7 +266,7 @@ def test_an_onnx_file_one_source_and_one_label_are_told(tmp_path: Path) -> None:
         fill(workspace, 1)
         service = service_of(workspace)
         trained = Retrainings(workspace, service)
-        with pytest.raises(UserError, match="The images have 1 source, and need at least one each to learn from"):
+        with pytest.raises(UserError, match="The images have 1 source, but at least three are needed"):
             trained.retrain(QUICK, quiet)
         with pytest.raises(UserError, match="An ONNX file cannot be trained further"):
             trained.begin(replace(QUICK, asked=EvaluationQuestion(OBJECTS, onnx_file(tmp_path / "net.onnx"))))
