@@ -83,6 +83,13 @@ class OnGpu(torch.Tensor):
     def new_tensor(self, data: Any, dtype: torch.dtype | None = None, **more: Any) -> Any:
         return torch.tensor(data, **{"device": GPU, "dtype": dtype or self.dtype, **more})
 
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        places = _compute(_ops.nonzero.default, (self,), {})
+        return places.unbind(1) if as_tuple else places
+
+    def type(self, dtype: Any = None, **_options: Any) -> Any:
+        return "torch.cuda.Tensor" if dtype is None else self.to(dtype)
+
     def item(self) -> Any:
         return self.numbers.item()
 
@@ -146,14 +153,15 @@ class _WatchedDraws(TorchFunctionMode):
 
 def on_gpu(numbers: torch.Tensor) -> Any:
     """Return a tensor of the simulated GPU that shares its memory with `numbers`."""
-    made: Any = torch.Tensor._make_wrapper_subclass(
-        OnGpu,
-        numbers.shape,
-        strides=numbers.stride(),
-        storage_offset=numbers.storage_offset(),
-        dtype=numbers.dtype,
-        device=GPU,
-    )
+    with torch.inference_mode(False):  # a view of a weight is no inference tensor, wherever it is made
+        made: Any = torch.Tensor._make_wrapper_subclass(
+            OnGpu,
+            numbers.shape,
+            strides=numbers.stride(),
+            storage_offset=numbers.storage_offset(),
+            dtype=numbers.dtype,
+            device=GPU,
+        )
     made.numbers = numbers
     return made
 
@@ -251,6 +259,7 @@ def _factories() -> Iterator[tuple[str, Any]]:
 @contextmanager
 def simulated_gpu(free: int = FREE) -> Iterator[None]:
     """Let torch have a GPU with `free` bytes within the context. A real GPU is not used meanwhile."""
+    from diffusers.pipelines import pipeline_utils
     from diffusers.utils.torch_utils import TorchDeviceBackend
     from transformers.utils import import_utils
 
@@ -287,10 +296,17 @@ def simulated_gpu(free: int = FREE) -> Iterator[None]:
             patch.setattr(torch.cuda, name, lambda *_given, _answer=answer, **_more: _answer)
         for place, name in ((torch.Tensor, "to"), (torch, "tensor"), (torch, "as_tensor"), (torch, "asarray")):
             patch.setattr(place, name, _indexed(getattr(place, name)))
+        nonzero = torch.nonzero
+
+        def nonzero_on_gpu(tensor: Any, **options: Any) -> Any:
+            return tensor.nonzero(**options) if isinstance(tensor, OnGpu) else nonzero(tensor, **options)
+
+        patch.setattr(torch, "nonzero", nonzero_on_gpu)
         patch.setattr(torch.Tensor, "cuda", lambda tensor, *_given, **_more: tensor.to(GPU))
         patch.setattr(torch.accelerator, "is_available", lambda: True)
         patch.setattr(torch.accelerator, "current_accelerator", lambda *_given: torch.device("cuda"))
         patch.setattr(torch, "Generator", _Generator)
+        patch.setattr(pipeline_utils, "SUPPORTED_DEVICE_MAP", [*pipeline_utils.SUPPORTED_DEVICE_MAP, "cuda"])
         patch.setattr(torch.cuda, "default_generators", (_Generator("cuda"),))
         # Modules get new parameters when they are moved. The data of a parameter of the CPU cannot become an `OnGpu`.
         stack.callback(
