@@ -13,40 +13,31 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from core.settings import (
     CaptionSettings,
-    ConditioningSettings,
-    ControlKind,
-    EditingSettings,
     EditSettings,
     GenerationSettings,
     InversionSettings,
     LanguageSettings,
 )
-from core.types import Task
-from pipeline.conditioning import control_image
 from pipeline.models import Models, load_models
 from pipeline.models.device_placement import Gpu, place
 from pipeline.models.inverting import Control
 from pipeline.models.model_memory import WORK
 from pipeline.models.weights import locate
-from pipeline.profiles.profile import Profile, load_profile
+from pipeline.profiles.profile import Profile
 from pipeline.seams import CaptionRequest, DrawRequest, LanguageRequest
 from pipeline.stages.reply_schema import caption_schema
 from tests.pipeline.models.test_captioners import SEVERAL, asked, made
 from tests.pipeline.models.test_language_chat import named
 from tests.pipeline.models.test_real_classes import paper_at, photo
 from tests.pipeline.models.test_segmenter import REAL, profile_with, section
-from tests.pipeline.test_detectors import with_detector
 from tests.pipeline.test_generators import few_steps_models, sdxl_at, z_image_at
-from tests.pipeline.test_instruct import profile_with as profile_with_editor
 from tests.support import tiny, tiny_captioners, tiny_segmenters
 from tests.support.made_once import MadeOnce
-from tests.support.midas import save_midas
 from tests.support.scripted import SUNNY_BIRD
 from tests.support.simulated_device import simulated_gpu
 
@@ -83,7 +74,7 @@ def captioners(made_once: MadeOnce) -> Path:
     return made_once("captioners", make)
 
 
-@pytest.mark.parametrize("section", SEVERAL, ids=lambda section: f"{section['path']}-{len(section)}")
+@pytest.mark.parametrize("section", SEVERAL[:3], ids=lambda section: f"{section['path']}-{len(section)}")
 def test_pictures_of_several_sizes_are_captioned_at_once(captioners: Path, section: dict[str, Any]) -> None:
     def captions(dtype: str, requests: Sequence[CaptionRequest]) -> list[Any]:
         captioner = made(captioners, {**section, "dtype": dtype})
@@ -212,9 +203,8 @@ WAYS = [
     ("stable diffusion with a LoRA", "layers"),
     ("sdxl", "models"),
     ("sdxl", "layers"),
-    ("z-image", "models"),
 ]
-"""A generator, and the way that its parts take turns on the GPU. Z-Image cannot go by layers."""
+"""A generator, and the way that its parts take turns on the GPU."""
 
 
 def room_for(way: str, generator: Any) -> int:
@@ -271,16 +261,13 @@ def test_kept_parts_and_inverted_starts_are_drawn(name: str, dtype: str, small: 
             assert alike(found, images())
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype", "by_parts"), [("stable diffusion", "float32", True), ("sdxl", "auto", False)]
-)
-def test_sources_are_inverted_and_edited(name: str, dtype: str, by_parts: bool, small: Path, large: Path) -> None:
+def test_sources_are_inverted_and_edited_while_parts_take_turns(small: Path, large: Path) -> None:
     region = Image.new("L", (64, 32))
     region.paste(255, (0, 0, 32, 32))
 
     def edited() -> Pixels:
-        generator: Any = models_of(name, small, large, dtype).generator
-        if by_parts and generator._device == "cuda":
+        generator: Any = models_of("stable diffusion", small, large, "float32").generator
+        if generator._device == "cuda":
             generator._offload()
         with generator.inverting(INVERSION, Control(edges(), 0.8, 0.5)) as inverter:
             found = inverter.invert(photo(1, (64, 32)), "a red bird", unheard)
@@ -294,61 +281,8 @@ def test_sources_are_inverted_and_edited(name: str, dtype: str, by_parts: bool, 
 
     with simulated_gpu():
         found = edited()
-    if dtype == "float32":
-        with on_cpu():
-            assert alike(found, edited())
-
-
-def test_the_safety_checker_looks_at_images_on_the_gpu(tmp_path: Path) -> None:
-    tiny.save_stable_diffusion(tmp_path / "generator", tmp_path / "controlnet", safety_checker=True)
-    profile = few_steps_models(tmp_path, "DDIMScheduler").profile
-    section = profile.generator.model_copy(update={"safety_checker": True})
-    with simulated_gpu():
-        generator: Any = load_models(profile.model_copy(update={"generator": section})).generator
-        (result,) = generator.draw(TWO[:1], 1, [edges()], DRAWING, unheard)
-        assert result.safe is False and result.image is None, "it refuses everything"
-        with generator.inverting(INVERSION) as inverter:
-            assert inverter.images(inverter.encode(photo(1, (64, 32))))[1] == [True]
-
-
-@pytest.mark.parametrize("tiles", [False, True], ids=["one by one", "in tiles"])
-def test_images_are_decoded_in_pieces(tiles: bool, small: Path, large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.models.decoding.WORK", 0)
-    with simulated_gpu():
-        generator: Any = models_of("stable diffusion", small, large, "auto").generator
-        vae, sizes = generator._pipe.vae, list[tuple[int, ...]]()
-
-        def decoding(_decoder: object, given: tuple[torch.Tensor, ...]) -> None:
-            sizes.append(tuple(given[0].shape))
-            if tiles and given[0].shape[-1] > 4:
-                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
-
-        monkeypatch.setattr(vae, "tile_latent_min_size", 4)
-        with vae.decoder.register_forward_pre_hook(decoding):
-            assert drawn(generator).shape == (2, 32, 64, 3)
-        assert {size[0] for size in sizes} == {1} and (min(size[-1] for size in sizes) <= 4) is tiles
-
-
-def test_pictures_are_edited(tmp_path: Path) -> None:
-    tiny.save_flux2_klein(tmp_path)
-
-    def edited(dtype: str) -> Pixels:
-        profile = profile_with_editor(tmp_path)
-        section: Any = profile.editor
-        changed = section.model_copy(update={"dtype": dtype})
-        editor: Any = load_models(profile.model_copy(update={"editor": changed})).editor
-        requests = [DrawRequest(text, at, at) for at, text in enumerate(("Change red to blue.", "Make it night."))]
-        shown = list[Any]()
-        results = editor.draw(
-            requests, 2, [photo(1)] * 2, EditingSettings(steps=2), lambda *_at: shown.append(editor.preview())
-        )
-        assert shown and all(isinstance(one, Image.Image) for one in shown)
-        return np.stack([np.asarray(one.image, int) for one in results])
-
     with on_cpu():
-        expected = edited("float32")
-    with simulated_gpu():
-        assert alike(edited("float32"), expected) and edited("auto").shape == expected.shape
+        assert alike(found, edited())
 
 
 # Models beside the generator
@@ -377,31 +311,6 @@ def test_things_are_found(made_once: MadeOnce, kind: str) -> None:
     assert (at_points is None) == (at_points_too is None) == (kind != "grounding-dino-sam2")
 
 
-@pytest.mark.parametrize("kind", ["soft edges", "line art", "depth"])
-def test_control_images_are_drawn(tmp_path: Path, made_once: MadeOnce, kind: ControlKind) -> None:
-    from controlnet_aux.hed import ControlNetHED_Apache2
-    from controlnet_aux.lineart import Generator
-
-    folder = tmp_path
-    torch.manual_seed(0)
-    if kind == "depth":
-        folder = made_once("midas", save_midas)
-    elif kind == "line art":
-        for name in ("sk_model.pth", "sk_model2.pth"):
-            torch.save(Generator(3, 1, 3).state_dict(), folder / name)
-    else:
-        torch.save(ControlNetHED_Apache2().state_dict(), folder / "ControlNetHED.pth")
-
-    def shown() -> Pixels:
-        models = load_models(with_detector(folder, kind))
-        return np.asarray(control_image(photo(2, (150, 100)), ConditioningSettings(kind=kind), models.detector), int)
-
-    with on_cpu():
-        expected = shown()
-    with simulated_gpu():
-        assert alike(shown(), expected)
-
-
 def test_pictures_and_texts_are_embedded(made_once: MadeOnce) -> None:
     profile = paper_at(tiny.paper_models(made_once))
 
@@ -414,14 +323,3 @@ def test_pictures_and_texts_are_embedded(made_once: MadeOnce) -> None:
     with simulated_gpu():
         found = vectors()
     assert all(one == pytest.approx(other, abs=0.01) for one, other in zip(found, expected, strict=True))
-
-
-@pytest.mark.demo
-def test_the_models_of_the_demo_run_on_a_gpu() -> None:
-    models = load_models(load_profile("demo"))
-    with simulated_gpu():
-        vectors = models.sentences.vectors(["a bird", "a red bird in the snow"])
-        assert len(vectors) == 2 and sum(x * x for x in vectors[0]) == pytest.approx(1, abs=0.01)
-        image = photo(1, (150, 100))
-        assert models.segmenter.find(image, "bird") is not None
-        assert models.captioner.caption(image, Task("classification", label="bird"), LIKELIEST, 0)[0]

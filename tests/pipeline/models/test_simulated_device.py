@@ -143,16 +143,6 @@ def test_what_a_gpu_allows_is_computed(gpu: None, name: str, keep: Callable[[], 
     assert found.stride() == expected.stride() and torch.allclose(found.cpu(), expected)
 
 
-@pytest.mark.parametrize("keep", [torch.no_grad, torch.inference_mode])
-def test_weights_are_viewed_and_changed_by_later_programs(gpu: None, keep: Callable[[], Any]) -> None:
-    weights = nn.Parameter(numbers(3).cuda())
-    with keep():
-        assert weights.expand(2, 3).to(torch.float32).cpu().equal(numbers(3).expand(2, 3))
-        weights.copy_(numbers(3, seed=1))
-        weights[1:].zero_()
-    assert weights.cpu().equal(numbers(3, seed=1) * torch.tensor([1.0, 0, 0]))
-
-
 def test_a_generator_draws_on_its_own_device_only(gpu: None) -> None:
     there, at_home = (torch.Generator(device).manual_seed(3) for device in ("cuda", "cpu"))
     shares = torch.full((2, 4), 0.25)
