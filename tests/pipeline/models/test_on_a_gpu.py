@@ -1,4 +1,4 @@
-"""Every kind of model on a simulated GPU: nothing is left behind on the CPU, and the results are those of the CPU.
+"""Models on a simulated GPU: nothing is left behind on the CPU, and the results are those of the CPU.
 
 The models are small, of the real classes, with random weights. In half precision, which a GPU gets by default, only the
 mixing of devices and precisions is tested.
