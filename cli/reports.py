@@ -145,7 +145,7 @@ class JsonLines:
             case Placed():
                 self._tell("placed", words=event.words)
             case Remarked():
-                self.note(event.words)
+                self.note(event.words, source)
             case ImageDone():
                 lineage, file = event.lineage, str(store.file_of(event.lineage))
                 self._tell("image-done", file=file, reused=event.reused, **_caption(lineage), seconds=lineage.seconds)

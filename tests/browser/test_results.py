@@ -30,6 +30,7 @@ from tests.support.explorer import (
 )
 from tests.support.model_cases import MEAN, STD
 from tests.support.routing import HeldBack
+from tests.support.scripted import noise
 from tests.support.serving import until
 
 SOON = 60_000
@@ -73,7 +74,8 @@ def studio(served: Served, request: pytest.FixtureRequest) -> Studio:
     """Page of a run with four results by stand-ins for the models."""
     behind, page = served.begin(request), served.page
     behind.predictions.load = load
-    run_id = text_run(behind, Image.new("RGB", (64, 64), (40, 20, 20)))
+    dark = noise("source", 1, (64, 64)).point(lambda value: value // 5)  # its control image has edges
+    run_id = text_run(behind, dark)
     draw(behind, run_id)
     open_run(page, run_id)
     assert page.evaluate("studio.cases.length") == 4

