@@ -228,6 +228,8 @@ def _indexed(move: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function of torch take "cuda" for "cuda:0". torch itself would ask the driver for the present GPU."""
 
     def named(value: Any) -> Any:
+        if isinstance(value, list | tuple):  # numbers, some of them on the GPU
+            return tree_map(_numbers, value)
         return GPU if isinstance(value, str | torch.device) and str(value) == "cuda" else value
 
     @wraps(move)

@@ -123,6 +123,7 @@ RIGHT: dict[str, Callable[[Any, Any], Any]] = {
     "copied in": lambda one, move: torch.zeros_like(one).copy_(numbers(3, 3, seed=1)),
     "copied out": lambda one, move: torch.zeros(3, 3).copy_(one),
     "made there": lambda one, move: torch.arange(3.0, device=one.device) + torch.tensor([1.0, 2, 3], device=one.device),
+    "made of numbers": lambda one, move: torch.tensor([one.max(), one.min()], device=one.device),
     "made like it": lambda one, move: torch.full_like(one, 2) + one.new_tensor([3.0]) + one.new_ones(3, 1),
     "views": lambda one, move: one.clone()[1:].view(-1).unflatten(0, (2, 3)).t().add_(1).contiguous(),
     "in place": lambda one, move: one.clone().mul_(2).masked_fill_(one > 0, 1).clamp_(max=2),
