@@ -294,7 +294,12 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
             stack.enter_context(self._watched())
             stack.enter_context(self._compiling.drawing())
             start = torch.cat(starts).to(self._device, self._dtype) if starts else None
-            images, flagged = self._call(Rows(rows, generators, seen, settings, after_step, stack, start))
+            try:
+                images, flagged = self._call(Rows(rows, generators, seen, settings, after_step, stack, start))
+            except BaseException:
+                # Parts that take turns all leave the GPU, also layers that two of them share and one has taken along.
+                self._pipe.maybe_free_model_hooks()
+                raise
         compiled = self._compiling.on
         return [
             judged(
