@@ -61,10 +61,11 @@ class Searches:
         is weak. All other images of the batch wait. The captions count as approved. A paused search goes on; a larger
         number of images prolongs it.
         """
-        choices = self._models(sent.batch)
-        chosen = next((one for one in choices if one.key == sent.key or not sent.key), None)
-        if chosen is None:
-            raise UserError("There is no such model any more: take one from the list.", field="key")
+        subject = self._subject(sent.batch)
+        models = self._evaluations.models(subject)
+        if not sent.key and not models:
+            raise UserError("The profile names no model under test for these images: choose one.", field="key")
+        chosen = self._evaluations.choice(sent.key, subject) if sent.key else models[0]
         settings = SearchSettings(chosen.settings, sent.images, sent.weak / 100)
 
         def on_count(_done: int, _total: int) -> None:
@@ -88,7 +89,7 @@ class Searches:
 
     def state(self, batch: int) -> SearchState:
         """Return what a page shows of the search in a batch. No model reads an image."""
-        settings, models = settings_of_search(self._workspace, batch), self._models(batch)
+        settings, models = settings_of_search(self._workspace, batch), self._evaluations.models(self._subject(batch))
         if settings is None:
             return SearchState(models, None, None)
         search = WeakCellSearch(self._workspace, self._evaluations, batch, settings)
@@ -98,6 +99,6 @@ class Searches:
         except UserError as error:
             return SearchState(models, settings, None, str(error))
 
-    def _models(self, batch: int) -> tuple[ModelChoice, ...]:
-        facet = self._workspace.batches.get(batch).facet
-        return self._evaluations.models(Subject(filter=ImageFilter(facets={"batch": (facet,)})))
+    def _subject(self, batch: int) -> Subject:
+        """Return the images of a batch."""
+        return Subject(filter=ImageFilter(facets={"batch": (self._workspace.batches.get(batch).facet,)}))
