@@ -1,7 +1,7 @@
 """Detectors, kinds of control image and previews with the real classes, at small size and with random weights.
 
-Soft edges and line art run whole, soft edges also with real weights. MiDaS has half a gigabyte, too much to make here.
-Its loading is tried up to the missing file.
+Soft edges and line art run whole, soft edges also with real weights. MiDaS is tried up to the missing file;
+`test_depth.py` runs it whole.
 """
 
 from __future__ import annotations
