@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from core.evaluation_results import BUDGETS, ORIGINAL
+from core.figures import percent
 from core.model_sections import in_bytes
 from core.text_templates import TextTemplates
 from core.twins import RATES
@@ -66,6 +67,7 @@ _TEMPLATES = TextTemplates(
     count_of=count_of,
     in_bytes=in_bytes,
     per_cent=per_cent,
+    percent=percent,
     sides_words=sides_words,
     when=_when,
     with_interval=with_interval,

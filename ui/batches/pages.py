@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.figures import percent
 from core.image_filter import Facet, ImageFilter
 from core.types import TaskKind
 from core.words import duration
@@ -64,6 +65,7 @@ def parts(details: BatchDetails, search: SearchState) -> Mapping[str, Html]:
         "words": words,
         "details": details,
         "search": search,
+        "percent": percent,
         "gallery_of": lambda row: gallery_address(_images_of(in_batch, row)),
         "view": view,
         "sample": [
