@@ -285,6 +285,16 @@ def test_a_server_that_is_not_there_is_told(server: ModelServer) -> None:
         ModelUnderTest(wanted("http"))
 
 
+def test_a_server_that_breaks_off_is_not_called_out_of_reach(server: ModelServer) -> None:
+    def break_off(_: list[str]) -> tuple[int, Any, dict[str, str]]:
+        raise ConnectionAbortedError
+
+    model = ask(server)
+    server.answer = break_off
+    with pytest.raises(UserError, match=r"broke off or damaged its answer \(.+\): look at its log"):
+        model.predict(picture(0))
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
