@@ -63,9 +63,9 @@ from services.evaluation.retraining.jobs import TRAINING, OnStep, Retrainings, r
 from services.evaluation.retraining.results import result_facts
 from services.evaluation.retraining.training import ARM_KEYS, PRESETS, SEEDS
 from services.evaluation.retraining.weights import remove_old, trainings_of
-from services.evaluation.searching import SearchSettings, SearchView, WeakCellSearch
 from services.evaluation.service import READING, EvaluationService
 from services.evaluation.types import Evaluated, EvaluationQuestion, Subject
+from services.evaluation.weak_cells import SearchSettings, SearchView, WeakCellSearch
 from services.test_sets.versions import version_of
 from storage.workspace import Workspace
 

@@ -25,7 +25,7 @@ from services.evaluation.focus import Focus
 from services.evaluation.likeness import Likeness
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.scoring import ScoreImages, score_workspace, scoring_facts
-from services.evaluation.searches import Searches
+from services.evaluation.search_commands import Searches
 from services.evaluation.service import EvaluationService
 from services.example.service import ExampleWorkspace
 from services.jobs import JobQueue

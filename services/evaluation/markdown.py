@@ -17,7 +17,7 @@ from services.evaluation.caption_ranking import CaptionRanking
 from services.evaluation.ranking import Ranking
 from services.evaluation.retraining.results import RetrainingResult, sides_words
 from services.evaluation.retraining.weights import KeptTraining, disk_of
-from services.evaluation.searching import SearchView
+from services.evaluation.weak_cells import SearchView
 from storage.workspace import Workspace
 
 

@@ -15,8 +15,8 @@ from services.batches.estimate import amount
 from services.batches.service import BatchDetails, BatchStatus
 from services.batches.shipped import ShippedPlan
 from services.curation.views import gallery_address
-from services.evaluation.searches import SearchState
-from services.evaluation.searching import CellRow
+from services.evaluation.search_commands import SearchState
+from services.evaluation.weak_cells import CellRow
 from services.work_queue import WorkView
 from ui.batches import words
 from ui.batches.words import SCRIPTS, SHEETS, rate

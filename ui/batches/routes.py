@@ -17,7 +17,7 @@ from services.batches.running import BatchRuns
 from services.batches.shipped import layouts_in_words, shipped_plans
 from services.changes import Revisions
 from services.commands import Commands
-from services.evaluation.searches import Searches
+from services.evaluation.search_commands import Searches
 from services.work_queue import WorkView
 from ui.batches.pages import batch_page, list_page, list_part, new_page, parts, planning_part, starts
 from ui.batches.words import BATCHES, batch_address

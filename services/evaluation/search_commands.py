@@ -12,9 +12,9 @@ from core.image_filter import ImageFilter
 from services.batches.running import BatchCommand, BatchRuns
 from services.commands import does
 from services.edit_conflicts import LARGEST_ID
-from services.evaluation.searching import SearchSettings, SearchView, WeakCellSearch, settings_of_search
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import ModelChoice, Subject
+from services.evaluation.weak_cells import SearchSettings, SearchView, WeakCellSearch, settings_of_search
 from services.queries import Query
 from storage.workspace import Workspace
 

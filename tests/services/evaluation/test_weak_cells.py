@@ -22,8 +22,8 @@ from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool
 from services.batches.service import BatchService
 from services.batches.work import Worker
-from services.evaluation.searching import ROUND, SearchSettings, SearchView, WeakCellSearch
 from services.evaluation.service import EvaluationService
+from services.evaluation.weak_cells import ROUND, SearchSettings, SearchView, WeakCellSearch
 from storage.workspace import Workspace
 from tests.support.batch_cases import batch_images
 from tests.support.model_cases import onnx_of_steps
