@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -63,14 +62,16 @@ from services.evaluation.retraining.jobs import TRAINING, OnStep, Retrainings, r
 from services.evaluation.retraining.results import result_facts
 from services.evaluation.retraining.training import ARM_KEYS, PRESETS, SEEDS
 from services.evaluation.retraining.weights import remove_old, trainings_of
+from services.evaluation.search_commands import BeginSearch
 from services.evaluation.service import READING, EvaluationService
 from services.evaluation.types import Evaluated, EvaluationQuestion, Subject
-from services.evaluation.weak_cells import SearchSettings, SearchView, WeakCellSearch
+from services.evaluation.weak_cells import SearchView, WeakCellSearch
 from services.test_sets.versions import version_of
 from storage.workspace import Workspace
 
 TRAININGS = "trainings"
-MOST_IMAGES, MOST_MINUTES, MOST_WORKERS = 1_000_000, 100_000, 256
+MOST_WORKERS = 256
+SEARCH_OPTIONS = ("images", "minutes", "weak")
 SOURCES = ("torchvision", "timm", "transformers")
 GATE_CODES: dict[GateAnswer, int] = {"no worse": 0, "worse": 1, "cannot tell": 4}
 """Exit codes of the command `gate`."""
@@ -90,8 +91,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         "weighings": get_args(Weighing),
         "most": whole_number(1, MOST_RANKED),
         "points": points,
-        "images": whole_number(1, MOST_IMAGES),
-        "minutes": whole_number(1, MOST_MINUTES),
+        **{name: BeginSearch.model_fields[name].description or "" for name in SEARCH_OPTIONS},
+        **{f"usual_{name}": f"{BeginSearch.model_fields[name].default:g}" for name in SEARCH_OPTIONS},
         "workers": whole_number(1, MOST_WORKERS),
     }
     options = parser_of(__file__, **values).parse_args(arguments)
@@ -214,25 +215,25 @@ def _searched(workspace: Workspace, options: argparse.Namespace, stop: threading
     """Search a batch for weak cells. Return the report and the exit code."""
     made = BatchService(workspace)
     number = int(options.batch) if options.batch.isdecimal() else made.plan(read_plan(Path(options.batch)))
-    order = made.order(number)
+    given = {name: getattr(options, name) for name in SEARCH_OPTIONS if getattr(options, name) is not None}
+    asked, order = BeginSearch.of({"batch": number, **given}), made.order(number)
     if options.yes and made.status(number).batch.approved is None:
         workspace.batches.approve(number, ahead=True)
     service = EvaluationService(load_profile(options.profile), workspace, lambda _: None)
-    line, end = ProgressLine(), time.monotonic() + 60 * (options.minutes or 0)
+    line = ProgressLine()
 
     def on_count(done: int, total: int) -> None:
         if stop.is_set():
             raise Cancelled
         line(Progress(READING, done, total))
 
-    def on_round(view: SearchView) -> bool:
-        note = f"{view.drawn:,} of {options.images:,} images, {count_of(len(view.told), 'weak cell')}"
+    def on_round(view: SearchView) -> None:
+        note = f"{view.drawn:,} of {settings.images:,} images, {count_of(len(view.told), 'weak cell')}"
         line(Progress("searching", 0, 0, None, note))
-        return not options.minutes or time.monotonic() < end
 
     facet = ImageFilter(facets={"batch": (workspace.batches.get(number).facet,)})
     model = _model(service, Subject(filter=facet), options, options.model)
-    settings = SearchSettings(model, options.images, options.weak / 100, _mapping(options))
+    settings = asked.settings(model, _mapping(options))
     search = WeakCellSearch(workspace, service, number, settings, on_count, on_round)
     search.begin()
     try:

@@ -9,16 +9,23 @@ from pydantic import Field
 
 from core.errors import Cancelled, UserError
 from core.image_filter import ImageFilter
+from core.settings import UnderTestSettings
+from evaluation.search import WEAK
 from services.batches.running import BatchCommand, BatchRuns
 from services.commands import does
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import ModelChoice, Subject
-from services.evaluation.weak_cells import SearchSettings, SearchView, WeakCellSearch, settings_of_search
+from services.evaluation.weak_cells import (
+    MOST_IMAGES,
+    MOST_MINUTES,
+    SearchSettings,
+    SearchView,
+    WeakCellSearch,
+    settings_of_search,
+)
 from services.queries import Query
 from storage.workspace import Workspace
-
-MOST_IMAGES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -42,11 +49,18 @@ class BeginSearch(BatchCommand):
         "", max_length=80, description="The model: a “key” of list_models_under_test; empty: the profile's"
     )
     images: int = Field(
-        300, ge=1, le=MOST_IMAGES, description="Maximum number of images that the search chooses in all"
+        SearchSettings.images, ge=1, le=MOST_IMAGES, description="Maximum number of images that the search chooses"
+    )
+    minutes: int = Field(
+        0, ge=0, le=MOST_MINUTES, description="Maximum minutes of this run, which ends after its round; 0: no limit"
     )
     weak: float = Field(
-        10.0, gt=0, lt=100, description="Per cent of valid faults above which an edit of a label is weak"
+        100 * WEAK, gt=0, lt=100, description="Per cent of valid faults above which an edit of a label is weak"
     )
+
+    def settings(self, model: UnderTestSettings, mapping: str = "") -> SearchSettings:
+        """Return the settings of the search with a model. `mapping` is as in `SearchSettings`."""
+        return SearchSettings(model, self.images, self.weak / 100, self.minutes, mapping)
 
 
 class Searches:
@@ -66,7 +80,7 @@ class Searches:
         if not sent.key and not models:
             raise UserError("The profile names no model under test for these images: choose one.", field="key")
         chosen = self._evaluations.choice(sent.key, subject) if sent.key else models[0]
-        settings = SearchSettings(chosen.settings, sent.images, sent.weak / 100)
+        settings = sent.settings(chosen.settings)
 
         def on_count(_done: int, _total: int) -> None:
             if self._batches.stopping(sent.batch):

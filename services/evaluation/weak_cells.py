@@ -8,6 +8,7 @@ that people make in the meantime.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ from storage.workspace import Workspace
 
 ROUND = 20
 """Number of images of a round."""
+MOST_IMAGES, MOST_MINUTES = 1_000_000, 100_000
+"""Maximum number of images of a search, and of minutes of one run."""
 UNLIKELY = 0.05
 """Chance of being weak below which a cell is called unlikely to be."""
 CellState = Literal["weak", "open", "unlikely"]
@@ -115,6 +118,8 @@ class SearchSettings:
     """Maximum number of images that the search chooses in all."""
     weak: float = WEAK
     """Share of valid faults above which a cell is weak, 0 to 1."""
+    minutes: int = 0
+    """Maximum minutes of one run, which ends after the round; 0 for no limit."""
     mapping: str = ""
     """Text of a user's file that maps labels to classes; "" for none."""
 
@@ -135,11 +140,12 @@ class WeakCellSearch:
         batch: int,
         settings: SearchSettings,
         on_count: OnCount = lambda _done, _total: None,
-        on_round: Callable[[SearchView], bool] = lambda _view: True,
+        on_round: Callable[[SearchView], None] = lambda _view: None,
     ) -> None:
-        """`on_round` is called before each round, and returns False to end the search."""
+        """`on_round` is called before each round."""
         self._workspace, self._ledger, self._service, self._number = workspace, workspace.batches, service, batch
         self._settings, self._on_count, self._on_round = settings, on_count, on_round
+        self._began: float | None = None
         subject = Subject(filter=ImageFilter(facets={"batch": (self._ledger.get(batch).facet,)}))
         self._question = EvaluationQuestion(subject, settings.model, settings.mapping)
 
@@ -149,11 +155,14 @@ class WeakCellSearch:
 
     def choose(self, planner: Planner) -> bool:
         """Have the model read the new images, then choose the images of the next round. Return False if all images are
-        chosen, or `on_round` says so. Raises Cancelled if `on_count` does.
+        chosen, or the minutes are over. Raises Cancelled if `on_count` does.
         """
+        self._began = self._began or time.monotonic()
         standing = self._standing(reads=True)
         left = np.array([len(one) for one in standing.waiting], np.int64)
-        if not self._on_round(self._view(standing)) or standing.chosen >= self._settings.images or not left.sum():
+        self._on_round(self._view(standing))
+        is_late = 0 < 60 * self._settings.minutes <= time.monotonic() - self._began
+        if is_late or standing.chosen >= self._settings.images or not left.sum():
             return False
         # The same state gives the same choice, also after a kill.
         chance = np.random.default_rng([self._number, standing.chosen])

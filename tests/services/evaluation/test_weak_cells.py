@@ -100,13 +100,8 @@ class Searched:
         order = BatchService(self.workspace).order(self.number)
         models = ScriptedModels(ScriptedLanguageModel(one_edit_each))
         models.captioner, models.generator = Looking(), Painter()
-
-        def on_each(view: SearchView) -> bool:
-            on_round(view)
-            return True
-
         search = WeakCellSearch(
-            self.workspace, service, self.number, SearchSettings(self.model, images), on_round=on_each
+            self.workspace, service, self.number, SearchSettings(self.model, images), on_round=on_round
         )
         pool = partial(HerePool, make=partial(Worker, models=models))  # type: ignore[arg-type]
         try:
