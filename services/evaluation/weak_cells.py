@@ -9,7 +9,7 @@ that people make in the meantime.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -23,7 +23,7 @@ from core.image_filter import ImageFilter
 from core.progress import OnCount
 from core.settings import UnderTestSettings
 from core.types import from_plain, to_plain
-from core.words import count_of
+from core.words import count_of, meaning
 from evaluation.by_source import MeansOfSources
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.search import WEAK, Cells, beliefs, next_round, told
@@ -50,7 +50,8 @@ class CellRow:
     label: str
     """Class of the sources; "" for a segmentation."""
     edit_type: str
-    alternative: str
+    spellings: tuple[str, ...]
+    """The alternatives of the cell, which `core.words.meaning` finds equal, the most frequent first."""
     images: int
     """Number of images that count: the model was right about their sources."""
     faults: int
@@ -61,6 +62,11 @@ class CellRow:
     """"weak" if told, "unlikely" if `chance` is below `UNLIKELY`, else "open"."""
     waiting: int
     """Number of images of the cell that could still be drawn."""
+
+    @property
+    def alternative(self) -> str:
+        """Return the most frequent spelling."""
+        return self.spellings[0]
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,9 @@ class _Standing:
     """The candidates of a batch by cell, and what the drawn ones show."""
 
     names: tuple[tuple[str, str, str], ...]
-    """Label, edit type and alternative of each cell."""
+    """Label, edit type and `core.words.meaning` of the alternative of each cell."""
+    spellings: tuple[Counter[str], ...]
+    """Number of captions with each alternative of each cell."""
     cells: Cells
     waiting: tuple[tuple[Candidate, ...], ...]
     """Images of each cell that could be drawn. Their sources have no image in the cell."""
@@ -195,10 +203,12 @@ class WeakCellSearch:
         number: dict[tuple[str, str, str], int] = {}
         cell_of = [number.setdefault(_name(one), len(number)) for one in single]
         names = tuple(number)
+        spellings = tuple(Counter[str]() for _ in names)
         images, faults, invalid = (np.zeros(len(names), np.int64) for _ in range(3))
         seen: set[tuple[int, int]] = set()
         random = list[tuple[int, bool]]()
         for one, cell in zip(single, cell_of, strict=True):
+            spellings[cell][one.counterfactual.edits[0].alternative] += 1
             if one.test_case is not None or one.state in ("planned", "leased"):
                 seen.add((cell, one.source))
             invalid[cell] += one.test_case in rejected
@@ -221,6 +231,7 @@ class WeakCellSearch:
         chosen = [one for one in single if one.chosen_by]
         return _Standing(
             names,
+            spellings,
             _cells(names),
             tuple(tuple(one) for one in waiting),
             images,
@@ -271,27 +282,28 @@ class WeakCellSearch:
     def _view(self, standing: _Standing) -> SearchView:
         cells, chance = standing.cells, beliefs(standing.cells, standing.images, standing.faults).weak
         waiting = np.array([len(one) for one in standing.waiting], np.int64)
-        rows = self._rows(standing.names, standing.images, standing.faults, chance, waiting)
+        named = [(*name[:2], each) for name, each in zip(standing.names, standing.spellings, strict=True)]
+        rows = self._rows(named, standing.images, standing.faults, chance, waiting)
         over: tuple[CellRow, ...] = ()
         if len(np.unique(cells.label)) > 1:
-            names = {
-                number: ("", *name[1:]) for number, name in zip(cells.alternative.tolist(), standing.names, strict=True)
-            }
+            over_named: dict[int, tuple[str, str, Counter[str]]] = {}
+            for number, (_, edit_type, each) in zip(cells.alternative.tolist(), named, strict=True):
+                over_named.setdefault(number, ("", edit_type, Counter()))[2].update(each)
             sums = (
                 np.bincount(cells.alternative, weights=one).astype(np.int64)
                 for one in (standing.images, standing.faults, waiting)
             )
             images, faults, left = sums
-            largest = np.zeros(len(names))
+            largest = np.zeros(len(over_named))
             np.maximum.at(largest, cells.alternative, chance)
-            over = self._rows([names[one] for one in range(len(names))], images, faults, largest, left)
+            over = self._rows([over_named[one] for one in range(len(over_named))], images, faults, largest, left)
         return SearchView(
             self._settings.weak, rows, over, standing.chosen, standing.drawn, _error(standing.random), standing.notes
         )
 
     def _rows(
         self,
-        names: Sequence[tuple[str, str, str]],
+        names: Sequence[tuple[str, str, Counter[str]]],
         images: Numbers,
         faults: Numbers,
         chance: Floats,
@@ -301,14 +313,17 @@ class WeakCellSearch:
         for place, is_told in enumerate(told(images, faults, self._settings.weak).tolist()):
             state: CellState = "unlikely" if chance[place] < UNLIKELY and images[place] else "open"
             numbers = int(images[place]), int(faults[place]), float(chance[place])
-            rows.append(CellRow(*names[place], *numbers, "weak" if is_told else state, int(waiting[place])))
-        rows.sort(key=lambda row: (row.state != "weak", -row.chance, row.label, row.edit_type, row.alternative))
+            label, edit_type, each = names[place]
+            spellings = tuple(spelling for spelling, _ in each.most_common())
+            name = label, edit_type, spellings
+            rows.append(CellRow(*name, *numbers, "weak" if is_told else state, int(waiting[place])))
+        rows.sort(key=lambda row: (row.state != "weak", -row.chance, row.label, row.edit_type, row.spellings))
         return tuple(rows)
 
 
 def _name(one: Candidate) -> tuple[str, str, str]:
     (edit,) = one.counterfactual.edits
-    return one.label, edit.edit_type, edit.alternative
+    return one.label, edit.edit_type, meaning(edit.alternative)
 
 
 def _cells(names: Sequence[tuple[str, str, str]]) -> Cells:

@@ -9,7 +9,7 @@ from pathlib import Path
 from core.figures import percent
 from core.image_filter import Facet, ImageFilter
 from core.types import TaskKind
-from core.words import duration
+from core.words import duration, meaning
 from services.batches.drawn_scenes import COUNT
 from services.batches.estimate import amount
 from services.batches.service import BatchDetails, BatchStatus
@@ -88,7 +88,7 @@ def _images_of(in_batch: ImageFilter, row: CellRow) -> ImageFilter:
     facets: dict[Facet, tuple[str, ...]] = {**in_batch.facets, "edit type": (row.edit_type,)}
     if row.label:
         facets["class"] = (row.label,)
-    return ImageFilter(facets=facets, edited=row.alternative)
+    return ImageFilter(facets=facets, edited=meaning(row.alternative))
 
 
 def list_page(views: Sequence[BatchStatus], signed_in: bool) -> str:

@@ -4,6 +4,7 @@ it answers with the colour of a picture, and the generator paints another colour
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -79,8 +80,8 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 class Searched:
     """A batch of the pictures in `folder / "data"`, and searches in it."""
 
-    def __init__(self, workspace: Workspace, folder: Path) -> None:
-        self.workspace, self.model = workspace, onnx_of_steps(folder / "colours.onnx")
+    def __init__(self, workspace: Workspace, folder: Path, reply: Callable[[str], str] = one_edit_each) -> None:
+        self.workspace, self.model, self.reply = workspace, onnx_of_steps(folder / "colours.onnx"), reply
         plan = folder / "plan.toml"
         plan.write_text(
             f'name = "Colours"\n[data]\nroot = "{folder / "data"}"\nlayout = "imagefolder"\n'
@@ -98,7 +99,7 @@ class Searched:
         """Search until `images` are chosen. Return how it ended and what was found."""
         service = EvaluationService(load_profile("demo"), self.workspace, lambda _: None)
         order = BatchService(self.workspace).order(self.number)
-        models = ScriptedModels(ScriptedLanguageModel(one_edit_each))
+        models = ScriptedModels(ScriptedLanguageModel(self.reply))
         models.captioner, models.generator = Looking(), Painter()
         search = WeakCellSearch(
             self.workspace, service, self.number, SearchSettings(self.model, images), on_round=on_round
@@ -131,6 +132,25 @@ def test_the_planted_cell_is_told_and_no_other_and_most_images_go_there(workspac
         assert row.images <= SOURCES // 2, "a cell has at most one image of a source"
     assert searched.search(60)[0] == "done" and len(batch_images(workspace, searched.number)) == 60
     assert searched.search(80)[1].drawn == 80, "a larger budget goes on"
+
+
+def test_alternatives_that_differ_in_spelling_alone_are_one_cell_that_names_them(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    spelled = itertools.cycle(("the foggy", "foggy", "foggy"))
+
+    def reply(prompt: str) -> str:
+        text = one_edit_each(prompt)
+        return text.replace("foggy", next(spelled)) if text.startswith("red: ") else text
+
+    searched = Searched(workspace, tmp_path, reply)
+    workspace.batches.approve(searched.number, ahead=True)
+    view = searched.search(60)[1]
+    (weak,) = view.told
+    assert (weak.label, weak.edit_type, weak.spellings) == ("red", "weather", ("foggy", "the foggy"))
+    assert weak.images == weak.faults >= 4
+    drawn = [one.counterfactual.edits[0].alternative for one in workspace.batches.candidates(1) if one.test_case]
+    assert {"foggy", "the foggy"} <= {*drawn}
 
 
 def test_a_search_that_was_stopped_in_a_round_goes_on_with_the_same_images(
