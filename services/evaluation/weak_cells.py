@@ -26,7 +26,7 @@ from core.types import from_plain, to_plain
 from core.words import count_of, meaning
 from evaluation.by_source import MeansOfSources
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
-from evaluation.search import WEAK, Cells, beliefs, next_round, told
+from evaluation.search import WEAK, Cells, Pick, beliefs, next_round, told
 from services.batches.planning import Planner
 from services.evaluation.scoring import judged_of
 from services.evaluation.service import EvaluationService
@@ -60,8 +60,12 @@ class CellRow:
     """Chance that the cell is weak, 0 to 1."""
     state: CellState
     """"weak" if told, "unlikely" if `chance` is below `UNLIKELY`, else "open"."""
+    valid: float
+    """Chance that an image of the cell is valid, 0 to 1, by those that people rejected or found invalid."""
     waiting: int
     """Number of images of the cell that could still be drawn."""
+    next: int
+    """Number of images of the cell that the next round aims at, as things stand now."""
 
     @property
     def alternative(self) -> str:
@@ -84,6 +88,10 @@ class SearchView:
     """Number of images that the search chose."""
     drawn: int
     """Number of these that are drawn."""
+    next_random: int
+    """Number of images that the next round draws at random. Like `CellRow.next`, 0 if there is no next round."""
+    told_filter: str
+    """Filter of the images of the weak cells that count, as in an address; "" if there are none."""
     error: Figure
     """Share of valid faults among all images that could be drawn, by those chosen at random."""
     notes: tuple[str, ...]
@@ -92,6 +100,11 @@ class SearchView:
     def told(self) -> tuple[CellRow, ...]:
         """Return the weak cells."""
         return tuple(one for one in self.cells if one.state == "weak")
+
+    @property
+    def aimed(self) -> tuple[CellRow, ...]:
+        """Return the cells that the next round aims at, those with most images first."""
+        return tuple(sorted((one for one in self.cells if one.next), key=lambda one: -one.next))
 
 
 @dataclass(frozen=True)
@@ -110,6 +123,8 @@ class _Standing:
     faults: Numbers
     invalid: Numbers
     """Number of images of each cell that people rejected or found invalid."""
+    cases: tuple[tuple[int, ...], ...]
+    """Test cases of each cell that count."""
     random: tuple[tuple[int, bool], ...]
     """Source of each image chosen at random, and whether it shows a valid fault."""
     chosen: int
@@ -167,19 +182,11 @@ class WeakCellSearch:
         """
         self._began = self._began or time.monotonic()
         standing = self._standing(reads=True)
-        left = np.array([len(one) for one in standing.waiting], np.int64)
         self._on_round(self._view(standing))
         is_late = 0 < 60 * self._settings.minutes <= time.monotonic() - self._began
-        if is_late or standing.chosen >= self._settings.images or not left.sum():
+        pick, chance = self._next(standing)
+        if is_late or not len(pick.cell):
             return False
-        # The same state gives the same choice, also after a kill.
-        chance = np.random.default_rng([self._number, standing.chosen])
-        # The share of images that nobody found invalid, drawn to 1 by two images.
-        valid = 1 - standing.invalid / (standing.images + standing.invalid + 2)
-        size = min(ROUND, self._settings.images - standing.chosen)
-        pick = next_round(
-            standing.cells, standing.images, standing.faults, left, size, chance, valid, self._settings.weak
-        )
         waiting = [list(chance.permutation(len(one))) for one in standing.waiting]
         chosen: list[tuple[Candidate, ChosenBy]] = [
             (standing.waiting[cell][waiting[cell].pop()], "random" if uniform else "aim")
@@ -187,6 +194,18 @@ class WeakCellSearch:
         ]
         planner.choose(chosen)
         return True
+
+    def _next(self, standing: _Standing) -> tuple[Pick, np.random.Generator]:
+        """Return the next round as things stand now, empty at the end, and the generator that chooses its images."""
+        # The same state gives the same choice, also after a kill.
+        chance = np.random.default_rng([self._number, standing.chosen])
+        left = np.array([len(one) for one in standing.waiting], np.int64)
+        size = min(ROUND, self._settings.images - standing.chosen)
+        valid = _valid(standing.images, standing.invalid)
+        pick = next_round(
+            standing.cells, standing.images, standing.faults, left, size, chance, valid, self._settings.weak
+        )
+        return pick, chance
 
     def view(self, reads: bool = True) -> SearchView:
         """Return what was found so far. `reads`: the model first reads images that it has not read."""
@@ -206,16 +225,16 @@ class WeakCellSearch:
         spellings = tuple(Counter[str]() for _ in names)
         images, faults, invalid = (np.zeros(len(names), np.int64) for _ in range(3))
         seen: set[tuple[int, int]] = set()
-        random = list[tuple[int, bool]]()
+        random, cases = list[tuple[int, bool]](), [list[int]() for _ in names]
         for one, cell in zip(single, cell_of, strict=True):
             spellings[cell][one.counterfactual.edits[0].alternative] += 1
             if one.test_case is not None or one.state in ("planned", "leased"):
                 seen.add((cell, one.source))
             invalid[cell] += one.test_case in rejected
-            shown = outcome.get(one.test_case) if one.test_case is not None else None
-            if shown is None:
+            if one.test_case is None or one.test_case not in outcome:
                 continue
-            fault, is_invalid = shown
+            fault, is_invalid = outcome[one.test_case]
+            cases[cell].append(one.test_case)
             images[cell] += 1
             faults[cell] += fault
             invalid[cell] += is_invalid
@@ -237,6 +256,7 @@ class WeakCellSearch:
             images,
             faults,
             invalid,
+            tuple(tuple(one) for one in cases),
             tuple(random),
             len(chosen),
             sum(one.test_case is not None for one in chosen),
@@ -280,43 +300,68 @@ class WeakCellSearch:
         return outcome, rejected, sources
 
     def _view(self, standing: _Standing) -> SearchView:
-        cells, chance = standing.cells, beliefs(standing.cells, standing.images, standing.faults).weak
+        cells, pick = standing.cells, self._next(standing)[0]
+        chance = beliefs(cells, standing.images, standing.faults).weak
         waiting = np.array([len(one) for one in standing.waiting], np.int64)
+        aimed = np.bincount(pick.cell[~pick.uniform], minlength=len(cells))
+        counts = standing.images, standing.faults, standing.invalid, waiting, aimed
         named = [(*name[:2], each) for name, each in zip(standing.names, standing.spellings, strict=True)]
-        rows = self._rows(named, standing.images, standing.faults, chance, waiting)
+        rows = self._rows(named, chance, *counts)
         over: tuple[CellRow, ...] = ()
         if len(np.unique(cells.label)) > 1:
             over_named: dict[int, tuple[str, str, Counter[str]]] = {}
             for number, (_, edit_type, each) in zip(cells.alternative.tolist(), named, strict=True):
                 over_named.setdefault(number, ("", edit_type, Counter()))[2].update(each)
-            sums = (
-                np.bincount(cells.alternative, weights=one).astype(np.int64)
-                for one in (standing.images, standing.faults, waiting)
-            )
-            images, faults, left = sums
+            sums = (np.bincount(cells.alternative, weights=one).astype(np.int64) for one in counts)
             largest = np.zeros(len(over_named))
             np.maximum.at(largest, cells.alternative, chance)
-            over = self._rows([over_named[one] for one in range(len(over_named))], images, faults, largest, left)
+            over = self._rows([over_named[one] for one in range(len(over_named))], largest, *sums)
         return SearchView(
-            self._settings.weak, rows, over, standing.chosen, standing.drawn, _error(standing.random), standing.notes
+            weak=self._settings.weak,
+            cells=rows,
+            over_labels=over,
+            chosen=standing.chosen,
+            drawn=standing.drawn,
+            next_random=int(pick.uniform.sum()),
+            told_filter=self._told_filter(standing),
+            error=_error(standing.random),
+            notes=standing.notes,
         )
+
+    def _told_filter(self, standing: _Standing) -> str:
+        is_told = told(standing.images, standing.faults, self._settings.weak).tolist()
+        cases = [case for there, weak in zip(standing.cases, is_told, strict=True) if weak for case in there]
+        if not cases:
+            return ""
+        table, whole = self._workspace.case_columns.table(), self._question.subject.filter
+        return whole.among(table.entry[np.isin(table.test_case, cases)].tolist()).address
 
     def _rows(
         self,
         names: Sequence[tuple[str, str, Counter[str]]],
+        chance: Floats,
         images: Numbers,
         faults: Numbers,
-        chance: Floats,
+        invalid: Numbers,
         waiting: Numbers,
+        aimed: Numbers,
     ) -> tuple[CellRow, ...]:
-        rows = list[CellRow]()
-        for place, is_told in enumerate(told(images, faults, self._settings.weak).tolist()):
-            state: CellState = "unlikely" if chance[place] < UNLIKELY and images[place] else "open"
-            numbers = int(images[place]), int(faults[place]), float(chance[place])
-            label, edit_type, each = names[place]
-            spellings = tuple(spelling for spelling, _ in each.most_common())
-            name = label, edit_type, spellings
-            rows.append(CellRow(*name, *numbers, "weak" if is_told else state, int(waiting[place])))
+        found, valid, rows = told(images, faults, self._settings.weak), _valid(images, invalid), list[CellRow]()
+        for place, (label, edit_type, each) in enumerate(names):
+            is_unlikely = chance[place] < UNLIKELY and images[place]
+            row = CellRow(
+                label=label,
+                edit_type=edit_type,
+                spellings=tuple(spelling for spelling, _ in each.most_common()),
+                images=int(images[place]),
+                faults=int(faults[place]),
+                chance=float(chance[place]),
+                state="weak" if found[place] else "unlikely" if is_unlikely else "open",
+                valid=float(valid[place]),
+                waiting=int(waiting[place]),
+                next=int(aimed[place]),
+            )
+            rows.append(row)
         rows.sort(key=lambda row: (row.state != "weak", -row.chance, row.label, row.edit_type, row.spellings))
         return tuple(rows)
 
@@ -337,6 +382,12 @@ def _cells(names: Sequence[tuple[str, str, str]]) -> Cells:
         alternative=np.array([alternatives[name[1:]] for name in names], np.int64),
         edit_type=np.array([types[edit_type] for _, edit_type, _ in names], np.int64),
     )
+
+
+def _valid(images: Numbers, invalid: Numbers) -> Floats:
+    """Return the share of images that nobody found invalid, drawn to 1 by two images."""
+    shares: Floats = 1 - invalid / (images + invalid + 2)
+    return shares
 
 
 def _error(images: Sequence[tuple[int, bool]]) -> Figure:

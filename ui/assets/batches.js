@@ -32,7 +32,11 @@
     button.disabled = true;
     study.tell("", "");
     batches.during(async () => {
-      try { batches.shown(await wire.post(api(send), { batch: number, reason, ...fields })); }
+      try {
+        const said = await wire.post(api(send), { batch: number, reason, ...fields });
+        if (said.go) return location.assign(wire.at(said.go));
+        batches.shown(said);
+      }
       catch (error) { study.tell("", error.message); batches.revision = ""; }
       button.disabled = false;
       document.querySelector("details.cancel[open]")?.removeAttribute("open");

@@ -130,8 +130,17 @@ def test_the_planted_cell_is_told_and_no_other_and_most_images_go_there(workspac
     assert sum(one.waits for one in candidates) == len(candidates) - 60
     for row in view.cells:
         assert row.images <= SOURCES // 2, "a cell has at most one image of a source"
+    assert not view.aimed and not view.next_random, "the budget is spent"
     assert searched.search(60)[0] == "done" and len(batch_images(workspace, searched.number)) == 60
-    assert searched.search(80)[1].drawn == 80, "a larger budget goes on"
+    foretold = list[SearchView]()
+    assert searched.search(80, on_round=foretold.append)[1].drawn == 80, "a larger budget goes on"
+    assert foretold[0].next_random == ROUND // 5
+    more = {(row.label, row.spellings): row.images for row in foretold[1].cells}
+    for row in foretold[0].aimed:
+        drawn = more[row.label, row.spellings] - row.images
+        assert row.next <= drawn <= row.next + ROUND // 5, "the round draws what it said before, and some at random"
+    assert sum(row.next for row in foretold[0].aimed) == ROUND - ROUND // 5
+    assert all(row.state != "weak" for row in foretold[0].aimed)
 
 
 def test_alternatives_that_differ_in_spelling_alone_are_one_cell_that_names_them(
