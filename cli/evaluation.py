@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -40,6 +41,7 @@ from core.validation_messages import reason
 from core.words import count_of
 from evaluation.gate_report import gate_junit, gate_markdown
 from evaluation.report import LOSES, edits_markdown, rows_markdown
+from pipeline.models import load_models
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import load_profile
 from services.batches.engine import Engine
@@ -62,7 +64,7 @@ from services.evaluation.retraining.jobs import TRAINING, OnStep, Retrainings, r
 from services.evaluation.retraining.results import result_facts
 from services.evaluation.retraining.training import ARM_KEYS, PRESETS, SEEDS
 from services.evaluation.retraining.weights import remove_old, trainings_of
-from services.evaluation.search_commands import BeginSearch
+from services.evaluation.search_commands import BeginSearch, nearest_names
 from services.evaluation.service import READING, EvaluationService
 from services.evaluation.types import Evaluated, EvaluationQuestion, Subject
 from services.evaluation.weak_cells import SearchView, WeakCellSearch
@@ -219,7 +221,8 @@ def _searched(workspace: Workspace, options: argparse.Namespace, stop: threading
     asked, order = BeginSearch.of({"batch": number, **given}), made.order(number)
     if options.yes and made.status(number).batch.approved is None:
         workspace.batches.approve(number, ahead=True)
-    service = EvaluationService(load_profile(options.profile), workspace, lambda _: None)
+    profile = load_profile(options.profile)
+    service = EvaluationService(profile, workspace, lambda _: None)
     line = ProgressLine()
 
     def on_count(done: int, total: int) -> None:
@@ -237,6 +240,8 @@ def _searched(workspace: Workspace, options: argparse.Namespace, stop: threading
     search = WeakCellSearch(workspace, service, number, settings, on_count, on_round)
     search.begin()
     try:
+        for words in options.ask:
+            search.ask(words, partial(nearest_names, load_models(profile)))
         with batches.pools(options, options.workers or order.plan.run.workers) as pool:
             outcome = Engine(workspace, number, order, pool, stop, choose=search.choose).run()
         line.clear()

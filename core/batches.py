@@ -142,6 +142,8 @@ class Candidate:
     waits: bool
     """True if it waits for the search to choose it."""
     chosen_by: ChosenBy
+    asked: str
+    """Key of the part of a person's question that the search drew the image for; "" for none."""
     test_case: int | None
 
 
@@ -154,6 +156,8 @@ class Chosen:
     """Number of its new lot, a group of images that one worker draws together."""
     place: int
     chosen_by: ChosenBy
+    asked: str
+    """As in `Candidate`."""
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field
 
 from core.errors import Cancelled, UserError
 from core.image_filter import ImageFilter
 from core.settings import UnderTestSettings
 from evaluation.search import WEAK
+from pipeline.seams import Models
 from services.batches.running import BatchCommand, BatchRuns
 from services.commands import does
 from services.edit_conflicts import LARGEST_ID
@@ -26,6 +30,9 @@ from services.evaluation.weak_cells import (
 )
 from services.queries import Query
 from storage.workspace import Workspace
+
+MOST_NEAREST = 3
+"""Number of names that a refused question is told."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +70,23 @@ class BeginSearch(BatchCommand):
         return SearchSettings(model, self.images, self.weak / 100, self.minutes, mapping)
 
 
+class AboutQuestion(BatchCommand):
+    """A command on a question of a search."""
+
+    question: str = Field(
+        min_length=1, max_length=200, description="A hypothesis in words of the batch's labels and edits: kites at dusk"
+    )
+
+
 class Searches:
     """The searches of a workspace. All methods may be called from any thread."""
 
-    def __init__(self, workspace: Workspace, batches: BatchRuns, evaluations: EvaluationService) -> None:
+    def __init__(
+        self, workspace: Workspace, batches: BatchRuns, evaluations: EvaluationService, models: Models
+    ) -> None:
+        """`models` has the sentence model that finds the names nearest to a question."""
         self._workspace, self._batches, self._evaluations = workspace, batches, evaluations
+        self._models = models
 
     @does("begin-search", BeginSearch)
     def begin_search(self, sent: BeginSearch) -> dict[str, Any]:
@@ -101,18 +120,48 @@ class Searches:
         state = self.state(batch)
         return {"search": None if state.view is None else asdict(state.view), "problem": state.problem}
 
+    @does("ask-search", AboutQuestion)
+    def ask_search(self, batch: int, question: str) -> dict[str, Any]:
+        """Ask whether a model is weak where the words of a question say. Its labels and edits are found by their names,
+        and the search draws a share of each round to answer it. show_search returns the answers with intervals.
+        """
+        self._search(batch).ask(question, partial(nearest_names, self._models))
+        return self.show_search(batch)
+
+    @does("forget-question", AboutQuestion)
+    def forget_question(self, batch: int, question: str) -> dict[str, Any]:
+        """Remove a question of a search; its images stay."""
+        self._search(batch).forget(question)
+        return self.show_search(batch)
+
+    def _search(self, batch: int) -> WeakCellSearch:
+        """Return the latest search in a batch. Raises UserError before the first."""
+        settings = settings_of_search(self._workspace, batch)
+        if settings is None:
+            self._workspace.batches.get(batch)
+            raise UserError("Begin a search in this batch first, then ask.", field="question")
+        return WeakCellSearch(self._workspace, self._evaluations, batch, settings)
+
     def state(self, batch: int) -> SearchState:
         """Return what a page shows of the search in a batch. No model reads an image."""
         settings, models = settings_of_search(self._workspace, batch), self._evaluations.models(self._subject(batch))
         if settings is None:
             return SearchState(models, None, None)
-        search = WeakCellSearch(self._workspace, self._evaluations, batch, settings)
         models = tuple(sorted(models, key=lambda one: one.settings != settings.model))
         try:
-            return SearchState(models, settings, search.view(reads=False))
+            return SearchState(models, settings, self._search(batch).view(reads=False))
         except UserError as error:
             return SearchState(models, settings, None, str(error))
 
     def _subject(self, batch: int) -> Subject:
         """Return the images of a batch."""
         return Subject(filter=ImageFilter(facets={"batch": (self._workspace.batches.get(batch).facet,)}))
+
+
+def nearest_names(models: Models, text: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names nearest in meaning to a text by the sentence model; none if it cannot be loaded."""
+    try:
+        one, *others = np.array(models.sentences.vectors([text, *names]), np.float64)
+    except UserError:
+        return ()
+    return tuple(names[place] for place in np.argsort(-np.array(others) @ one, kind="stable")[:MOST_NEAREST])

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -29,6 +29,7 @@ from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.search import WEAK, Cells, Pick, beliefs, next_round, told
 from services.batches.planning import Planner
 from services.evaluation.scoring import judged_of
+from services.evaluation.search_questions import Answer, DrawnImage, Part, answer_of, matched
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import EvaluationQuestion, Subject
 from storage.curation.case_columns import REJECTED
@@ -40,6 +41,10 @@ MOST_IMAGES, MOST_MINUTES = 1_000_000, 100_000
 """Maximum number of images of a search, and of minutes of one run."""
 UNLIKELY = 0.05
 """Chance of being weak below which a cell is called unlikely to be."""
+MOST_QUESTIONS = 10
+"""Maximum number of a person's questions in a search."""
+Nearest = Callable[[str, Sequence[str]], Sequence[str]]
+"""Returns the names that are nearest in meaning to a text, the nearest first."""
 CellState = Literal["weak", "open", "unlikely"]
 
 
@@ -90,6 +95,10 @@ class SearchView:
     """Number of these that are drawn."""
     next_random: int
     """Number of images that the next round draws at random. Like `CellRow.next`, 0 if there is no next round."""
+    next_asked: int
+    """Number of images that the next round draws to answer questions."""
+    answers: tuple[Answer, ...]
+    """Answers to the questions that a person asked."""
     told_filter: str
     """Filter of the images of the weak cells that count, as in an address; "" if there are none."""
     error: Figure
@@ -123,10 +132,9 @@ class _Standing:
     faults: Numbers
     invalid: Numbers
     """Number of images of each cell that people rejected or found invalid."""
-    cases: tuple[tuple[int, ...], ...]
-    """Test cases of each cell that count."""
-    random: tuple[tuple[int, bool], ...]
-    """Source of each image chosen at random, and whether it shows a valid fault."""
+    counted: tuple[DrawnImage, ...]
+    """The images that count."""
+    answers: tuple[Answer, ...]
     chosen: int
     drawn: int
     notes: tuple[str, ...]
@@ -145,6 +153,8 @@ class SearchSettings:
     """Maximum minutes of one run, which ends after the round; 0 for no limit."""
     mapping: str = ""
     """Text of a user's file that maps labels to classes; "" for none."""
+    questions: tuple[str, ...] = ()
+    """Hypotheses of a person in words."""
 
 
 def settings_of_search(workspace: Workspace, batch: int) -> SearchSettings | None:
@@ -173,8 +183,52 @@ class WeakCellSearch:
         self._question = EvaluationQuestion(subject, settings.model, settings.mapping)
 
     def begin(self) -> None:
-        """Record the search."""
-        self._ledger.add_search(self._number, to_plain(self._settings))
+        """Record the search. It keeps the questions of an earlier one."""
+        self._record(self._questions())
+
+    def ask(self, question: str, nearest: Nearest) -> None:
+        """Add a person's question. From the next round on, images are drawn to answer it. Raises UserError if its words
+        name no label and no edit of the batch; `nearest` then finds the names that are nearest in meaning.
+        """
+        question, questions = " ".join(question.split()), self._questions()
+        names = tuple(dict.fromkeys(_name(one) for one in self._single()))
+        found = matched(question, names)
+        if names and not found.parts:
+            if found.missing:
+                raise UserError(
+                    f"No caption of this batch joins {found.missing[0]}: plan a batch with this edit, or edit a "
+                    "waiting caption in Explore.",
+                    field="question",
+                )
+            known = tuple(dict.fromkeys(name for one in names for name in (one[0], one[2]) if name))
+            like = " or ".join(f"“{name}”" for name in nearest(question, known))
+            raise UserError(
+                f"No label or edit of this batch is named in “{question}”."
+                + (f" The nearest in meaning: {like}." if like else "")
+                + " Ask with a name of the batch, or edit a waiting caption in Explore.",
+                field="question",
+            )
+        if question in questions:
+            return
+        if len(questions) >= MOST_QUESTIONS:
+            raise UserError(f"At most {MOST_QUESTIONS} questions are kept: remove one first.", field="question")
+        self._record((*questions, question))
+
+    def forget(self, question: str) -> None:
+        """Remove a question. Its images stay."""
+        self._record(tuple(one for one in self._questions() if one != question))
+
+    def _record(self, questions: tuple[str, ...]) -> None:
+        self._ledger.add_search(self._number, to_plain(replace(self._settings, questions=questions)))
+
+    def _questions(self) -> tuple[str, ...]:
+        """Return the questions as they are now; a person may have changed them in another process."""
+        stored = settings_of_search(self._workspace, self._number)
+        return () if stored is None else stored.questions
+
+    def _single(self) -> list[Candidate]:
+        """Return the images of the batch with one edit."""
+        return [one for one in self._ledger.candidates(self._number) if len(one.counterfactual.edits) == 1]
 
     def choose(self, planner: Planner) -> bool:
         """Have the model read the new images, then choose the images of the next round. Return False if all images are
@@ -188,9 +242,11 @@ class WeakCellSearch:
         if is_late or not len(pick.cell):
             return False
         waiting = [list(chance.permutation(len(one))) for one in standing.waiting]
-        chosen: list[tuple[Candidate, ChosenBy]] = [
-            (standing.waiting[cell][waiting[cell].pop()], "random" if uniform else "aim")
-            for cell, uniform in zip(pick.cell.tolist(), pick.uniform.tolist(), strict=True)
+        parts = [*_open_parts(standing.answers), ""]  # -1 is no question
+        picks = zip(pick.cell.tolist(), pick.uniform.tolist(), pick.question.tolist(), strict=True)
+        chosen: list[tuple[Candidate, ChosenBy, str]] = [
+            (standing.waiting[cell][waiting[cell].pop()], "random" if uniform else "aim", parts[question])
+            for cell, uniform, question in picks
         ]
         planner.choose(chosen)
         return True
@@ -202,8 +258,9 @@ class WeakCellSearch:
         left = np.array([len(one) for one in standing.waiting], np.int64)
         size = min(ROUND, self._settings.images - standing.chosen)
         valid = _valid(standing.images, standing.invalid)
+        cells, questions = standing.cells, [one.cells(standing.names) for one in _open_parts(standing.answers).values()]
         pick = next_round(
-            standing.cells, standing.images, standing.faults, left, size, chance, valid, self._settings.weak
+            cells, standing.images, standing.faults, left, size, chance, valid, self._settings.weak, questions
         )
         return pick, chance
 
@@ -225,7 +282,7 @@ class WeakCellSearch:
         spellings = tuple(Counter[str]() for _ in names)
         images, faults, invalid = (np.zeros(len(names), np.int64) for _ in range(3))
         seen: set[tuple[int, int]] = set()
-        random, cases = list[tuple[int, bool]](), [list[int]() for _ in names]
+        counted = list[DrawnImage]()
         for one, cell in zip(single, cell_of, strict=True):
             spellings[cell][one.counterfactual.edits[0].alternative] += 1
             if one.test_case is not None or one.state in ("planned", "leased"):
@@ -234,12 +291,10 @@ class WeakCellSearch:
             if one.test_case is None or one.test_case not in outcome:
                 continue
             fault, is_invalid = outcome[one.test_case]
-            cases[cell].append(one.test_case)
+            counted.append(DrawnImage(cell, one.source, one.test_case, fault, one.chosen_by == "random", one.asked))
             images[cell] += 1
             faults[cell] += fault
             invalid[cell] += is_invalid
-            if one.chosen_by == "random":
-                random.append((one.source, fault))
         waiting: list[list[Candidate]] = [[] for _ in names]
         offered = set[tuple[int, int]]()
         for one, cell in zip(single, cell_of, strict=True):
@@ -256,12 +311,31 @@ class WeakCellSearch:
             images,
             faults,
             invalid,
-            tuple(tuple(one) for one in cases),
-            tuple(random),
+            tuple(counted),
+            self._answers(names, spellings, waiting, counted),
             len(chosen),
             sum(one.test_case is not None for one in chosen),
             tuple(notes),
         )
+
+    def _answers(
+        self,
+        names: tuple[tuple[str, str, str], ...],
+        spellings: Sequence[Counter[str]],
+        waiting: Sequence[Sequence[Candidate]],
+        counted: Sequence[DrawnImage],
+    ) -> tuple[Answer, ...]:
+        left = np.array([len(one) for one in waiting], np.int64)
+        # Each cell, each alternative over all labels, and each label over all edits can be asked about.
+        parts = len(names) + len({name[1:] for name in names}) + len({name[0] for name in names})
+        answers = list[Answer]()
+        for question in self._questions():
+            found = matched(question, names)
+            answered = tuple(
+                answer_of(part, names, spellings, left, counted, self._settings.weak, parts) for part in found.parts
+            )
+            answers.append(Answer(question, answered, found.unknown, found.missing))
+        return tuple(answers)
 
     def _outcomes(
         self, candidates: Sequence[Candidate], notes: list[str], reads: bool
@@ -303,7 +377,7 @@ class WeakCellSearch:
         cells, pick = standing.cells, self._next(standing)[0]
         chance = beliefs(cells, standing.images, standing.faults).weak
         waiting = np.array([len(one) for one in standing.waiting], np.int64)
-        aimed = np.bincount(pick.cell[~pick.uniform], minlength=len(cells))
+        aimed = np.bincount(pick.cell[~pick.uniform & (pick.question < 0)], minlength=len(cells))
         counts = standing.images, standing.faults, standing.invalid, waiting, aimed
         named = [(*name[:2], each) for name, each in zip(standing.names, standing.spellings, strict=True)]
         rows = self._rows(named, chance, *counts)
@@ -324,13 +398,15 @@ class WeakCellSearch:
             drawn=standing.drawn,
             next_random=int(pick.uniform.sum()),
             told_filter=self._told_filter(standing),
-            error=_error(standing.random),
+            error=_error([(one.source, one.is_fault) for one in standing.counted if one.is_random]),
+            next_asked=int((pick.question >= 0).sum()),
+            answers=standing.answers,
             notes=standing.notes,
         )
 
     def _told_filter(self, standing: _Standing) -> str:
-        is_told = told(standing.images, standing.faults, self._settings.weak).tolist()
-        cases = [case for there, weak in zip(standing.cases, is_told, strict=True) if weak for case in there]
+        is_told = told(standing.images, standing.faults, self._settings.weak)
+        cases = [one.test_case for one in standing.counted if is_told[one.cell]]
         if not cases:
             return ""
         table, whole = self._workspace.case_columns.table(), self._question.subject.filter
@@ -382,6 +458,12 @@ def _cells(names: Sequence[tuple[str, str, str]]) -> Cells:
         alternative=np.array([alternatives[name[1:]] for name in names], np.int64),
         edit_type=np.array([types[edit_type] for _, edit_type, _ in names], np.int64),
     )
+
+
+def _open_parts(answers: Sequence[Answer]) -> Mapping[str, Part]:
+    """Return the parts of questions that no image answers yet and that have images to draw, by key."""
+    open_ones = [one for answer in answers for one in answer.parts if one.answer == "cannot tell" and one.waiting]
+    return {one.part.key: one.part for one in open_ones}
 
 
 def _valid(images: Numbers, invalid: Numbers) -> Floats:

@@ -61,7 +61,12 @@ def m003_searches(db: Db) -> None:
     )
 
 
-STEPS: tuple[Callable[[Db], None], ...] = (m001_initial, m002_decision_keys, m003_searches)
+def m008_questions(db: Db) -> None:
+    """Store for which part of a person's question a search chose an image, as the key of the part; "" for none."""
+    db.execute("ALTER TABLE batch_work ADD COLUMN asked TEXT NOT NULL DEFAULT ''")
+
+
+STEPS: tuple[Callable[[Db], None], ...] = (m001_initial, m002_decision_keys, m003_searches, m008_questions)
 
 
 def _statements(script: str) -> Iterator[str]:

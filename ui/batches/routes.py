@@ -27,7 +27,8 @@ from ui.replies import FRESH, add_posted, fetched_at, page_at, watched
 
 API = f"{BATCHES}api/"
 ALL_BATCHES = ("All batches", BATCHES)
-SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-batch", "begin-search")
+SEARCHES = ("begin-search", "ask-search", "forget-question")
+SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-batch", *SEARCHES)
 """Commands that the page of a batch sends. Each reply holds the updated page."""
 
 

@@ -215,6 +215,8 @@ OF_EVALUATIONS: Mapping[str, tuple[bool, Mapping[str, Any]]] = {
     "cancel-focus": (False, {"work": 1}),
     "begin-search": (False, {"batch": 1}),
     "show-search": (True, {"batch": 1}),
+    "ask-search": (False, {"batch": 1, "question": "birds at night"}),
+    "forget-question": (False, {"batch": 1, "question": "birds at night"}),
     "foretell-faults": (True, {"filter": "kind=classification", "runs": ["a-run"]}),
     "begin-retraining": (False, {"filter": "kind=classification", "seeds": 1, "updates": 1}),
     "cancel-retraining": (False, {"work": 1}),
