@@ -1,23 +1,19 @@
-"""A search for weak cells in a batch, with stand-ins for the models that draw and write. The model under test is real:
-it answers with the colour of a picture, and the generator paints another colour for the edits that are planted as weak.
-"""
+"""A search for weak cells in a batch in which one cell is planted as weak (`tests.support.search_cases`)."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from core.settings import CaptionSettings, GenerationSettings
-from core.types import Task
+from core.errors import UserError
 from pipeline.profiles.profile import load_profile
-from pipeline.seams import OnStep
 from services.batches.engine import Engine, Outcome
 from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool
@@ -28,51 +24,14 @@ from services.evaluation.weak_cells import ROUND, SearchSettings, SearchView, We
 from storage.workspace import Workspace
 from tests.support.batch_cases import batch_images
 from tests.support.model_cases import onnx_of_steps
-from tests.support.scripted import NoiseGenerator, ScriptedCaptioner, ScriptedLanguageModel, ScriptedModels, answer
+from tests.support.scripted import ScriptedLanguageModel, ScriptedModels
+from tests.support.search_cases import SOURCES, WEAK, Looking, Painter, coloured, one_edit_each, plan_of_colours
 from tests.support.workspaces import workspace_in
-
-SOURCES = 24
-WEAK = ("red", "weather", "foggy")
-"""The only planted cell: red things in fog are painted blue."""
-
-
-class Looking(ScriptedCaptioner):
-    """Says that a red bird sits on a twig, and a blue one on a stone, so that no edit names the colour."""
-
-    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        red, _, blue = np.asarray(image, float).mean(axis=(0, 1))
-        place = "twig" if red > blue else "stone"
-        return f"A bird in sunny weather by day. The bird sits on a {place}. The ground is grassy.", ""
-
-
-class Painter(NoiseGenerator):
-    """Paints the colour of the source, but blue if there is fog."""
-
-    def generate(
-        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
-    ) -> Image.Image:
-        noisy = super().generate(prompt, control, settings, seed, on_step)
-        colour = (230, 30, 30) if "twig" in prompt and "foggy" not in prompt else (30, 30, 230)
-        return Image.blend(Image.new("RGB", noisy.size, colour), noisy, 0.1)
-
-
-def one_edit_each(prompt: str) -> str:
-    """Reply like `answer`, with a caption for each single alternative."""
-    if prompt.rstrip().endswith("Changes:"):
-        lines = prompt.rsplit("Alternatives: ", 1)[1].splitlines()[0].split("; ")
-        pairs = [line.split(": ") for line in lines]
-        return "\n".join(f"{word} -> {one}" for word, options in pairs for one in options.split(", "))
-    return answer(prompt)
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    for place in range(SOURCES):
-        folder = tmp_path / "data" / "test" / ("red", "blue")[place % 2]
-        folder.mkdir(parents=True, exist_ok=True)
-        picture = np.full((32, 32, 3), 20 + place, np.uint8)
-        picture[..., 0 if place % 2 == 0 else 2] = 230
-        Image.fromarray(picture).save(folder / f"{place}.png")
+    coloured(tmp_path / "data")
     with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
@@ -80,14 +39,16 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 class Searched:
     """A batch of the pictures in `folder / "data"`, and searches in it."""
 
-    def __init__(self, workspace: Workspace, folder: Path, reply: Callable[[str], str] = one_edit_each) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        folder: Path,
+        reply: Callable[[str], str] = one_edit_each,
+        name: str = "Colours",
+    ) -> None:
         self.workspace, self.model, self.reply = workspace, onnx_of_steps(folder / "colours.onnx"), reply
         plan = folder / "plan.toml"
-        plan.write_text(
-            f'name = "Colours"\n[data]\nroot = "{folder / "data"}"\nlayout = "imagefolder"\n'
-            '[task]\nkind = "classification"\n[make]\nprofile = "demo"\nsettings = { "generation.steps" = 1, '
-            '"counterfactuals.captions" = 20 }\n'
-        )
+        plan.write_text(plan_of_colours(folder / "data", name))
         self.number = BatchService(workspace).plan(read_plan(plan))
 
     def search(
@@ -97,17 +58,23 @@ class Searched:
         on_round: Callable[[SearchView], None] = lambda _view: None,
     ) -> tuple[Outcome, SearchView]:
         """Search until `images` are chosen. Return how it ended and what was found."""
-        service = EvaluationService(load_profile("demo"), self.workspace, lambda _: None)
         order = BatchService(self.workspace).order(self.number)
         models = ScriptedModels(ScriptedLanguageModel(self.reply))
         models.captioner, models.generator = Looking(), Painter()
-        search = WeakCellSearch(
-            self.workspace, service, self.number, SearchSettings(self.model, images), on_round=on_round
-        )
         pool = partial(HerePool, make=partial(Worker, models=models))  # type: ignore[arg-type]
-        try:
+        with self.opened(images, on_round) as search:
             outcome = Engine(self.workspace, self.number, order, pool, stop, choose=search.choose).run()
             return outcome, search.view()
+
+    @contextmanager
+    def opened(
+        self, images: int, on_round: Callable[[SearchView], None] = lambda _view: None
+    ) -> Iterator[WeakCellSearch]:
+        """Open a search of `images`."""
+        service = EvaluationService(load_profile("demo"), self.workspace, lambda _: None)
+        settings = SearchSettings(self.model, images)
+        try:
+            yield WeakCellSearch(self.workspace, service, self.number, settings, on_round=on_round)
         finally:
             service.close()
 
@@ -184,6 +151,25 @@ def test_a_search_that_was_stopped_in_a_round_goes_on_with_the_same_images(
         assert batch_images(other, cut.number) == batch_images(workspace, whole.number)
 
 
+def test_two_searches_beside_each_other_find_what_each_finds_alone(
+    workspace: Workspace, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with workspace_in(tmp_path_factory.mktemp("other") / "workspace") as other:
+        alone = Searched(other, tmp_path)
+        other.batches.approve(alone.number, ahead=True)
+        alone.search(2 * ROUND)
+        images = batch_images(other, alone.number)
+    both = [Searched(workspace, tmp_path, name=name) for name in ("Colours", "Further colours")]
+    for one in both:
+        workspace.batches.approve(one.number, ahead=True)
+    with ThreadPoolExecutor() as threads:
+        found = [view for _, view in threads.map(lambda one: one.search(2 * ROUND), both)]
+    assert batch_images(workspace, both[0].number) == images
+    for one, view in zip(both, found, strict=True):
+        assert view.drawn == 2 * ROUND == len(batch_images(workspace, one.number))
+        assert {(row.label, row.edit_type, row.alternative) for row in view.told} <= {WEAK}
+
+
 def test_the_search_follows_what_people_reject(workspace: Workspace, tmp_path: Path) -> None:
     searched = Searched(workspace, tmp_path)
     workspace.batches.approve(searched.number, ahead=True)
@@ -198,3 +184,34 @@ def test_the_search_follows_what_people_reject(workspace: Workspace, tmp_path: P
         workspace.test_cases.review(case, "rejected")
     view = searched.search(2 * ROUND)[1]
     assert not view.told and sum(row.images for row in view.cells) == 2 * ROUND - len(foggy)
+
+
+def test_a_question_is_answered_by_images_drawn_for_it_with_an_interval(workspace: Workspace, tmp_path: Path) -> None:
+    searched = Searched(workspace, tmp_path)
+    workspace.batches.approve(searched.number, ahead=True)
+    searched.search(ROUND)
+
+    def near(text: str, names: Sequence[str]) -> Sequence[str]:
+        assert "foggy" in names and "red" in names
+        return ["foggy"]
+
+    with searched.opened(100) as search:
+        search.begin()
+        with pytest.raises(UserError, match=r"named in “mist”. The nearest in meaning: “foggy”"):
+            search.ask("mist", near)
+        search.ask("is it weak in  foggy weather", near)
+        search.ask("is it weak in foggy weather", near)
+        assert search.view().next_asked > 0
+    view = searched.search(100)[1]
+    (answer,) = view.answers
+    (part,) = answer.parts
+    assert (answer.question, answer.unknown) == ("is it weak in foggy weather", ("weak",))
+    assert part.spellings == ("foggy",) and part.images > part.share.n >= 8
+    assert part.share.low is not None and part.share.high is not None
+    assert part.share.low < 0.5 < part.share.high, "all red ones are faults, and no blue one"
+    asked = [one for one in workspace.batches.candidates(searched.number) if one.asked]
+    assert {one.asked for one in asked} == {part.part.key} and {one.chosen_by for one in asked} == {"aim"}
+    assert {one.label for one in asked} == {"red", "blue"}
+    with searched.opened(100) as search:
+        search.forget(answer.question)
+    assert not searched.search(100)[1].answers
