@@ -191,7 +191,7 @@ class Planner:
                 if caption is not None and not any(one.counterfactual == caption for one in drawings):
                     self._add(shapes, source, run, caption, slot[1])
                 for one in drawings:
-                    if one.counterfactual != caption and not one.skipped:
+                    if one.counterfactual != caption and (one.waits or not one.skipped):
                         left[one.id] = TAKEN_OUT if caption is None else EDITED
                     elif one.counterfactual == caption and one.skipped and not one.waits:
                         back.append(one.id)

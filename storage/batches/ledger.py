@@ -170,12 +170,14 @@ class Batches(Repository):
 
     @write
     def replan(self, db: Db, batch: int, left: Mapping[int, str], back: Sequence[int], work: Sequence[NewWork]) -> None:
-        """Change images, all or nothing: skip planned ones (`left`), plan skipped ones (`back`), and add `work`."""
-        time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ? AND state = ?"
+        """Change images, all or nothing: skip planned ones and those that wait for a search (`left`), plan skipped ones
+        (`back`), and add `work`.
+        """
+        time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ?"
         for one, reason in left.items():
-            db.execute(change, ["skipped", reason, time, one, "planned"])
+            db.execute(f"{change} AND (state = 'planned' OR reason = ?)", ["skipped", reason, time, one, WAITS])
         for one in back:
-            db.execute(change, ["planned", "", time, one, "skipped"])
+            db.execute(f"{change} AND state = 'skipped'", ["planned", "", time, one])
         _add_work(db, batch, "images", work, {})
 
     # A search for weak cells, which chooses what is drawn

@@ -7,12 +7,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from core.errors import UserError
+from core.types import CounterfactualCaption
 from pipeline.profiles.profile import load_profile
 from services.batches.engine import Engine, Outcome
 from services.batches.plan_file import read_plan
@@ -22,7 +24,7 @@ from services.batches.work import Worker
 from services.evaluation.service import EvaluationService
 from services.evaluation.weak_cells import ROUND, SearchSettings, SearchView, WeakCellSearch
 from storage.workspace import Workspace
-from tests.support.batch_cases import batch_images
+from tests.support.batch_cases import batch_images, edited
 from tests.support.model_cases import onnx_of_steps
 from tests.support.scripted import ScriptedLanguageModel, ScriptedModels
 from tests.support.search_cases import SOURCES, WEAK, Looking, Painter, coloured, one_edit_each, plan_of_colours
@@ -215,3 +217,21 @@ def test_a_question_is_answered_by_images_drawn_for_it_with_an_interval(workspac
     with searched.opened(100) as search:
         search.forget(answer.question)
     assert not searched.search(100)[1].answers
+
+
+def test_a_waiting_caption_that_a_person_edits_is_searched_as_it_is_then(workspace: Workspace, tmp_path: Path) -> None:
+    searched = Searched(workspace, tmp_path)
+    workspace.batches.approve(searched.number, ahead=True)
+    searched.search(ROUND)
+    old = next(one for one in workspace.batches.candidates(searched.number) if one.waits)
+
+    def hazy(captions: list[CounterfactualCaption]) -> None:
+        edit = replace(old.counterfactual.edits[0], alternative="hazy")
+        captions[captions.index(old.counterfactual)] = CounterfactualCaption("A bird in haze.", (edit,))
+
+    edited(workspace, old.run, hazy)
+    view = searched.search(2 * ROUND)[1]
+    (cell,) = (row for row in view.cells if row.alternative == "hazy")
+    assert cell.images + cell.waiting == 1
+    now = {one.id: one for one in workspace.batches.candidates(searched.number)}
+    assert not now[old.id].waits and now[old.id].test_case is None
