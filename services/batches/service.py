@@ -62,6 +62,13 @@ class PassStatus:
     counts: Mapping[WorkState, Counted]
     a_minute: float | None
     """Pieces of work finished per minute in the last `RECENT` minutes; None without any."""
+    waiting: int = 0
+    """Number of skipped pieces that wait for a search to choose them."""
+
+    @property
+    def left_out(self) -> int:
+        """Return the number of skipped pieces that nothing may still choose."""
+        return self.number("skipped") - self.waiting
 
     @property
     def total(self) -> int:
@@ -254,7 +261,11 @@ class BatchService:
     def passes(self, number: int) -> tuple[PassStatus, ...]:
         """Return the progress of each pass of a batch."""
         counts = self._ledger.counts(number)
-        return tuple(PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one)) for one in PASSES)
+        waiting = self._ledger.waiting(number) if "skipped" in counts["images"] else 0
+        return tuple(
+            PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one), waiting if one == "images" else 0)
+            for one in PASSES
+        )
 
     def status(self, number: int, place: Place = "", problem: str = "") -> BatchStatus:
         """Return the status of a batch. `place` and `problem` are its state here. Raises UserError if it is unknown."""
@@ -427,8 +438,9 @@ def facts_of(status: BatchStatus) -> Mapping[str, Any]:
             {
                 "pass": one.stage,
                 "planned": one.total,
-                **{state: one.number(state) for state in ("done", "failed", "skipped")},
-                **facts(one, "left a_minute"),
+                **{state: one.number(state) for state in ("done", "failed")},
+                "skipped": one.left_out,
+                **facts(one, "waiting left a_minute"),
                 "seconds_left": one.seconds_left if status.state == "running" else None,
             }
             for one in status.passes

@@ -401,6 +401,14 @@ class Batches(Repository):
         return counts_by_pass
 
     @read
+    def waiting(self, db: Db, batch: int) -> int:
+        """Return the number of images that wait for a search to choose them."""
+        query = (
+            "SELECT count(*) FROM batch_work WHERE batch = ? AND pass = 'images' AND state = 'skipped' AND reason = ?"
+        )
+        return int(db.execute(query, [batch, WAITS]).fetchone()[0])
+
+    @read
     def minutes(self, db: Db, batch: int, stage: Pass, most: int = 60) -> tuple[tuple[str, int], ...]:
         """Return (minute in UTC, number of finished pieces) for the latest minutes of a pass with finished pieces."""
         query = "SELECT minute, number FROM batch_minutes WHERE batch = ? AND pass = ? ORDER BY minute DESC LIMIT ?"
@@ -414,8 +422,10 @@ class Batches(Repository):
 
     @read
     def failures(self, db: Db, batch: int, most: int = 100) -> tuple[FailedGroup, ...]:
-        """Return failed and skipped work, grouped by pass and reason, the largest group first."""
-        groups = list(db.query(_QUERIES["failures"], [batch, most]))
+        """Return failed and skipped work, grouped by pass and reason, the largest group first. Images that wait for a
+        search are not in it.
+        """
+        groups = list(db.query(_QUERIES["failures"], {"batch": batch, "most": most, "waits": WAITS}))
         return tuple(
             FailedGroup(
                 *(row["pass"], row["state"], row["reason"], row["number"]),

@@ -378,6 +378,8 @@ def test_a_search_draws_some_images_and_tells_what_it_found(desk: Desk, tmp_path
     expect(page.locator("#search-said")).to_contain_text("3 of 3 chosen images drawn.")
     expect(page.locator("#part-search")).to_contain_text("The model is wrong about")
     expect(page.locator("#part-head")).to_contain_text("The others wait.")
+    expect(desk.row("images")).to_have_text(re.compile(r"^3 of \d+ done, \d+ wait for the search$"))
+    expect(page.locator("#part-failures")).to_be_empty()
     expect(page.locator("#begin-search")).to_have_text("Go on searching")
     expect(page.get_by_role("spinbutton", name="Images", exact=True)).to_have_value("3")
     assert len(desk.studio.batches.details(number).latest) == 3
