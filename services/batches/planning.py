@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -172,7 +172,10 @@ class Planner:
         self._ledger.choose(self._number, work)
 
     def _plan_edited(self) -> None:
-        """Plan images again if their captions were edited in Explore after planning and they are not begun."""
+        """Plan images again if their captions were edited in Explore after planning and they are not begun. A search
+        also gets the captions that a person added there.
+        """
+        planning = self._method.planning(self._order.settings)
         for source in self._ledger.edited(self._number):
             run = self._ledger.source_runs([source.run or ""])[source.run or ""]
             slots: dict[tuple[int, int], list[PlannedDrawing]] = {}
@@ -195,8 +198,25 @@ class Planner:
                         left[one.id] = TAKEN_OUT if caption is None else EDITED
                     elif one.counterfactual == caption and one.skipped and not one.waits:
                         back.append(one.id)
+            if self._holds_back:
+                for place, caption in self._added(source.run or "", run, {place for place, _ in slots}):
+                    for number in range(planning.images_per_caption):
+                        self._add(shapes, source, run, caption, seed_of(planning, self._seed(source), place, number))
             work, _ = _in_lots(shapes, self._ledger.next_lot(self._number, "images"), self._order.at_once)
             self._ledger.replan(self._number, left, back, work)
+
+    def _added(
+        self, run_id: str, run: SourceRun, planned: Collection[int]
+    ) -> Iterator[tuple[int, CounterfactualCaption]]:
+        """Yield index and caption of each ticked caption that no model wrote, without those at the indices `planned`."""
+        captions, written = self._recipe.captions(_bare(run)), set[CounterfactualCaption]()
+        for version in self._runs.history(run_id, self._recipe.last.name):
+            if version.value.trace.author == "model":
+                before = self._recipe.captions({**_bare(run), self._recipe.last.name: version.value.value})
+                written.update(before.items if before is not None else ())
+        for place, caption in enumerate(captions.items if captions is not None else ()):
+            if caption.used and place not in planned and caption not in written:
+                yield place, caption
 
 
 def caption_now(

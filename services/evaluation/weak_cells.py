@@ -196,8 +196,8 @@ class WeakCellSearch:
         if names and not found.parts:
             if found.missing:
                 raise UserError(
-                    f"No caption of this batch joins {found.missing[0]}: plan a batch with this edit, or edit a "
-                    "waiting caption in Explore.",
+                    f"No caption of this batch joins {found.missing[0]}: add one to a source in Explore, and go on "
+                    "searching.",
                     field="question",
                 )
             known = tuple(dict.fromkeys(name for one in names for name in (one[0], one[2]) if name))
@@ -205,7 +205,7 @@ class WeakCellSearch:
             raise UserError(
                 f"No label or edit of this batch is named in “{question}”."
                 + (f" The nearest in meaning: {like}." if like else "")
-                + " Ask with a name of the batch, or edit a waiting caption in Explore.",
+                + " Ask with a name of the batch, or add a caption with this edit to a source in Explore.",
                 field="question",
             )
         if question in questions:

@@ -219,7 +219,9 @@ def test_a_question_is_answered_by_images_drawn_for_it_with_an_interval(workspac
     assert not searched.search(100)[1].answers
 
 
-def test_a_waiting_caption_that_a_person_edits_is_searched_as_it_is_then(workspace: Workspace, tmp_path: Path) -> None:
+def test_captions_that_a_person_edits_or_adds_in_explore_are_searched_as_they_are_then(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     searched = Searched(workspace, tmp_path)
     workspace.batches.approve(searched.number, ahead=True)
     searched.search(ROUND)
@@ -229,9 +231,17 @@ def test_a_waiting_caption_that_a_person_edits_is_searched_as_it_is_then(workspa
         edit = replace(old.counterfactual.edits[0], alternative="hazy")
         captions[captions.index(old.counterfactual)] = CounterfactualCaption("A bird in haze.", (edit,))
 
+    def dusty(captions: list[CounterfactualCaption]) -> None:
+        edit = replace(old.counterfactual.edits[0], alternative="dusty")
+        captions.append(CounterfactualCaption("A bird in dust.", (edit,)))
+
     edited(workspace, old.run, hazy)
+    edited(workspace, old.run, dusty)
+    before = workspace.batches.waiting(searched.number)
     view = searched.search(2 * ROUND)[1]
-    (cell,) = (row for row in view.cells if row.alternative == "hazy")
-    assert cell.images + cell.waiting == 1
+    for name in ("hazy", "dusty"):
+        (cell,) = (row for row in view.cells if row.alternative == name)
+        assert cell.images + cell.waiting == 1, "what a person edits or adds is searched, once"
+    assert workspace.batches.waiting(searched.number) == before + 1 - ROUND
     now = {one.id: one for one in workspace.batches.candidates(searched.number)}
     assert not now[old.id].waits and now[old.id].test_case is None
