@@ -208,7 +208,7 @@ class Planner:
     def _added(
         self, run_id: str, run: SourceRun, planned: Collection[int]
     ) -> Iterator[tuple[int, CounterfactualCaption]]:
-        """Yield index and caption of each ticked caption that no model wrote, without those at the indices `planned`."""
+        """Yield index and caption of each ticked caption that no model wrote, except those at the indices `planned`."""
         captions, written = self._recipe.captions(_bare(run)), set[CounterfactualCaption]()
         for version in self._runs.history(run_id, self._recipe.last.name):
             if version.value.trace.author == "model":

@@ -219,7 +219,7 @@ def test_a_question_is_answered_by_images_drawn_for_it_with_an_interval(workspac
     assert not searched.search(100)[1].answers
 
 
-def test_captions_that_a_person_edits_or_adds_in_explore_are_searched_as_they_are_then(
+def test_captions_that_a_person_edits_or_adds_are_searched_as_they_are_then(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     searched = Searched(workspace, tmp_path)
