@@ -105,7 +105,7 @@ class Studio:
         """Batches over whole data sets."""
         self.evaluations = EvaluationService(profile, workspace, self.predictions.require_known, changes, execution)
         """Evaluations of models under test on test sets."""
-        self.searches = Searches(workspace, self.batches, self.evaluations, models)
+        self.searches = Searches(workspace, self.batches, self.evaluations, models, execution)
         """Searches for weak cells in batches."""
         self.likeness = Likeness(workspace, self.evaluations, self.meaning, models, changes)
         self.focus = Focus(workspace, self.evaluations, changes)

@@ -18,6 +18,7 @@ from pipeline.seams import Models
 from services.batches.running import BatchCommand, BatchRuns
 from services.commands import does
 from services.edit_conflicts import LARGEST_ID
+from services.evaluation.near_cells import NearCell, add_alternative, near_cells
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import ModelChoice, Subject
 from services.evaluation.weak_cells import (
@@ -29,8 +30,11 @@ from services.evaluation.weak_cells import (
     settings_of_search,
 )
 from services.queries import Query
+from services.runs.execution import Execution
 from storage.workspace import Workspace
 
+MOST_NEAR = 5
+"""Number of weak cells for which alternatives are proposed."""
 MOST_NEAREST = 3
 """Number of names that a refused question is told."""
 
@@ -45,6 +49,8 @@ class SearchState:
     """Settings of the latest search; None before the first."""
     view: SearchView | None
     """What was found; None before the first search."""
+    near: tuple[NearCell, ...] = ()
+    """The first weak cells, with alternatives that could be searched next to them."""
     problem: str = ""
     """Why nothing can be shown, in a sentence."""
 
@@ -78,15 +84,28 @@ class AboutQuestion(BatchCommand):
     )
 
 
+class AboutCell(BatchCommand):
+    """A command on a weak cell of a search."""
+
+    cell: str = Field(max_length=1000, description="The “key” of a cell in “near” of show_search")
+
+
 class Searches:
     """The searches of a workspace. All methods may be called from any thread."""
 
     def __init__(
-        self, workspace: Workspace, batches: BatchRuns, evaluations: EvaluationService, models: Models
+        self,
+        workspace: Workspace,
+        batches: BatchRuns,
+        evaluations: EvaluationService,
+        models: Models,
+        execution: Execution,
     ) -> None:
-        """`models` has the sentence model that finds the names nearest to a question."""
+        """`models` has the sentence model that finds the names nearest to a question. `execution` has the language
+        model propose alternatives.
+        """
         self._workspace, self._batches, self._evaluations = workspace, batches, evaluations
-        self._models = models
+        self._models, self._execution = models, execution
 
     @does("begin-search", BeginSearch)
     def begin_search(self, sent: BeginSearch) -> dict[str, Any]:
@@ -118,7 +137,8 @@ class Searches:
         share of valid faults among the images chosen at random.
         """
         state = self.state(batch)
-        return {"search": None if state.view is None else asdict(state.view), "problem": state.problem}
+        search = None if state.view is None else asdict(state.view)
+        return {"search": search, "near": [asdict(one) for one in state.near], "problem": state.problem}
 
     @does("ask-search", AboutQuestion)
     def ask_search(self, batch: int, question: str) -> dict[str, Any]:
@@ -133,6 +153,29 @@ class Searches:
         """Remove a question of a search; its images stay."""
         self._search(batch).forget(question)
         return self.show_search(batch)
+
+    @does("propose-alternatives", AboutCell)
+    def propose_alternatives(self, batch: int, cell: str) -> dict[str, Any]:
+        """Have the language model propose alternatives next to a weak cell: more of the same keyword, in the run of one
+        of its sources. show_search lists them once they are written; add_alternative searches one.
+        """
+        near = next((one for one in self.state(batch).near if one.key == cell), None)
+        if near is None:
+            raise UserError("This is none of the weak cells that show_search lists under “near”.", field="cell")
+        self._execution.more_alternatives(near.run, near.keyword)
+        return {"run": near.run, "keyword": near.keyword}
+
+    @does("add-alternative", AboutCell)
+    def add_alternative(
+        self,
+        batch: int,
+        cell: str,
+        alternative: Annotated[str, Field(min_length=1, max_length=200, description="The words of the alternative")],
+    ) -> dict[str, Any]:
+        """Search an alternative next to a cell: add a caption with it to each source that has one of the cell. The
+        captions count as approved, and the search takes them before its next round.
+        """
+        return {"sources": add_alternative(self._workspace, batch, cell, alternative)}
 
     def _search(self, batch: int) -> WeakCellSearch:
         """Return the latest search in a batch. Raises UserError before the first."""
@@ -149,9 +192,11 @@ class Searches:
             return SearchState(models, None, None)
         models = tuple(sorted(models, key=lambda one: one.settings != settings.model))
         try:
-            return SearchState(models, settings, self._search(batch).view(reads=False))
+            view = self._search(batch).view(reads=False)
+            near = near_cells(self._workspace, batch, [one.name for one in view.told[:MOST_NEAR]])
+            return SearchState(models, settings, view, near)
         except UserError as error:
-            return SearchState(models, settings, None, str(error))
+            return SearchState(models, settings, None, problem=str(error))
 
     def _subject(self, batch: int) -> Subject:
         """Return the images of a batch."""

@@ -17,10 +17,14 @@ from typing import Literal
 
 import numpy as np
 
+from core import words
+from core.batches import Candidate
 from core.figures import Figure, Numbers
 from core.words import find_phrase, forms_of, says_something, token_spans
 from evaluation.search import FALSE, anytime_interval
 
+CellName = tuple[str, str, str]
+"""Label, edit type and `core.words.meaning` of the alternative of a cell."""
 Answered = Literal["weak", "not weak", "cannot tell"]
 
 
@@ -40,7 +44,7 @@ class Part:
         """Return a text that identifies the part in the database."""
         return json.dumps([self.label, self.edit_type, self.meaning], ensure_ascii=False)
 
-    def cells(self, names: Sequence[tuple[str, str, str]]) -> Numbers:
+    def cells(self, names: Sequence[CellName]) -> Numbers:
         """Return the numbers of the cells of the part. `names` are label, edit type and meaning of each cell."""
         numbers = [
             number
@@ -49,6 +53,17 @@ class Part:
             and (not self.edit_type or (edit_type, meaning) == (self.edit_type, self.meaning))
         ]
         return np.array(numbers, np.int64)
+
+
+def with_one_edit(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the images of a batch that a search can choose: those with one edit."""
+    return [one for one in candidates if len(one.counterfactual.edits) == 1]
+
+
+def cell_name(one: Candidate) -> CellName:
+    """Return the name of the cell of an image with one edit."""
+    (edit,) = one.counterfactual.edits
+    return one.label, edit.edit_type, words.meaning(edit.alternative)
 
 
 @dataclass(frozen=True)
@@ -105,7 +120,7 @@ class Matched:
     """As in `Answer`."""
 
 
-def matched(question: str, names: Sequence[tuple[str, str, str]]) -> Matched:
+def matched(question: str, names: Sequence[CellName]) -> Matched:
     """Find the labels, edit types and alternatives that a question names, in singular or plural and in any case. A
     longer name hides a shorter one inside: “light rain” is not “rain”.
     """
@@ -143,7 +158,7 @@ def matched(question: str, names: Sequence[tuple[str, str, str]]) -> Matched:
 
 def answer_of(
     part: Part,
-    names: Sequence[tuple[str, str, str]],
+    names: Sequence[CellName],
     spellings: Sequence[Counter[str]],
     waiting: Numbers,
     drawn: Iterable[DrawnImage],

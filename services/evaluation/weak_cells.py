@@ -29,7 +29,16 @@ from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.search import WEAK, Cells, Pick, beliefs, next_round, told
 from services.batches.planning import Planner
 from services.evaluation.scoring import judged_of
-from services.evaluation.search_questions import Answer, DrawnImage, Part, answer_of, matched
+from services.evaluation.search_questions import (
+    Answer,
+    CellName,
+    DrawnImage,
+    Part,
+    answer_of,
+    cell_name,
+    matched,
+    with_one_edit,
+)
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import EvaluationQuestion, Subject
 from storage.curation.case_columns import REJECTED
@@ -77,6 +86,11 @@ class CellRow:
         """Return the most frequent spelling."""
         return self.spellings[0]
 
+    @property
+    def name(self) -> CellName:
+        """Return the name of the cell."""
+        return self.label, self.edit_type, meaning(self.alternative)
+
 
 @dataclass(frozen=True)
 class SearchView:
@@ -120,7 +134,7 @@ class SearchView:
 class _Standing:
     """The candidates of a batch by cell, and what the drawn ones show."""
 
-    names: tuple[tuple[str, str, str], ...]
+    names: tuple[CellName, ...]
     """Label, edit type and `core.words.meaning` of the alternative of each cell."""
     spellings: tuple[Counter[str], ...]
     """Number of captions with each alternative of each cell."""
@@ -191,7 +205,7 @@ class WeakCellSearch:
         name no label and no edit of the batch; `nearest` then finds the names that are nearest in meaning.
         """
         question, questions = " ".join(question.split()), self._questions()
-        names = tuple(dict.fromkeys(_name(one) for one in self._single()))
+        names = tuple(dict.fromkeys(cell_name(one) for one in with_one_edit(self._ledger.candidates(self._number))))
         found = matched(question, names)
         if names and not found.parts:
             if found.missing:
@@ -225,10 +239,6 @@ class WeakCellSearch:
         """Return the questions as they are now; a person may have changed them in another process."""
         stored = settings_of_search(self._workspace, self._number)
         return () if stored is None else stored.questions
-
-    def _single(self) -> list[Candidate]:
-        """Return the images of the batch with one edit."""
-        return [one for one in self._ledger.candidates(self._number) if len(one.counterfactual.edits) == 1]
 
     def choose(self, planner: Planner) -> bool:
         """Have the model read the new images, then choose the images of the next round. Return False if all images are
@@ -270,14 +280,14 @@ class WeakCellSearch:
 
     def _standing(self, reads: bool) -> _Standing:
         candidates = self._ledger.candidates(self._number)
-        single = [one for one in candidates if len(one.counterfactual.edits) == 1]
+        single = with_one_edit(candidates)
         notes = list[str]()
         if len(single) < len(candidates):
             several = count_of(len(candidates) - len(single), "caption", "has")
             notes.append(f"{several} several edits, or none: the search leaves them out.")
         outcome, rejected, wrong_sources = self._outcomes(single, notes, reads)
-        number: dict[tuple[str, str, str], int] = {}
-        cell_of = [number.setdefault(_name(one), len(number)) for one in single]
+        number: dict[CellName, int] = {}
+        cell_of = [number.setdefault(cell_name(one), len(number)) for one in single]
         names = tuple(number)
         spellings = tuple(Counter[str]() for _ in names)
         images, faults, invalid = (np.zeros(len(names), np.int64) for _ in range(3))
@@ -320,7 +330,7 @@ class WeakCellSearch:
 
     def _answers(
         self,
-        names: tuple[tuple[str, str, str], ...],
+        names: tuple[CellName, ...],
         spellings: Sequence[Counter[str]],
         waiting: Sequence[Sequence[Candidate]],
         counted: Sequence[DrawnImage],
@@ -442,12 +452,7 @@ class WeakCellSearch:
         return tuple(rows)
 
 
-def _name(one: Candidate) -> tuple[str, str, str]:
-    (edit,) = one.counterfactual.edits
-    return one.label, edit.edit_type, meaning(edit.alternative)
-
-
-def _cells(names: Sequence[tuple[str, str, str]]) -> Cells:
+def _cells(names: Sequence[CellName]) -> Cells:
     labels, alternatives, types = (defaultdict[object, int](int) for _ in range(3))
     for label, edit_type, alternative in names:
         labels.setdefault(label, len(labels))

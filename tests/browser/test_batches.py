@@ -423,6 +423,12 @@ def test_a_person_follows_a_search_asks_stops_it_and_drafts_a_study_of_the_weak_
     expect(answer).to_contain_text("In no label or edit of this batch: things.")
     expect(page.locator("#ask-form [data-problem]")).to_be_empty()
 
+    page.locator("#near > summary").click()
+    desk.press("Propose more")
+    proposed = page.locator("#near form").filter(has=page.locator("[name=alternative][value=misty]"))
+    proposed.get_by_role("button", name="Add").click()
+    expect(page.locator("#near")).to_contain_text("taken when the search goes on: misty.")
+
     desk.press("Pause")
     desk.sees("paused")
     expect(page.locator("#begin-search")).to_have_text("Go on searching")

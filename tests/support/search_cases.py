@@ -40,7 +40,9 @@ class Painter(NoiseGenerator):
 
 
 def one_edit_each(prompt: str) -> str:
-    """Reply like `answer`, with a caption for each single alternative."""
+    """Reply like `answer`, with a caption for each single alternative, and with another one if asked for more."""
+    if prompt.rstrip().endswith("Keywords: sunny\nAlternatives:"):
+        return "sunny: misty"
     if prompt.rstrip().endswith("Changes:"):
         lines = prompt.rsplit("Alternatives: ", 1)[1].splitlines()[0].split("; ")
         pairs = [line.split(": ") for line in lines]

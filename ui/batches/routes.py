@@ -27,7 +27,7 @@ from ui.replies import FRESH, add_posted, fetched_at, page_at, watched
 
 API = f"{BATCHES}api/"
 ALL_BATCHES = ("All batches", BATCHES)
-SEARCHES = ("begin-search", "ask-search", "forget-question")
+SEARCHES = ("begin-search", "ask-search", "forget-question", "propose-alternatives", "add-alternative")
 SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-batch", *SEARCHES)
 """Commands that the page of a batch sends. Each reply holds the updated page."""
 

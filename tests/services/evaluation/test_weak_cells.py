@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 from core.errors import UserError
-from core.types import CounterfactualCaption
+from core.types import Alternative, Alternatives, CounterfactualCaption
 from pipeline.profiles.profile import load_profile
 from services.batches.engine import Engine, Outcome
 from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool
 from services.batches.service import BatchService
 from services.batches.work import Worker
+from services.evaluation.near_cells import add_alternative, near_cells
 from services.evaluation.service import EvaluationService
 from services.evaluation.weak_cells import ROUND, SearchSettings, SearchView, WeakCellSearch
 from storage.workspace import Workspace
@@ -245,3 +246,36 @@ def test_captions_that_a_person_edits_or_adds_are_searched_as_they_are_then(
     assert workspace.batches.waiting(searched.number) == before + 1 - ROUND
     now = {one.id: one for one in workspace.batches.candidates(searched.number)}
     assert not now[old.id].waits and now[old.id].test_case is None
+
+
+def test_an_alternative_near_a_weak_cell_gets_a_caption_for_each_source_of_the_cell(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    searched = Searched(workspace, tmp_path)
+    workspace.batches.approve(searched.number, ahead=True)
+    view = searched.search(3 * ROUND)[1]
+    (near,) = near_cells(workspace, searched.number, [one.name for one in view.told])
+    assert (near.label, near.alternative, near.keyword, near.proposals) == ("red", "foggy", "sunny", ())
+    run = workspace.runs.get(near.run).values["alternatives"].value
+    items = [
+        replace(item, options=(*item.options, Alternative("misty"))) if item.keyword == "sunny" else item
+        for item in run.value.items
+    ]
+    workspace.runs.append_value(near.run, "alternatives", replace(run, value=Alternatives(tuple(items))))
+    (near,) = near_cells(workspace, searched.number, [one.name for one in view.told])
+    assert near.proposals == ("misty",)
+
+    with pytest.raises(UserError, match="same as its keyword"):
+        add_alternative(workspace, searched.number, near.key, "sunny")
+    assert add_alternative(workspace, searched.number, near.key, " in  mist") == {"added": SOURCES // 2}
+    with pytest.raises(UserError, match="have it already"):
+        add_alternative(workspace, searched.number, near.key, "Mist")
+    (near,) = near_cells(workspace, searched.number, [one.name for one in view.told])
+    assert near.added == ("in mist",)
+    view = searched.search(4 * ROUND)[1]
+    (cell,) = (row for row in view.cells if row.alternative == "in mist")
+    assert cell.label == "red" and cell.images + cell.waiting == SOURCES // 2
+    texts = {one.counterfactual.text for one in workspace.batches.candidates(searched.number) if one.label == "red"}
+    assert any(text.startswith("A bird in in mist weather") for text in texts), "the same words otherwise"
+    (near,) = near_cells(workspace, searched.number, [one.name for one in view.told])
+    assert not near.added

@@ -217,6 +217,8 @@ OF_EVALUATIONS: Mapping[str, tuple[bool, Mapping[str, Any]]] = {
     "show-search": (True, {"batch": 1}),
     "ask-search": (False, {"batch": 1, "question": "birds at night"}),
     "forget-question": (False, {"batch": 1, "question": "birds at night"}),
+    "propose-alternatives": (False, {"batch": 1, "cell": "a cell"}),
+    "add-alternative": (False, {"batch": 1, "cell": "a cell", "alternative": "hazy"}),
     "foretell-faults": (True, {"filter": "kind=classification", "runs": ["a-run"]}),
     "begin-retraining": (False, {"filter": "kind=classification", "seeds": 1, "updates": 1}),
     "cancel-retraining": (False, {"work": 1}),
