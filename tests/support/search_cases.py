@@ -41,7 +41,7 @@ class Painter(NoiseGenerator):
 
 def one_edit_each(prompt: str) -> str:
     """Reply like `answer`, with a caption for each single alternative, and with another one if asked for more."""
-    if prompt.rstrip().endswith("Keywords: sunny\nAlternatives:"):
+    if "Keywords: sunny\n" in prompt:
         return "sunny: misty"
     if prompt.rstrip().endswith("Changes:"):
         lines = prompt.rsplit("Alternatives: ", 1)[1].splitlines()[0].split("; ")
