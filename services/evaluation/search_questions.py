@@ -173,7 +173,8 @@ def answer_of(
     aimed at cells with faults. If all images of the part are drawn, all count.
     """
     cells = part.cells(names)
-    of_part = [one for one in sorted(drawn, key=lambda one: one.test_case) if one.cell in set(cells.tolist())]
+    is_of_part = np.isin(np.arange(len(names)), cells)
+    of_part = [one for one in sorted(drawn, key=lambda one: one.test_case) if is_of_part[one.cell]]
     fair = of_part
     if len(cells) > 1 and waiting[cells].any():
         last = {one.cell: one.test_case for one in of_part if not waiting[one.cell]}

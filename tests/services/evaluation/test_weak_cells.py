@@ -120,7 +120,7 @@ def test_alternatives_that_differ_in_spelling_alone_are_one_cell_that_names_them
 
     def reply(prompt: str) -> str:
         text = one_edit_each(prompt)
-        return text.replace("foggy", next(spelled)) if text.startswith("red: ") else text
+        return text.replace("foggy", next(spelled)) if "rainy, foggy" in text else text
 
     searched = Searched(workspace, tmp_path, reply)
     workspace.batches.approve(searched.number, ahead=True)
