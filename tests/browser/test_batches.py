@@ -394,7 +394,7 @@ def test_a_person_follows_a_search_asks_stops_it_and_drafts_a_study_of_the_weak_
     coloured(tmp_path / "data")
     model = onnx_of_steps(tmp_path / "colours.onnx")
     desk.studio.evaluations.predicting.identify(model)
-    number = desk.to_the_yes(plan_of_colours(tmp_path / "data", "Searched for long"))
+    number = desk.to_the_yes(plan_of_colours(tmp_path / "data"))
     gate.shut()
     desk.open(number)
     page.select_option("#search-form [name=key]", model_choice_key(model))

@@ -60,10 +60,10 @@ def coloured(folder: Path) -> None:
         Image.fromarray(picture).save(inside / f"{place}.png")
 
 
-def plan_of_colours(folder: Path, name: str = "Colours") -> str:
-    """Return a plan for such a folder, with a caption for each single edit."""
+def plan_of_colours(folder: Path, captions: int = 20) -> str:
+    """Return a plan for such a folder, with a caption for each single edit up to `captions`."""
     return (
-        f'name = "{name}"\n[data]\nroot = "{folder}"\nlayout = "imagefolder"\n'
+        f'name = "Colours"\n[data]\nroot = "{folder}"\nlayout = "imagefolder"\n'
         '[task]\nkind = "classification"\n[make]\nprofile = "demo"\nsettings = { "generation.steps" = 1, '
-        '"counterfactuals.captions" = 20 }\n'
+        f'"counterfactuals.captions" = {captions} }}\n'
     )

@@ -446,6 +446,7 @@ def test_scripts_watch_and_steer_batches_and_a_token_opens_the_metrics(tmp_path:
             "done": 3,
             "failed": 0,
             "skipped": 0,
+            "waiting": 0,
             "left": 0,
             "a_minute": 0,
             "seconds_left": None,
