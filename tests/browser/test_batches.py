@@ -386,9 +386,10 @@ def test_a_search_draws_some_images_and_tells_what_it_found(desk: Desk, tmp_path
 
 
 def test_a_person_follows_a_search_asks_stops_it_and_drafts_a_study_of_the_weak_cell(
-    desk: Desk, tmp_path: Path
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, models = desk.page, ScriptedModels(ScriptedLanguageModel(one_edit_each))
+    monkeypatch.setattr(desk.studio.driver.models, "language", models.language)
     models.captioner, models.generator = Looking(), Painter()
     gate = desk.gate = work_here(desk.studio.batches, models)
     coloured(tmp_path / "data")
