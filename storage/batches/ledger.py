@@ -160,7 +160,7 @@ class Batches(Repository):
 
     @read
     def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
-        """Return sources with planned or skipped images whose runs a person edited after the batch used them."""
+        """Return sources whose images are planned and whose runs a person edited after the batch used them."""
         return tuple(map(_source, db.query(_QUERIES["edited"], {"batch": batch})))
 
     @read
