@@ -503,7 +503,7 @@ def test_the_question_mark_explains_every_figure(page: Page, server: Server) -> 
     expect(window.locator("#explains-excess")).to_be_in_viewport()
     expect(window.locator(".sought")).to_have_count(1)
     assert page.url == here, "the page stays"
-    window.locator("[data-keys-close]").click()
+    window.locator("[data-close-window]").click()
     page.goto(address(server, OBJECTS))
     page.locator("#other-model summary").click()
     page.locator("#model-form [name=model]").press_sequentially("a?")

@@ -315,7 +315,6 @@
     if (!target) return;
     const data = target.dataset;
     if (data.openWindow) open(data.openWindow);
-    else if ("closeWindow" in data) target.closest("dialog").close();
     else if (data.send === "draft-test-set") send(data.send, { version: data.versionOf }, target);
     else if (data.send === "add-to-test-set") send(data.send, { ...about(), filter: "review=accepted&test_cases=1" }, document.getElementById("before-release"));
     else if (data.send === "part-test-set") send(data.send, about(), document.getElementById("before-release"));

@@ -22,7 +22,7 @@
 
   document.addEventListener("click", (event) => {
     const target = event.target.closest(
-      "[data-go], [data-panel-of], [data-more-of], [data-scroll-to], [data-edit], [data-submit], [data-view-mode], [data-view-case], [data-view-only], [data-toggle-runs], button[data-do]",
+      "[data-go], [data-panel-of], [data-more-of], [data-edit], [data-submit], [data-view-mode], [data-view-case], [data-view-only], [data-toggle-runs], button[data-do]",
     );
     if (!event.target.closest(".pop, [data-edit], textarea.in-place")) closeEditors(null);
     if (!event.target.closest("#column-runs, [data-toggle-runs]")) document.body.classList.remove("runs-open");
@@ -35,7 +35,6 @@
       send(data.go === "open" ? { name: "open", fields: { run: data.run } } : { name: "new" });
     } else if ("panelOf" in data) togglePanel(target);
     else if ("moreOf" in data) showMore(target);
-    else if ("scrollTo" in data) { event.preventDefault(); document.getElementById(data.scrollTo)?.scrollIntoView({ block: "start" }); }
     else if ("edit" in data) edit(target.closest(".chip, .line, .add-caption"));
     else if ("submit" in data) submit(target.closest("[data-form]"));
     else if ("viewMode" in data) look({ mode: data.viewMode, follow: false });
