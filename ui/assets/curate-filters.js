@@ -90,18 +90,15 @@
     if (!range) return;
     const [low, high] = ends(range), [least, largest] = [Number(event.target.min), Number(event.target.max)];
     const query = new URLSearchParams(gallery.aimed), check = range.dataset.range;
+    const some = low > least || high < largest;
     if (range.dataset.score) {   // one range of scores replaces all earlier choices of scores
-      const none = query.getAll("none").filter((one) => one !== "score");
-      for (const name of ["score", "none"]) query.delete(name);
-      for (const one of none) query.append("none", one);
-      if (low > least || high < largest) query.append("score", `${low > least ? low : ""}:${high < largest ? high : ""}`);
-      gallery.go(query.toString());
-      return;
+      query.delete("score");
+      query.delete("none", "score");
+      if (some) query.append("score", `${low > least ? low : ""}:${high < largest ? high : ""}`);
+    } else {
+      for (const one of query.getAll("range")) if (one.slice(0, one.lastIndexOf(":", one.lastIndexOf(":") - 1)) === check) query.delete("range", one);
+      if (some) query.append("range", `${check}:${low > least ? low : -1000}:${high < largest ? high : 1000}`);
     }
-    const others = query.getAll("range").filter((one) => one.slice(0, one.lastIndexOf(":", one.lastIndexOf(":") - 1)) !== check);
-    query.delete("range");
-    for (const one of others) query.append("range", one);
-    if (low > least || high < largest) query.append("range", `${check}:${low > least ? low : -1000}:${high < largest ? high : 1000}`);
     gallery.go(query.toString());
   });
 

@@ -125,11 +125,10 @@
   let waiting = null;   // a mask that was refused, and is sent again once its classes are named
 
   async function giveMask(file, run) {
-    const place = () => document.getElementById("mask-problem");
     const classes = document.getElementById("mask-classes");
     const reply = await giveOne("give_mask", file, { run, classes: classes ? classes.value : "" });
     waiting = reply.problem ? { file, run } : null;
-    if (place()) { place().textContent = reply.problem; place().className = reply.problem ? "problem" : ""; }
+    studio.tell("mask", reply.problem);
     if (reply.problem && classes) classes.closest("details").open = true;
     if (!reply.problem && reply.said.length) say(reply.said.join(" "));
     send({ name: "poll" });
