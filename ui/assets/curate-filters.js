@@ -96,7 +96,8 @@
       query.delete("none", "score");
       if (some) query.append("score", `${low > least ? low : ""}:${high < largest ? high : ""}`);
     } else {
-      for (const one of query.getAll("range")) if (one.slice(0, one.lastIndexOf(":", one.lastIndexOf(":") - 1)) === check) query.delete("range", one);
+      const checkOf = (one) => one.slice(0, one.lastIndexOf(":", one.lastIndexOf(":") - 1));
+      for (const one of query.getAll("range")) if (checkOf(one) === check) query.delete("range", one);
       if (some) query.append("range", `${check}:${low > least ? low : -1000}:${high < largest ? high : 1000}`);
     }
     gallery.go(query.toString());

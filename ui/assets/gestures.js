@@ -24,7 +24,7 @@
     const target = event.target.closest(
       "[data-go], [data-panel-of], [data-more-of], [data-edit], [data-submit], [data-view-mode], [data-view-case], [data-view-only], [data-toggle-runs], button[data-do]",
     );
-    if (!event.target.closest(".pop, [data-edit], textarea.in-place")) closeEditors(null);
+    if (!event.target.closest(".pop, [data-edit], textarea.in-place")) closeEditors();
     if (!event.target.closest("#column-runs, [data-toggle-runs]")) document.body.classList.remove("runs-open");
     if (!target || target.disabled || !target.closest(".studio")) return;
     const data = target.dataset;
@@ -116,7 +116,7 @@
     }
     command.done = () => {
       for (const field of form.querySelectorAll("[data-fresh]")) field.value = field.server;
-      closeEditors(null);
+      closeEditors();
     };
     // An error names its field, or concerns the typed text.
     command.own = true;
@@ -129,15 +129,15 @@
 
   function edit(holder) {
     const opening = !("editing" in holder.dataset);
-    closeEditors(null);
+    closeEditors();
     if (!opening) return;
     holder.dataset.editing = "";
     const field = holder.querySelector(".pop input, .pop textarea, textarea.in-place");
     if (field) { fitHeight(field); field.focus(); if (field.setSelectionRange) field.setSelectionRange(field.value.length, field.value.length); }
   }
 
-  function closeEditors(except) {
-    for (const holder of document.querySelectorAll(".studio [data-editing]")) if (holder !== except) delete holder.dataset.editing;
+  function closeEditors() {
+    for (const holder of document.querySelectorAll(".studio [data-editing]")) delete holder.dataset.editing;
   }
 
   function togglePanel(toggle) {

@@ -121,6 +121,15 @@
     field.value = "";   // so that the same file can be chosen again
   });
 
+  // Show the progress of work in `place`: words, the share of finished work (null if it is unknown), and a button that
+  // stops the work.
+  study.progress = (place, words, share, stop) => {
+    const { make } = window.patch, line = make("i");
+    line.style.width = `${Math.round(100 * share)}%`;
+    place.replaceChildren(make("span", {}, words), make("div", { className: share === null ? "bar unsure" : "bar" }, line), stop);
+    place.hidden = false;
+  };
+
   // A window that informs or asks: `yes` calls `act`, and the window stays open with its error. Returns the result of
   // `act`, or null.
   study.ask = ({ title, content, yes = "", bad = false, no = "Not now", act }) => new Promise((resolve) => {

@@ -26,6 +26,8 @@
   };
 
   wire.pause = (milliseconds) => new Promise((go) => setTimeout(go, milliseconds));
+  // Ask again and again while `shown` returns true for the answer.
+  wire.until = async (ask, shown, pause = 500) => { while (shown(await ask())) await wire.pause(pause); };
 
   const lost = () => Object.assign(new Error("No answer from the studio: is it running? Nothing was changed."), { lost: true });
   const reached = async (path, how) => { try { return await fetch(wire.at(path), how); } catch { throw lost(); } };
