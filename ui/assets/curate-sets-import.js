@@ -79,7 +79,10 @@
     sending.open("POST", wire.at(address));
     sending.setRequestHeader("content-type", "application/octet-stream");
     sending.setRequestHeader("x-studio", "1");
-    sending.upload.addEventListener("progress", (event) => study.progress(place, `Sending ${(event.loaded / 1e6).toFixed(1)} of ${(event.total / 1e6).toFixed(1)} MB`, event.loaded / event.total, stop));
+    sending.upload.addEventListener("progress", ({ loaded, total }) => {
+      const words = `Sending ${(loaded / 1e6).toFixed(1)} of ${(total / 1e6).toFixed(1)} MB`;
+      study.progress(place, words, loaded / total, stop);
+    });
     sending.addEventListener("load", () => {
       let said = {};
       try { said = JSON.parse(sending.responseText); } catch { no(lost); return; }

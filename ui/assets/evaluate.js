@@ -41,8 +41,8 @@
     try { await followed(await wire.post(api("look"), place())); } catch { /* the part shows the error */ }
     await state.look();
   }
-  // The ranking, the likeness to originals and the focus of the model come after the figures, as they take longer. While
-  // models read images for them, the parts show the progress.
+  // The ranking, the likeness to originals and the focus of the model come after the figures, as they take longer.
+  // While models read images for them, the parts show the progress.
   async function follow(name) {
     try {
       for (let part; (part = document.querySelector(`#part-${name}:is([data-wanted], [data-work])`)); ) {

@@ -34,7 +34,9 @@
   // Menus and attached windows close on a press elsewhere and by Escape, with what is open in them.
   const menus = () => document.querySelectorAll("details:is(.menu, .menu-of, .cancel)[open]");
   const shut = (menu) => { for (const one of [menu, ...menu.querySelectorAll("details")]) one.open = false; };
-  document.addEventListener("click", (event) => { for (const menu of menus()) if (!menu.contains(event.target)) shut(menu); });
+  document.addEventListener("click", (event) => {
+    for (const menu of menus()) if (!menu.contains(event.target)) shut(menu);
+  });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     for (const menu of menus()) {

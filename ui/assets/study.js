@@ -1,5 +1,5 @@
-// Shared by the lead's pages: updating of parts, polling, posting, confirmation windows, copying. Pages add
-// their own functions to `window.study`. After patch.js.
+// Shared by the lead's pages: updating of parts, polling, posting, files, confirmation windows, copying. Pages add their
+// own functions to `window.study`. After patch.js.
 (() => {
   "use strict";
   const study = (window.study = { afterFit: [], keeps: undefined });
