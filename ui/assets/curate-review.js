@@ -168,7 +168,6 @@
   // An invisible field must not keep the keys: a hidden grid takes no focus, and browsers return the focus late.
   const toPage = () => { document.activeElement?.blur(); (gallery.large ? byId("large") : grid).focus({ preventScroll: true }); };
   ask.addEventListener("close", () => { if (!ask.open) toPage(); });   // this event comes late, when the next question may be open already
-  review.question = question;
 
   const words = (number) => (number === 1 ? "1 image" : `${number.toLocaleString("en-US")} images`);
   const many = (ids) => words(ids.length);
