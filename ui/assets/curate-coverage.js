@@ -96,7 +96,8 @@
   function refused(line, place, sentence) {
     const part = document.getElementById("plan"), { make, button } = window.patch;
     const close = button("Close", () => dialog.close(), { className: "btn q", id: "plan-no" });
-    const acts = make("div", { className: "acts" }, close, make("a", { href: wire.at("/?run="), className: "btn p" }, "Open Explore"));
+    const explore = make("a", { href: wire.at("/?run="), className: "btn p" }, "Open Explore");
+    const acts = make("div", { className: "acts" }, close, explore);
     part.replaceChildren(make("h2", { id: "plan-title" }, "No plan for this cell"), make("p", {}, sentence), acts);
     Object.assign(part.dataset, { line, place });
   }

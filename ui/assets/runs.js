@@ -11,8 +11,9 @@
     if ("removeRun" in target.dataset) remove(target.dataset.removeRun, target.dataset.name);
     else if ("removePicked" in target.dataset) removePicked();
     else if ("renameRun" in target.dataset) rename(target.dataset.renameRun);
-    const done = "keepRun" in target.dataset ? ".ask" : ".ask, .menu";   // a person who keeps the run stays in its menu
-    for (const open of document.querySelectorAll(`details:is(${done})[open]`)) if (open.contains(target)) open.open = false;
+    // A person who keeps the run stays in its menu.
+    const parts = "keepRun" in target.dataset ? "details.ask" : "details:is(.ask, .menu)";
+    for (const part of document.querySelectorAll(parts)) if (part.contains(target)) part.open = false;
   });
 
   function remove(run, name) {

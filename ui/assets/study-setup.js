@@ -170,8 +170,8 @@
 
   study.takes.bring = async (file, told) => {
     await quietly(study.settled());
-    const { said } = await wire.sendFile(`/study/files/${form.dataset.study}?name=${encodeURIComponent(file.name)}`, file);
-    told.textContent = said ?? "";
+    const address = `/study/files/${form.dataset.study}?name=${encodeURIComponent(file.name)}`;
+    told.textContent = (await wire.sendFile(address, file)).said ?? "";
     await change("refresh-draft");
   };
 

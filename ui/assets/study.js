@@ -1,5 +1,5 @@
-// Shared by the lead's pages: updating of parts, polling, posting, files, confirmation windows, copying. Pages add their
-// own functions to `window.study`. After patch.js.
+// Shared by the lead's pages: updating of parts, polling, posting, files, confirmation windows, copying. Pages add
+// their own functions to `window.study`. After patch.js.
 (() => {
   "use strict";
   const study = (window.study = { afterFit: [], keeps: undefined });
@@ -125,8 +125,9 @@
   // stops the work.
   study.progress = (place, words, share, stop) => {
     const { make } = window.patch, line = make("i");
+    const bar = make("div", { className: share === null ? "bar unsure" : "bar" }, line);
     line.style.width = `${Math.round(100 * share)}%`;
-    place.replaceChildren(make("span", {}, words), make("div", { className: share === null ? "bar unsure" : "bar" }, line), stop);
+    place.replaceChildren(make("span", {}, words), bar, stop);
     place.hidden = false;
   };
 
