@@ -121,7 +121,8 @@ BROKEN_CHIPS = """() => [...document.querySelectorAll('#recipes .chip')].filter(
 
 def test_what_a_run_says_of_its_picture_and_its_recipes_are_read_whole_at_any_width(at_work: Page) -> None:
     at_work.evaluate("document.body.classList.remove('all-open')")
-    notice, found = at_work.locator("#unknown-picture"), {}
+    notice = at_work.locator("#unknown-picture")
+    found = {}
     for width in WIDTHS:
         at_work.set_viewport_size({"width": width, "height": 900})
         cut = notice.evaluate("one => one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 1")
