@@ -46,7 +46,7 @@ SAMPLE_SECONDS, QUIET_SECONDS, IDLE_SECONDS = 10.0, 30.0, 60.0
 ITEMS, ANNOTATORS, VOTE_SECONDS = 600, 3, 10.0
 """Number of items and annotators of the study that runs at the same time, and seconds for a vote."""
 FAILURES = (httpx.HTTPError, PlaywrightError, ExceptionGroup, ValueError, LookupError, AssertionError)
-"""Errors that a person may meet if the studio refuses an act, or shows something unexpected."""
+"""Errors raised if the studio refuses an act of a simulated person, or shows something unexpected."""
 _MB = 1024 * 1024
 
 

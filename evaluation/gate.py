@@ -93,8 +93,8 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
 
 
 def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
-    """Return the chance that a test case is valid about which only the first, and only the second model is wrong, (2,),
-    and samples of these chances, (`SAMPLES`, 2). If nobody judged any test case, all are taken for valid.
+    """Return two chances that a test case is valid, (2,): if only the first model is wrong about it, and if only the
+    second is. Also return samples of these chances, (`SAMPLES`, 2). Without any judged test case, all count as valid.
 
     The samples give each source the weight that it has in the row of all test cases: if many judged ones of a sample
     are valid, the same ones raise the number of faults.

@@ -477,14 +477,16 @@ class _Text:
                 raise ValueError(_NO_FORM)
 
     def take(self, signs: str) -> str:
-        """Consume the next character if it is one of `characters`. Raises ValueError for any other character."""
+        """Consume the next character if it is one of `signs`. Raises ValueError for any other character."""
         if (sign := self.sign()) not in signs:
             raise ValueError(_NO_FORM)
         self._at += 1
         return sign
 
     def parts(self, begin: str, end: str) -> Iterator[None]:
-        """Consume the brackets and commas of a list or an object. Yield before each part for the caller to consume."""
+        """Consume the brackets and commas of a list or an object. Yield None before each part, which the caller
+        consumes.
+        """
         self.take(begin)
         mark = self.take(end) if self.sign() == end else ","
         while mark == ",":

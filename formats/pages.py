@@ -175,12 +175,12 @@ def croissant(
 
 
 def pictures_of_sheet(files: Sequence[Path]) -> list[Path]:
-    """Return some image files of a set, evenly spread over it, for the sheet."""
+    """Return some image files of a set, evenly spread over it, for the contact sheet."""
     return [files[number] for number in sorted({number * len(files) // _PICTURES for number in range(_PICTURES)})]
 
 
 def picture_of_sheet(file: Path) -> Image.Image:
-    """Read a picture and scale it for the sheet."""
+    """Read a picture and scale it for the contact sheet."""
     with Image.open(file) as opened:
         image = opened.convert("RGB")
     image.thumbnail((_SIDE, _SIDE))
@@ -188,7 +188,7 @@ def picture_of_sheet(file: Path) -> Image.Image:
 
 
 def sheet_of(pictures: Sequence[Image.Image]) -> bytes:
-    """Return the sheet as a JPEG file, with the pictures side by side."""
+    """Return the contact sheet as a JPEG file, with the pictures side by side."""
     columns = min(_COLUMNS, len(pictures))
     lines = -(-len(pictures) // columns)
     step = _SIDE + _GAP

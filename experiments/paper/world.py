@@ -124,7 +124,9 @@ class Source:
 
     @property
     def quota(self) -> Quota:
-        """Quota of the source. A fifth of each class has the first quota, two fifths each of the others."""
+        """Quota of test cases of the source. A fifth of the sources of each class has the first of `QUOTAS`, two fifths
+        have each of the others.
+        """
         turn = (self.number // len(OBJECT_CLASSES) + self.number) % 5
         return QUOTAS[(turn + 1) // 2]
 

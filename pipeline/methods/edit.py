@@ -163,9 +163,8 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below
         if decibels < least:
             raise UserError(
-                f"This source cannot be edited: redrawn from its noise, it reaches only {decibels:.1f} dB, and "
-                f"{least:.0f} dB are needed. Take more steps or inversion evaluations, or draw it on its edges with "
-                "the recipe DILLEMA."
+                f"This source cannot be edited: redrawn without a change, it reaches a PSNR of only {decibels:.1f} dB, "
+                f"and {least:.0f} dB are needed. Take more steps or inversion evaluations, or use the recipe DILLEMA."
             )
         return prepared
 

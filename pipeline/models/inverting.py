@@ -106,11 +106,12 @@ class Inversion:
     """Latents of the source (1, c, h, w), float32."""
     trajectory: torch.Tensor
     """The noisier latents in the order of inversion (steps, 1, c, h, w), float16. The last ones are the noise. If there
-    are `redrawn` latents, the model draws each of these latents from the next ones without correction."""
+    are `redrawn` latents, these are the latents of the source redrawn without correction."""
     psnr: float
     """PSNR in dB of the source and the picture redrawn without correction, both decoded by the VAE."""
     null_texts: torch.Tensor | None = None
-    """Optimised empty texts (steps, tokens, width) in the order of drawing, or None without null-text optimisation."""
+    """Optimised embeddings of the empty text (steps, tokens, width), in the order of drawing. None without null-text
+    optimisation."""
     redrawn: torch.Tensor | None = None
     """Latents of the source redrawn without correction (1, c, h, w), float32. None if `psnr` is below `CLOSE`, or with
     null texts."""
@@ -279,9 +280,9 @@ def optimise_null_texts(
     empty: Texts,
     settings: InversionSettings,
 ) -> torch.Tensor:
-    """Return an empty text for each step, with which guided drawing stays on the path: (steps, tokens, width). In
-    null-text inversion each text is optimised from the one before it. Needs float32, since gradients vanish in half
-    precision.
+    """Optimise the embedding of the empty text for each step, so that guided drawing stays on the path (null-text
+    inversion). Return the embeddings, (steps, tokens, width). Each starts from the one before it. Needs float32, since
+    gradients vanish in half precision.
     """
     import torch
 

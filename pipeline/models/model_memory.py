@@ -62,7 +62,7 @@ def _let_go(error: BaseException | None) -> None:
 
 
 def memory_of(weights: Weights, on_gpu: bool) -> int:
-    """Return the bytes of a model's weights, at half precision if it runs so; 0 if the profile does not say."""
+    """Return the bytes of a model's weights at the precision in which it runs; 0 if the profile does not say."""
     dtype = getattr(weights, "dtype", "auto")
     half = on_gpu if dtype == "auto" else dtype != "float32"
     return weights.memory_half if half else weights.memory_full

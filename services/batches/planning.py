@@ -41,7 +41,7 @@ from storage.workspace import Workspace
 SOURCES_OF_A_LOT = 8
 """Number of sources that are captioned together, or that the language model writes for together."""
 TOGETHER = 512
-"""Number of sources planned together. Of their images of equal shape, only the last `Lot` may be smaller."""
+"""Number of sources planned together. Of the lots of their images of one shape, only the last may be incomplete."""
 EDITED = "Its caption was edited before it was drawn: the edited one is drawn."
 TAKEN_OUT = "Its caption was taken out before it was drawn."
 

@@ -50,7 +50,7 @@ SUBJECT, SUBJECT_MASK = "subject", "subject mask"
 GROUPS = ("originals", "test cases", "reconstructions")
 _Mask = tuple[str, str]
 """The mask of a main object: the text of a `Region` and "", or class numbers in JSON and the SHA-256 of a mask image.
-If there are no numbers but "", the object is the white pixels of that image."""
+If the JSON is "", the object is the white pixels of the mask image."""
 
 
 class _Seen(NamedTuple):

@@ -52,7 +52,7 @@ class PixelCells:
     names: tuple[str, ...]
     """Names of the groups of classes, which are the rows and columns."""
     counts: Flags
-    """True for each test case that counts: its own pixels and the pixels of its original were counted."""
+    """True for each test case in the figures: the pixels of both the test case and its original were read."""
     kept: Flags
     """True for each test case whose mask holds."""
     there: Flags

@@ -89,7 +89,7 @@ class EvaluationService:
         self._masks = MaskChecks(workspace, self._answers, profile.checks)
         self._study_votes = StudyVotesReader(workspace)
         self.work = WorkQueue(changes, name="work with a model under test")
-        """Queue of models that read images. `work.of(about(question))` finds the work on a question."""
+        """Queue of the models' predictions. `work.of(about(question))` finds the work for an `EvaluationQuestion`."""
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
         """Draws control sets; `controls.work.of(about_control(subject))` finds the work on a subject."""
         self._cases, self._found = Latest[Cases](HELD), Latest[EvaluationResult](HELD)

@@ -207,7 +207,9 @@ class Execution:
         onwards = recipe.onwards(stage)
         anew = next((name for name in onwards if name in stale or not self._holds_edit(stored, name)), None)
         if anew is None:
-            raise UserError("You edited this and all later stages: to replace an edit, run its stage alone.")
+            raise UserError(
+                "You edited this and all later stages, so nothing was run: to replace an edit, run its stage alone."
+            )
         self.start(run, onwards[onwards.index(anew) :], anew)
 
     @does("run-all", RunCommand)

@@ -67,30 +67,30 @@ class CaseTable:
     images: Texts
     """SHA-256 of each image."""
     sources: Texts
-    """SHA-256 of each source image; -1 if the workspace has no source of the image."""
+    """SHA-256 of each source image; index -1 if the workspace has no source of the image."""
     runs: Texts
     segmentation: NDArray[np.bool_]
     recipes: Texts
     profiles: Texts
     methods: Texts
     labels: Texts
-    """Label of each image after people's decisions; -1 for none."""
+    """Label of each image after people's decisions; index -1 for none."""
     verdict: NDArray[np.int8]
     """Verdict on each image: `OPEN`, `ACCEPTED` or `REJECTED`."""
     there: NDArray[np.bool_]
     """False for each image whose run is deleted, True for all others."""
     task_labels: Texts
-    """Label of each source, as its run's task states it; -1 for none."""
+    """Label of each source, as its run's task states it; index -1 for none."""
     splits: Texts
-    """Split that each source had in its data set; -1 for none."""
+    """Split that each source had in its data set; index -1 for none."""
     masks: Texts
-    """SHA-256 of the current mask of each image's run; -1 for none."""
+    """SHA-256 of the current mask of each image's run; index -1 for none."""
     mask_classes: Texts
     """Class names of each mask by number, as JSON."""
     edits: EditColumns
     protected: Texts
-    """Classes that must not change, as JSON: the protected classes of the task, or an imported image's mask classes. -1
-    for a classification."""
+    """Classes that must not change, as JSON: the protected classes of the task, or an imported image's mask classes.
+    Index -1 for a classification."""
 
     def __len__(self) -> int:
         return len(self.entry)

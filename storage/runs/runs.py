@@ -154,7 +154,9 @@ class Runs(Repository):
 
     @write
     def set_prompts(self, db: Db, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
-        """Replace all prompt templates that a person edited for the run. Return the id of the new state, or None."""
+        """Replace all prompt templates that a person edited for the run. Return the id of the new state, or None if
+        nothing changed.
+        """
         return change_state(db, run_id, prompts=pack(dict(prompts)))
 
     def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:

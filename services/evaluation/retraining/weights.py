@@ -34,7 +34,7 @@ class Marked:
     """Key that stands for the model and the images, made by `services.evaluation.retraining.training.kept_under`."""
     model: str
     title: str
-    """Title of the images."""
+    """Name of the images: a test set's version, or a filter in words."""
     split: str
     arm: str
     seed: int
