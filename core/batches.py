@@ -123,7 +123,8 @@ class PlannedDrawing:
 
 
 ChosenBy = Literal["", "aim", "random"]
-"""How a search for weak cells chose an image: aimed at them, or uniformly at random. "" if no search chose it."""
+"""Way in which a search for weak cells chose an image: aimed at them, or uniformly at random. "" if no search chose
+it."""
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,8 @@ class GateRow:
     """Valid faults of the second model minus those of the first, with one-sided 95 % bounds."""
     answer: GateAnswer
     needed: int | None
-    """About how many sources would be enough, if the difference stayed as it is; None if told or too many."""
+    """Approximate number of sources that would decide the answer if the difference stayed as it is. None if it is
+    decided already, or if the number is too large."""
 
 
 @dataclass(frozen=True)

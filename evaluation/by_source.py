@@ -92,7 +92,7 @@ class MeansOfSources:
         return Figure(value, min(low, value), max(high, value), n, sources)
 
     def ends(self, statistic: Statistic) -> tuple[float, float]:
-        """Return the ends of a figure's interval, which may be infinite, also if the figure itself is undefined."""
+        """Return the ends of a figure's interval, even if the figure itself is undefined. An end may be infinite."""
         drawn = statistic(self.samples)
         low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="closest_observation")
         return float(low), float(high)

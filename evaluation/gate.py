@@ -1,4 +1,4 @@
-"""Whether a new model may replace an old one: its error on test cases may be higher by at most a margin. Pure.
+"""Decides whether a new model may replace an old one: its error on test cases may be higher by at most a margin. Pure.
 
 Both models answer the same test cases, so their errors are compared source by source. Only valid faults count, as a
 share of all test cases; each source weighs the same unless each test case does. The answer is "no worse" if the

@@ -51,7 +51,7 @@ class Row:
     images: int
     sources: int
     why: str
-    """Why there is no value, or no interval."""
+    """Reason for a missing value or interval."""
 
 
 def per_cent(share: float | None) -> str:

@@ -205,7 +205,7 @@ class DrawRequest:
     negative_prompt: str | None = None
     """Negative prompt that replaces the negative prompt of the settings, or None."""
     kept: tuple[Image.Image, Image.Image] | None = None
-    """None, or a picture of the drawn size and a mask of mode L. Its pixels stay where the mask is not 0."""
+    """A picture of the drawn size with a mask of mode L, or None. The picture's pixels stay where the mask is not 0."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class Step:
     """A DDIM step towards the picture: the next latents are `keep * latents + add * answer`."""
 
     time: int
-    """Timestep that the network gets, which is that of the noisier latents."""
+    """Timestep of the noisier latents, which the network gets."""
     keep: float
     add: float
     share: float

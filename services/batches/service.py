@@ -107,7 +107,7 @@ class BatchStatus:
     invalid: int
     place: Place = ""
     problem: str = ""
-    """Why the batch stopped, in a sentence; "" if nothing went wrong."""
+    """Sentence on why the batch stopped; "" if nothing went wrong."""
 
     @property
     def here(self) -> bool:
@@ -188,7 +188,7 @@ class CaptionSample:
 
 @dataclass(frozen=True)
 class BatchDetails:
-    """All that pages and scripts show of one batch."""
+    """The facts that pages and scripts show of one batch."""
 
     status: BatchStatus
     hour: tuple[int, ...]

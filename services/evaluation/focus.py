@@ -1,5 +1,5 @@
-"""Where a model under test looks: Grad-CAM maps and figures of `evaluation.focus` for the images of an evaluation. Two
-models can be compared, such as before and after a retraining.
+"""Measures where a model under test looks: Grad-CAM maps and figures of `evaluation.focus` for an evaluation's images.
+Two models can be compared, such as before and after a retraining.
 
 Figures need a mask of an image's main object. It is the first of these that exists: the mask that its test case stores,
 the object marked in its run, the class of its mask with the name of its label, the only class of its mask besides the

@@ -91,7 +91,7 @@ class EvaluationService:
         self.work = WorkQueue(changes, name="work with a model under test")
         """Queue of the models' predictions. `work.of(about(question))` finds the work for an `EvaluationQuestion`."""
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
-        """Draws control sets; `controls.work.of(about_control(subject))` finds the work on a subject."""
+        """Draws control sets; `controls.work.of(about_control(subject))` finds the drawing for a subject."""
         self._cases, self._found = Latest[Cases](HELD), Latest[EvaluationResult](HELD)
         self._inputs = Latest[bytes](HELD)
         self._score: dict[TaskKind, tuple[Texts, list[Outcome], Scored | str]] = {}
@@ -273,7 +273,7 @@ class EvaluationService:
     # Questions to a model
 
     def asked(self, sent: acts.OnModel) -> EvaluationQuestion:
-        """Return the question of a command. Raises UserError for an unknown model."""
+        """Return the `EvaluationQuestion` that a command asks. Raises UserError for an unknown model."""
         subject = sent.subject
         return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping, sent.weighing, sent.among_labels)
 
@@ -564,12 +564,12 @@ def cancelled(queue: WorkQueue, number: int) -> dict[str, Any]:
 
 
 def about(question: EvaluationQuestion) -> str:
-    """Return the key that finds the work on a question."""
+    """Return the key under which `work` has the predictions for an `EvaluationQuestion`."""
     return hashlib.sha256(repr((question.subject, question.model)).encode()).hexdigest()[:24]
 
 
 def about_control(subject: Subject) -> str:
-    """Return the key that finds the work on a control set."""
+    """Return the key under which `controls.work` has the drawing of a subject's control set."""
     return hashlib.sha256(repr(subject).encode()).hexdigest()[:24]
 
 

@@ -236,7 +236,7 @@ class FocusRow:
 
 @dataclass(frozen=True)
 class FocusFigures:
-    """Where one or two models look, for the images with maps so far."""
+    """Figures on where one or two models look, for the images with maps so far."""
 
     models: tuple[str, ...]
     layers: tuple[str, ...]

@@ -132,7 +132,7 @@ class DraftState:
 
 @dataclass(frozen=True)
 class DrawnItems:
-    """A draft after items were drawn into it, with words on the draw."""
+    """A draft after items were drawn into it, and the draw in words."""
 
     draft: DraftState
     words: str

@@ -227,7 +227,7 @@ class StudyLifeCycle:
         self._studies.note("items drawn", words, study.id)
 
     def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], str]:
-        """Return the new items of a draw, and words on the draw. Raises UserError if they cannot be added."""
+        """Return the new items of a draw, and the draw in words. Raises UserError if they cannot be added."""
         new, words = self._drafts.drawn(study, sent)
         with in_words():
             check_more(study.rules, new)
