@@ -189,7 +189,7 @@ def parse_classes(text: str) -> dict[int, str]:
         if len(name) > LONGEST_NAME:
             raise UserError(f"The name of class {number} is too long: at most {LONGEST_NAME} characters are allowed.")
         if number in classes:
-            raise UserError(f"The class number {number} is there twice: “{classes[number]}” and “{name}”.")
+            raise UserError(f"“{classes[number]}” and “{name}” have the same number {number}: correct one.")
         classes[number] = name
     return classes
 

@@ -307,7 +307,7 @@ class CocoSource(Source):
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise UserError("Its width and height are not both given as numbers: add them.") from error
         if any(not 0 <= number <= UNLABELLED for number in classes):
-            raise UserError("Its mask_classes have a number that no mask can hold: they go from 0 to 255.")
+            raise UserError("Its mask_classes have a number that no mask can hold: numbers go from 0 to 255.")
         if not (0 < size[0] <= 1 << 15 and 0 < size[1] <= 1 << 15):
             raise UserError("Its width and height cannot be those of an image.")
         if isinstance(label, str) and not self._largest:

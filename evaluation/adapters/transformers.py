@@ -117,7 +117,7 @@ def _kind(config: Mapping[str, Any], called: str) -> TaskKind:
     if len(kinds) != 1:
         raise UserError(
             f"{called} is a {', '.join(named) or 'model of no stated kind'}, and not one for image classification or "
-            "semantic segmentation: take one of these."
+            "semantic segmentation: take a model for one of these tasks."
         )
     return kinds.pop()
 

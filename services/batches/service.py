@@ -228,7 +228,7 @@ class BatchService:
         chosen = ItemSelection(_counted(data.items(), on_count), plan.choose)
         first = next(chosen, None)
         if first is None:
-            raise UserError("The plan chooses no image of the data set: look at what it says under [choose].")
+            raise UserError("The plan chooses no image of the data set: correct its section [choose].")
         if number is None:
             number = self._ledger.create(
                 plan.name,
