@@ -61,7 +61,7 @@ class Flips:
 
 @dataclass(frozen=True)
 class Together:
-    """Number of sources for which the model gets all, some or none of the test cases wrong."""
+    """Numbers of sources by whether the model gets all, some or none of their test cases wrong."""
 
     all_wrong: int
     some_wrong: int

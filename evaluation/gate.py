@@ -9,9 +9,10 @@ in at most 5 % of comparisons.
 
 The bounds are quantiles of samples: sources get random weights (Bayesian bootstrap, as in `by_source`), with one more,
 unseen source on which only one of the models is wrong. A test case about which both models are right or both are wrong
-changes nothing. Of the others, one that people found invalid does not count, and one that nobody judged counts by its
-chance of being valid. That chance has Jeffreys's prior and comes from the judged test cases about which the same model
-is wrong; if those are fewer than `FEWEST_OF_STRATUM`, from all judged ones about which a model is wrong.
+changes nothing. Of the other test cases, those that people found invalid do not count, and those that nobody judged
+count by their chance of being valid. That chance has Jeffreys's prior and comes from the judged test cases about which
+the same model is wrong. If these are fewer than `FEWEST_OF_STRATUM`, it comes from all judged test cases about which a
+model is wrong.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
     """Return two chances that a test case is valid, (2,): if only the first model is wrong about it, and if only the
     second is. Also return samples of these chances, (`SAMPLES`, 2). Without any judged test case, all count as valid.
 
-    The samples give each source the weight that it has in the row of all test cases: if many judged ones of a sample
-    are valid, the same ones raise the number of faults.
+    The samples give each source the same random weights as the samples of the row of all test cases. So a sample with
+    more valid judged test cases also has more faults.
     """
     if (compared.judged == NOT_JUDGED).all():
         return np.ones(2), np.ones((SAMPLES, 2))

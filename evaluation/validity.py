@@ -98,7 +98,7 @@ class Judged:
 @dataclass(frozen=True)
 class ValidityEffect:
     """An error rate, and the part of it on valid images: shares, 0 to 1. A figure without a value but with `low` and
-    `high` is bounds: `why` says what is unknown.
+    `high` gives bounds: `why` says what is unknown.
     """
 
     as_measured: Figure

@@ -54,7 +54,7 @@ IGNORED = -100
 MOST_NAMED = 10
 """Maximum number of invalid lines that are named one by one."""
 BASE_FILE = "base.json"
-"""Name of the file next to a LoRA that names the model under the LoRA."""
+"""Name of the file beside a LoRA. The file names the language model that the LoRA was trained on."""
 LONGEST_CONTEXT = 4096
 
 Encoded = Mapping[str, list[int]]

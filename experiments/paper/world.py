@@ -102,7 +102,7 @@ QUOTAS = (
     Quota(3, ("attribute", "background")),
 )
 """Quotas that make numbers of test cases unequal and errors clustered: a source with many test cases has the edits that
-hurt most, one with few those that hurt least."""
+hurt most, and a source with few has the edits that hurt least."""
 SHIFTS: tuple[dict[str, str], ...] = ({"weather": "foggy", "time": "day"}, {"weather": "sunny", "time": "night"})
 """Weather and time of day of the scenes in the shift set, in turn."""
 SPLIT = "unseen by the models under test"

@@ -134,8 +134,8 @@ class Models:
 
     @property
     def fit_together(self) -> bool:
-        """True if all models of the profile can stay loaded: none had to make room so far, and the others have room.
-        Loads nothing. Models of unknown size count as small.
+        """True if all models of the profile can stay loaded: no model had to make room so far, and the unloaded ones
+        have room. Loads nothing. Models of unknown size count as small.
         """
         weights, needed = self.profile.weights(), dict[str, int]()
         for role, once in self._held.items():

@@ -105,7 +105,7 @@ class AttentionControl:
         self._local_blend, self._region, self._least_change = local_blend, region, least_change
         self._size, self._small = (0, 0), 0
         self._seen: Any = 0.0
-        """Sum of the maps of changed tokens so far, those of the source and of each row, (rows, 2, h, w)."""
+        """Sums of the maps of changed tokens so far: of the source's tokens, and of the row's, (rows, 2, h, w)."""
         self.step = 0
         """Zero-based number of the step that is drawn."""
 

@@ -28,8 +28,8 @@ def decoding_bytes(vae: Any, latents: torch.Tensor) -> int:
 def decode_within_memory(vae: Any, free_others: Callable[[], bool]) -> None:
     """Make `vae.decode` go image by image if a batch would take more than `WORK` bytes. The other latents wait.
 
-    If memory runs out nevertheless, `free_others` releases other models, then images go one by one, then in tiles. Size
-    and number of the images decide alone at first, so that an image which is drawn again has the same pixels.
+    If memory runs out nevertheless, `free_others` releases other models, then images go one by one, then in tiles. At
+    first, only size and number of the images decide, so that an image that is drawn again has the same pixels.
     """
     decode, tiled = vae.decode, set[tuple[int, ...]]()
 
