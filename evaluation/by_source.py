@@ -1,8 +1,8 @@
 """Figures with uncertainty for test cases, several of which may share a source. Pure; knows no models.
 
-Cases of one source are not independent: a model that fails on one fails more often on the others. So sources, never
-images, are resampled and counted. Every figure is a mean over sources, and the intervals hold with few sources, rare
-errors and unequal sources: `experiments.coverage` measures how often they cover.
+Test cases of one source are not independent: a model that fails on one fails more often on the others. So sources,
+never images, are resampled and counted. Every figure is a mean over sources, and the intervals hold with few sources,
+rare errors and unequal sources: `experiments.coverage` measures how often they cover.
 
 Functions here import scipy.stats themselves: it takes half a second, and storage and commands need only the types.
 """

@@ -21,7 +21,7 @@ def decoding_bytes(vae: Any, latents: torch.Tensor) -> int:
     widths = vae.config.block_out_channels
     scale = 2 ** (len(widths) - 1)
     convolutions = 3 * widths[min(1, len(widths) - 1)] * height * width * scale**2 * latents.element_size()
-    attention = 9 * (height * width) ** 2  # in single precision, whatever the rest computes in
+    attention = 9 * (height * width) ** 2  # in single precision, even if the rest computes in half precision
     return max(convolutions, attention)
 
 

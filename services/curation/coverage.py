@@ -161,7 +161,7 @@ class Figures:
 
 
 def figures_of(cell: Cell | None, model: str) -> Figures:
-    """Return the figures of a cell. `cell` is None for a cell without images. A share of no images has no value."""
+    """Return the figures of a cell. `cell` is None for a cell without images. A share of zero images has no value."""
     reviews = cell.reviews if cell is not None else {}
     stands = cell.models.get(model, {}) if cell is not None else {}
     accepted, newly = reviews.get("accepted", 0), stands.get("newly wrong", 0)

@@ -190,7 +190,7 @@ class Batches(Repository):
 
     @write
     def add_search(self, db: Db, batch: int, settings: Mapping[str, Any]) -> None:
-        """Record that a search begins or goes on with these settings."""
+        """Record that a search begins or continues with these settings."""
         _require(db, batch)
         insert_row(db, "batch_searches", {"batch": batch, "settings": pack(settings), "created": now()})
 

@@ -31,7 +31,7 @@ class Marked:
     """The model, images, arm and seed of a training."""
 
     about: str
-    """Key that stands for the model and the images, made by `services.evaluation.retraining.training.kept_under`."""
+    """Key of the model with the images, made by `services.evaluation.retraining.training.kept_under`."""
     model: str
     title: str
     """Name of the images: a test set's version, or a filter in words."""
