@@ -150,8 +150,8 @@ def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
 
 
 def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
-    """Return the words and the figures that a table of `report.toml` lists. The default table has the name of the class
-    of `found`.
+    """Return the words and the figures that a table of `report.toml` lists. By default, the table is named like the
+    class of `found`, such as `ValidityEffect`.
     """
     words = _WORDS[table or type(found).__name__]
     return [(name, attrgetter(attribute)(found)) for attribute, name in words.items()]

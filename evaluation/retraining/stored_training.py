@@ -197,7 +197,7 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
 def said_before(
     model: UnderTestSettings, sets: Mapping[str, Sequence[Example]], groups: Sequence[Sequence[int]] = ()
 ) -> dict[str, Floats]:
-    """Return the answers of the model before further training on each set, like `learnt`."""
+    """Return the answers on each set that the model gives before further training, in the form of `learnt`."""
     import torch
 
     network = find_network(model)

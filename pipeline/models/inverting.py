@@ -167,8 +167,8 @@ def ddim_of(scheduler: Any) -> Any:
 
 @lru_cache(maxsize=64)  # every image of a bank of backgrounds asks, and making a scheduler takes 15 ms
 def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
-    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises UserError if the scheduler cannot be
-    inverted, or if the model's kind of prediction cannot.
+    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises UserError if the scheduler or the
+    model's kind of prediction cannot be inverted.
     """
     ddim = ddim_of(scheduler)
     ddim.set_timesteps(count)

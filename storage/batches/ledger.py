@@ -203,7 +203,9 @@ class Batches(Repository):
 
     @write
     def hold_back(self, db: Db, batch: int) -> int:
-        """Have all planned images wait for a search to choose them. Return the number of images that wait from now."""
+        """Have all planned images wait for a search to choose them. Return the number of images that have begun to
+        wait.
+        """
         _require(db, batch)
         parameters = {"batch": batch, "reason": WAITS, "time": now()}
         return int(db.execute(_QUERIES["hold_back"], parameters).rowcount)

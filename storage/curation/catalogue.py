@@ -106,7 +106,7 @@ class Catalogue(Repository):
         """Return one image, even if its run is deleted. Raises UserError if the number is unknown."""
         for found in self._entries(db, [PageKey(entry)]):
             return found
-        raise UserError(f"The catalogue has no image {entry}; pick one from a list of it.", field="entry")
+        raise UserError(f"The catalogue has no image {entry}; pick one that the gallery lists.", field="entry")
 
     @read
     def listed(self, db: Db, entries: Sequence[int]) -> tuple[CatalogueEntry, ...]:
