@@ -301,7 +301,7 @@ class SegmentationEffect:
     excess: Figure
     """mIoU on generated images minus mIoU on reconstructions."""
     miou_where_kept: Figure
-    """mIoU on those generated images whose masks still fit, as a measurement showed."""
+    """mIoU on the generated images whose masks still fit, according to a check."""
     kept: int
     classes: tuple[SegmentedClass, ...]
     confusion_original: Floats

@@ -25,8 +25,8 @@ from core.types import EDIT_TYPES
 
 Standing = Literal["right", "newly wrong", "wrong", "cannot tell", "not measured"]
 STANDINGS: tuple[Standing, ...] = get_args(Standing)
-"""Standing of a model under test that has read an image. "newly wrong": right on the source. "wrong": wrong or without
-a known answer on the source. "not measured": its class maps are not compared yet."""
+"""Standing of a model under test that has read an image. "newly wrong": wrong, but right on the source. "wrong": wrong,
+and on the source wrong or without a known answer. "not measured": its class maps are not compared yet."""
 UNREAD = "unread"
 """Standing of a model under test that has no prediction for the image."""
 CHECK_OUTCOMES = ("passed", "failed", "cannot tell")

@@ -31,7 +31,7 @@ VALID, INVALID, NOT_JUDGED = 1, 0, -1
 FEW_DRAWS = 10
 """Number of samples in a tail below which the tail of Student's t distribution gives the p value."""
 MOST_NEEDED = 100
-"""Maximum factor of the present sources that is given as the number that would be enough."""
+"""Maximum number of sources that is given as enough, as a multiple of the present sources."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ from storage.runs.test_cases import insert_test_cases
 WAITS = "It waits for the search."
 """Reason why an image is skipped that a search for weak cells may still choose. `ledger.toml` repeats it."""
 MOST_DEATHS = 3
-"""Number of workers that may die with a piece of work. Then the piece counts as failed."""
+"""Number of workers that die with a piece of work before the piece counts as failed."""
 _AT_ONCE = 20_000
 """Maximum number of rows written in one transaction. Other writers can write between transactions."""
 _QUERIES = DataTable(__file__, str)
