@@ -60,7 +60,7 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
     test cases has its own row, and all rows decide.
     """
     chance = _chance_valid(compared)
-    # Classes have other sources, whose weights have nothing to do with those behind these samples.
+    # Test cases of a class have other sources. Their random weights are independent of those behind these samples.
     mixed = chance[0], chance[1][np.random.default_rng(3).permutation(SAMPLES)]
     rows = [_row("", compared, np.ones(len(compared), bool), chance, margin, weighing)]
     few = list[str]()

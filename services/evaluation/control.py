@@ -46,7 +46,7 @@ class ControlsDrawn:
     failed: tuple[tuple[str, str], ...]
     """Run and error sentence of each failed reconstruction."""
     not_read: str = ""
-    """Why the model did not read all reconstructions, in a sentence or two; "" if it did."""
+    """A sentence or two on why the model did not read all reconstructions; "" if it did."""
 
     @property
     def note(self) -> str:

@@ -293,4 +293,4 @@ def _panel_of(sent: SetPanel) -> Panel:
 
 
 _CONSEQUENCES = TextTemplates(Path(__file__).with_name("consequences"), change_words=change_words, count_of=count_of)
-"""Texts on the effects, one file per command. Its paragraphs are the question, the button, and notes."""
+"""Texts on the effects, one file per command. The paragraphs of a file are the question, the button, and notes."""

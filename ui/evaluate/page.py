@@ -63,7 +63,7 @@ class Stand:
     work: WorkView | None = None
     """Current or last job of the model on these images, or None."""
     refused: str = ""
-    """Why the evaluation cannot go on, in one sentence; "" if it can."""
+    """Sentence on why the evaluation cannot go on; "" if it can."""
     control: WorkView | None = None
     """Job that draws the control set, or None. It is looked up before the subject, so that finished images count."""
 

@@ -102,7 +102,7 @@ class RetrainingChoices:
     """Options for a retraining."""
 
     problem: str
-    """Why nothing can be trained, in one sentence; "" if something can."""
+    """Sentence on why nothing can be trained; "" if something can."""
     edit_types: tuple[str, ...]
     """Edit types that can be held out from all arms."""
     shifts: tuple[tuple[int, str], ...] = ()

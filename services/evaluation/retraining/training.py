@@ -136,8 +136,8 @@ class SetEntries:
     entry: Numbers
 
     def entries(self, places: Numbers, most: int) -> tuple[tuple[int, ...], int]:
-        """Return the catalogue entries of these images, ascending, and the number of images that they show. The first
-        images count first, up to `most` entries.
+        """Return the catalogue entries of these images, ascending, and the number of images that they show. Images are
+        taken in order, until there are `most` entries.
         """
         shown_entries, images = dict[int, None](), 0
         begins, ends = (np.searchsorted(self.image, places, side) for side in ("left", "right"))

@@ -75,7 +75,7 @@ class KeptTraining:
     latest: bool
     """True if `retraining` is the latest one of this model with these images."""
     why_kept: str
-    """Why the training is not removed, in a few words; "" if `remove_old` removes it."""
+    """Reason why the training is not removed, in a few words; "" if `remove_old` removes it."""
 
 
 def mark(folder: Path, marked: Marked) -> None:
