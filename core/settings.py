@@ -208,7 +208,7 @@ class GenerationSettings(_Settings):
         0.0,
         ge=0,
         le=1,
-        description="Share of fresh noise beside the inverted source's; without it all images of a caption are equal",
+        description="Share of fresh noise mixed into the noise of the source; at 0 all images of a caption are equal",
     )
     fresh_noise_by_type: str = Field(
         "",
@@ -267,8 +267,8 @@ class InversionSettings(_Settings):
         0.02,
         ge=0,
         le=1,
-        description="A step is solved once its latents will change by less than this share of their spread; 0 is "
-        "never, and as exact as can be",
+        description="A step ends once its latents would change by less than this share of their spread; at 0 it "
+        "takes all its evaluations",
     )
     null_text_updates: int = Field(
         0, ge=0, le=50, description="Updates of the empty text at each step (null-text inversion); 0 is off"
@@ -423,7 +423,7 @@ class CompositeSettings(_Settings):
     shift: float = Field(0.0, ge=0, le=0.5, description="Largest move of the subject, as a share of each side")
     scale: float = Field(1.0, ge=1, le=2, description="Largest factor by which the subject grows or shrinks")
     rotation: float = Field(0.0, ge=0, le=45, description="Largest turn of the subject, in degrees")
-    flip: bool = Field(False, description="Mirror every second subject; not for text, traffic, or what has two sides")
+    flip: bool = Field(False, description="Mirror every second subject; not for text, traffic, or sides that differ")
     soften: int = Field(0, ge=0, le=60, description="Width in pixels of the rim beside the subject; 0: none")
     rim: Literal["fade", "hair"] = Field(
         "fade", description="The rim fades into the background (fade), or hair and fur are found in it (hair)"

@@ -92,7 +92,7 @@ class Focus:
 
     @does("cancel-focus")
     def cancel_focus(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_focus gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_focus returned")]
     ) -> dict[str, Any]:
         """Stop computing maps; finished maps stay until the studio ends."""
         return cancelled(self.work, work)

@@ -113,14 +113,14 @@ class EvaluationService:
 
     @does("cancel-predictions")
     def cancel_predictions(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_predictions returned")]
     ) -> dict[str, Any]:
         """Stop a model that reads images; its predictions so far stay."""
         return cancelled(self.work, work)
 
     @does("show-predictions", Query)
     def show_predictions(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_predictions returned")]
     ) -> dict[str, Any]:
         """Show the progress of a model that reads images."""
         return work_facts(self.work.view(work))
@@ -145,14 +145,14 @@ class EvaluationService:
 
     @does("cancel-control-set")
     def cancel_control_set(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that make_control_set returned")]
     ) -> dict[str, Any]:
         """Stop drawing reconstructions; finished ones stay."""
         return cancelled(self._controls.work, work)
 
     @does("show-control-set", Query)
     def show_control_set(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that make_control_set returned")]
     ) -> dict[str, Any]:
         """Show the progress of drawing reconstructions."""
         return work_facts(self._controls.work.view(work))

@@ -127,7 +127,7 @@ class Retrainings:
 
     @does("cancel-retraining")
     def cancel_retraining(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_retraining gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_retraining returned")]
     ) -> dict[str, Any]:
         """Stop a retraining; if begun again, it resumes where it stopped."""
         return cancelled(self.work, work)
