@@ -47,9 +47,9 @@ class LanguageSettings(_Settings):
     """Settings that stages 2 to 4 share."""
 
     temperature: float = Field(0.2, ge=0, le=2, description="How freely the language model words its reply")
-    top_p: float = Field(0.95, gt=0, le=1, description="Share of the likeliest words that it picks from")
+    top_p: float = Field(0.95, gt=0, le=1, description="Total probability of the words that it picks from")
     max_new_tokens: int = Field(256, ge=8, le=LONGEST_REPLY, description="Longest reply, in tokens")
-    attempts: int = Field(4, ge=1, le=10, description="How often a reply that cannot be read is asked for again")
+    attempts: int = Field(4, ge=1, le=10, description="How often to ask again after a reply that cannot be read")
 
 
 def _edit_type(typed: str) -> str:
@@ -140,7 +140,7 @@ class PerturbationSettings(_TypedEdits):
     """Settings of a recipe's stage that asks for one edit of a type at a time."""
 
     temperature: float = Field(0.8, ge=0, le=2, description="How freely the language model words its reply")
-    per_type: int = Field(2, ge=1, le=20, description="Edits asked for of each type")
+    per_type: int = Field(2, ge=1, le=20, description="Number of edits of each type to ask for")
     measure: Literal["centred", "raw"] = Field(
         "centred",
         description="Similarity of two phrases: without what all of their kind have in common (centred), or the plain "
@@ -281,7 +281,7 @@ class EditingSettings(_Settings):
 
     steps: int = Field(4, ge=1, le=100, description="Denoising steps; a distilled editor was made for four")
     guidance: float = Field(
-        1.0, ge=1, le=20, description="How strongly the instruction steers; 1 is off, as distilled editors have it"
+        1.0, ge=1, le=20, description="How strongly the instruction steers; 1 is off, as for distilled editors"
     )
     short_side: int = Field(
         768,
@@ -308,8 +308,8 @@ class EditSettings(_Settings):
         0.0,
         ge=0,
         le=1,
-        description="Only places where the attention to changed words exceeds this share of its maximum change; 0 is "
-        "off, as weather and light change everywhere",
+        description="Only places change where the attention to the changed words exceeds this share of its maximum; 0 "
+        "is off, as weather and light change everywhere",
     )
     least_change: float = Field(
         0.0,
