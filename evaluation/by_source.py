@@ -148,7 +148,7 @@ def matched(source: Numbers, way: Numbers, control_source: Numbers, control_way:
 
 def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -> Figure:
     """Return the mean of the column `above` divided by the mean of the column `below`. If the divisor is 0, the figure
-    has no value; `zero` explains this, and the figure has the lower end of the interval.
+    has only the lower end of its interval and no value, for the reason `zero`.
     """
 
     def statistic(of: Floats) -> Floats:

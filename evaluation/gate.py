@@ -29,7 +29,7 @@ from evaluation.samples import FEWEST_OF_STRATUM
 
 VALID, INVALID, NOT_JUDGED = 1, 0, -1
 FEW_DRAWS = 10
-"""Number of samples in a tail below which the tail of Student's t distribution gives the p value."""
+"""Minimum number of samples in a tail. With fewer, Student's t distribution gives the p value."""
 MOST_NEEDED = 100
 """Maximum number of sources that is given as enough, as a multiple of the present sources."""
 

@@ -229,9 +229,7 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
 
 
 def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> Numbers:
-    """Return the number in masks of each class of a model. One more element at the end counts the numbers that masks
-    use.
-    """
+    """Return the number that each class of a model has in masks, and at the end how many numbers masks use."""
     if not groups:
         return np.arange(classes + 1)
     numbers = np.full(classes + 1, len(groups))

@@ -124,7 +124,9 @@ class EditDescription(ControlNetDescription):
         return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return half of ControlNet's value if the source is drawn with each image, which then takes twice as long."""
+        """Return half of ControlNet's value if the source is drawn with each image, since an image then takes twice as
+        long.
+        """
         own = _own(settings).edit
         reads_source = own.cross_replace or own.self_replace or own.local_blend or own.sweep == "self-replacement"
         return super().preparing(settings) / (2 if reads_source else 1)

@@ -51,7 +51,7 @@ class Blip2Captioner(Weights):
     dtype: DType = "auto"
     questions: tuple[CaptionQuestion, ...] = Field((CaptionQuestion(prompt=""),), min_length=1)
     samples: int = Field(0, ge=0, le=10)
-    """Number of captions drawn without a question and joined, repeated ones once. With 0, the questions are asked."""
+    """Number of captions drawn without a question and joined, each once. With 0, the questions are asked."""
     top_p: float = Field(0.9, gt=0, le=1)
     """Words of samples are drawn from the likeliest ones that have this probability together (nucleus sampling)."""
 
