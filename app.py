@@ -488,7 +488,7 @@ def set_password(settings: ServerSettings) -> None:
     with Workspace(settings.workspace) as workspace:
         workspace.studies.sessions.set_secret(SECRET, stored)
         workspace.studies.sessions.close_all("lead")
-    print(f"The password of {settings.workspace} is set. Start a running studio anew if it had no password before.")
+    print(f"The password of {settings.workspace} is set. Restart a running studio if it had no password before.")
     if settings.password:
         print("STUDIO_PASSWORD is also set: as long as it is set, its password counts.")
 

@@ -234,7 +234,7 @@ def main() -> int:
     """Return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hour", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=MINUTES, help=f"of use ({MINUTES:.0f})")
-    parser.add_argument("--example", type=Path, help="a workspace with the example; it is copied, not made anew")
+    parser.add_argument("--example", type=Path, help="a workspace with the example; it is copied, not made again")
     options = parser.parse_args()
     chromium = find_chromium()
     if chromium is None:

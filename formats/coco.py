@@ -118,7 +118,7 @@ class CocoSource(Source):
         label = options.get("label", "")
         if label not in ("", "largest"):
             raise UserError(
-                f"The label of COCO's images is “largest” (object) or nothing, not “{label}”.", field="label"
+                f"The option label of COCO is “largest” (object) or left out, not “{label}”.", field="label"
             )
         self._largest = label == "largest"
         near = (path for folder in ("annotations", "") for path in files.files(folder, deep=False))

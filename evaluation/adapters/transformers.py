@@ -43,7 +43,7 @@ def from_transformers(settings: UnderTestSettings) -> Network:
     kind = _kind(config, called)
     if not any(folder.glob("*.safetensors")):
         raise UserError(
-            f"{called} has no weights in safetensors, and others could hold a program: save it anew with "
+            f"{called} has no weights in safetensors, and other files could contain a program: save it again with "
             "save_pretrained of a current transformers."
         )
     net = _load(folder, called, kind, own_code=bool(config.get("auto_map")))

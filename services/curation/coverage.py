@@ -122,8 +122,8 @@ def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
     """Return at most `most` gaps. A gap is a cell without images whose row and column have images. If any image of the
     table is accepted, a cell without an accepted image is a gap too.
 
-    The gaps are sorted by the product of the numbers of images in their row and column, the largest first: that is how
-    many images the cell would have in proportion.
+    Gaps that would have most images in proportion come first: the order is by the product of the numbers of images in
+    their row and column.
     """
     any_accepted = any(cell.reviews.get("accepted") for cell in table.cells.values())
     missing: list[Gap] = []
