@@ -13,7 +13,7 @@ from core.seeds import LARGEST
 from core.types import EDIT_TYPES, EditType
 
 ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
-Combinations = Literal["spread", "all", "one of each", "at random", "chosen", "model"]
+Combinations = Literal["spread", "all", "one of each", "at random", "factorial", "chosen", "model"]
 MOST_AT_ONCE = 64
 """Maximum number of images drawn at once."""
 Combination = tuple[tuple[str, str], ...]
@@ -128,8 +128,8 @@ class CounterfactualSettings(LanguageSettings):
     combinations: Combinations = Field(
         "spread",
         description="Edits that become captions: up to the maximum, spread evenly (spread) or drawn (at random); all "
-        "of them; one of each keyword, or of each group of keywords; those that a person chose (chosen); or up to the "
-        "maximum, chosen by the language model (model)",
+        "of them; one of each keyword, or of each group of keywords; up to the maximum, a factorial experiment "
+        "(factorial); those that a person chose (chosen); or up to the maximum, chosen by the language model (model)",
     )
     chosen: tuple[Combination, ...] = Field(
         (), max_length=MOST_COMBINATIONS, description="The edits of each caption that a person chose"

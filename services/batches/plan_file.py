@@ -42,7 +42,7 @@ SAID_BY_PLAN = {
     "generation.seed": "make.seed",
 }
 """Settings that make.settings may not contain, each with the plan's own key for it."""
-_SO_MANY = ("spread", "at random", "model")
+_SO_MANY = ("spread", "at random", "factorial", "model")
 """Values of `counterfactuals.combinations` with which `counterfactuals.captions` limits the number of captions."""
 _TRIFLES = {"name", "note", "cost", "run"}
 """Parts of a plan that do not change the images. The digest leaves them out."""
@@ -369,6 +369,14 @@ def settings_of(plan: BatchPlan) -> Settings:
             f"images.seeds_a_caption is {plan.images.seeds_a_caption}. {equal}", field="images.seeds_a_caption"
         )
     written = most_captions(plan, settings)
+    limits = {"captions_a_source": edits.captions_a_source, "most_share_of_a_word": edits.most_share_of_a_word}
+    limit = next((f"edits.{name}" for name, value in limits.items() if value is not None), "")
+    if limit and written is not None and settings.counterfactuals.combinations == "factorial":
+        raise UserError(
+            f"{limit} would leave out combinations of the factorial experiment: take it out, and set "
+            "counterfactuals.captions under make.settings instead.",
+            field=limit,
+        )
     if edits.captions_a_source is not None and written is not None and edits.captions_a_source > written:
         raise UserError(
             f"edits.captions_a_source is {edits.captions_a_source}, but at most "
