@@ -263,6 +263,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
         studio.evaluations,
         studio.retrainings,
         studio.likeness,
+        studio.factors,
         studio.focus,
         workspace.thumbnails.webp,
     )

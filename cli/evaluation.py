@@ -35,24 +35,28 @@ from cli.terminal import ProgressLine, Terminated, stop_on_signals
 from core.errors import Cancelled, UserError
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, GateAnswer, Weighing
 from core.image_filter import ImageFilter
-from core.progress import Pace, Progress
+from core.progress import OnCount, Pace, Progress
 from core.settings import UnderTestSettings
 from core.validation_messages import reason
 from core.words import count_of
 from evaluation.gate_report import gate_junit, gate_markdown
 from evaluation.report import LOSES, edits_markdown, rows_markdown
+from pipeline.models import load_models
 from pipeline.models.machine import share_cores
-from pipeline.profiles.profile import load_profile
+from pipeline.profiles.profile import Profile, load_profile
 from services.batches.engine import Engine
 from services.batches.plan_file import read_plan
 from services.batches.service import BatchService
+from services.curation.meaning import Meaning
 from services.curation.views import filter_of
 from services.evaluation.caption_ranking import caption_ranking_facts
 from services.evaluation.commands import MOST_RANKED, BeginRetraining
+from services.evaluation.factors import Factors, factor_facts
 from services.evaluation.facts import facts_of, file_of, focus_facts, focus_rows, json_text
 from services.evaluation.focus import Focus
 from services.evaluation.markdown import (
     caption_ranking_markdown,
+    factors_markdown,
     ranking_markdown,
     result_markdown,
     search_markdown,
@@ -66,6 +70,7 @@ from services.evaluation.retraining.weights import remove_old, trainings_of
 from services.evaluation.searching import SearchSettings, SearchView, WeakCellSearch
 from services.evaluation.service import READING, EvaluationService
 from services.evaluation.types import Evaluated, EvaluationQuestion, Subject
+from services.jobs import JobQueue
 from services.test_sets.versions import version_of
 from storage.workspace import Workspace
 
@@ -173,6 +178,8 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
             predicted = service.rank_captions(question, options.run)
             text = caption_ranking_markdown(evaluated.model, evaluated.subject.title, predicted)
             report = json_text(caption_ranking_facts(predicted)) if options.json else _plain(text)
+        elif options.command == "factors":
+            report = _factors(workspace, profile, service, question, options, on_count, line)
         elif options.command == "focus":
             models = [
                 question.model,
@@ -191,6 +198,29 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
         return report, SOME_FAILED if evaluated.pending.unreadable else 0
     finally:
         service.close()
+
+
+def _factors(
+    workspace: Workspace,
+    profile: Profile,
+    service: EvaluationService,
+    question: EvaluationQuestion,
+    options: argparse.Namespace,
+    on_count: OnCount,
+    line: ProgressLine,
+) -> str:
+    """Have the embedder read what is missing, and return the report of a factor experiment."""
+    jobs = JobQueue()
+    factors = Factors(service, Meaning(profile, load_models(profile), workspace, jobs))
+    try:
+        factors.read(question, on_count)
+    except UserError as error:  # all else is known without the embedder
+        print(printable(str(error)), file=sys.stderr)
+    finally:
+        line.clear()
+        jobs.close()
+    found = factors.figures(question)
+    return json_text(factor_facts(found)) if options.json else _plain(factors_markdown(found))
 
 
 def _gated(

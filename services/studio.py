@@ -21,6 +21,7 @@ from services.curation.meaning import Meaning
 from services.curation.near_duplicates import NearDuplicates
 from services.curation.plans import CellPlans
 from services.curation.thumbnails import ThumbnailFill
+from services.evaluation.factors import Factors
 from services.evaluation.focus import Focus
 from services.evaluation.likeness import Likeness
 from services.evaluation.retraining.jobs import Retrainings
@@ -108,6 +109,7 @@ class Studio:
         self.searches = Searches(workspace, self.batches, self.evaluations)
         """Searches for weak cells in batches."""
         self.likeness = Likeness(workspace, self.evaluations, self.meaning, models, changes)
+        self.factors = Factors(self.evaluations, self.meaning)
         self.focus = Focus(workspace, self.evaluations, changes)
         self.retrainings = Retrainings(workspace, self.evaluations, changes)
         self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
@@ -133,6 +135,7 @@ class Studio:
             self.evaluations,
             self.searches,
             self.likeness,
+            self.factors,
             self.focus,
             self.retrainings,
             self.example,

@@ -84,6 +84,12 @@ class EvaluationResult(Standing):
     """Possible answers: the labels, or the protected classes of a segmenter."""
     change: Floats
     """Figure of each test case minus that of the reconstruction or original it is compared with; NaN if unknown."""
+    after: Floats
+    """Figure of each test case: the probability of the true class or the share of right pixels; NaN if unknown."""
+    control_right: NDArray[np.int8]
+    """Like `right`, for the reconstructions."""
+    control_after: Floats
+    """Like `after`, for the reconstructions."""
     pixels: PixelCells | None = None
     """Flags of the images that each pixel figure of a segmenter counts; None for a classifier."""
 
@@ -183,7 +189,17 @@ class Evaluation:
         self._notes += notes
         words = answer(self.title, effect, validity, [one.row for one in tables["edit type"]])
         evaluated = self._evaluated(words, tables, against_control, validity, cases.labels, effectiveness=effect)
-        return EvaluationResult(evaluated=evaluated, cases=cases, names=cases.labels, change=change, **vars(standing))
+        controls = control.place, control.answers.right, control.true
+        return self._result(standing, controls, evaluated=evaluated, names=cases.labels, change=change, after=after)
+
+    def _result(
+        self, standing: Standing, controls: tuple[Numbers, NDArray[np.int8], Floats], **values: Any
+    ) -> EvaluationResult:
+        """Return the result. `controls` are positions, outcomes and figures of the reconstructions that were read."""
+        place, outcome, figure = controls
+        right, after = np.full(len(self.cases.controls), UNKNOWN, np.int8), np.full(len(self.cases.controls), np.nan)
+        right[place], after[place] = outcome, figure
+        return EvaluationResult(cases=self.cases, control_right=right, control_after=after, **values, **vars(standing))
 
     def _segmented(self) -> EvaluationResult:
         cases, holds = self.cases, self.masks.holds
@@ -249,9 +265,9 @@ class Evaluation:
             losses=losses,
             unchecked=self.masks.unchecked,
         )
-        return EvaluationResult(
-            evaluated=evaluated, cases=cases, names=lost.names, change=change, pixels=cells.result(), **vars(stood)
-        )
+        controls = control.place, lost.controls.right, right_pixels(control.pixels)
+        values = {"evaluated": evaluated, "names": lost.names, "change": change, "after": after}
+        return self._result(stood, controls, pixels=cells.result(), **values)
 
     def _evaluated(
         self,

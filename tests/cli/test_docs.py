@@ -99,6 +99,7 @@ CODES = {
     "python -m pipeline batch run 1": {0, WAITS_FOR_YES},
     "python -m pipeline batch merge": {0, WAITS_FOR_YES},
     "python -m pipeline batch run plan.toml": {WAITS_FOR_YES},
+    "python -m pipeline batch run factors.toml": {WAITS_FOR_YES},
     ".venv/bin/python -m evaluation gate": {4},  # three sources are too few
 }
 """Expected exit codes that a page documents, by the beginning of the command. All others end with 0."""
@@ -334,6 +335,20 @@ def follow_search(shell: Shell) -> None:
         assert any(one.chosen_by and one.test_case for one in workspace.batches.candidates(1))
 
 
+def follow_factors(shell: Shell) -> None:
+    """The pictures are one colour each, and too few to tell anything."""
+    pictures(shell.folder / "photos", 3)
+    plans = [block.text for block in BLOCKS if block.page == "docs/factors.md" and block.language == "toml"]
+    for name, plan in zip(("factors", "unchanged"), plans, strict=True):
+        Path(f"{name}.toml").write_text(plan, encoding="utf-8")
+    shutil.rmtree("workspace")
+    workspace_in(shell.folder / "workspace").close()
+    for block in SHELL["docs/factors.md"]:
+        shell.block(block)
+    with Workspace(shell.folder / "workspace") as workspace:
+        assert len(workspace.catalogue.ids()) == 3 * 7 + 3
+
+
 def follow_class_mapping(shell: Shell) -> None:
     evaluated(shell)
     (shell.folder / "mapping.csv").write_text("label,model class\nbird,bird\n", encoding="utf-8")
@@ -401,6 +416,7 @@ FOLLOWED: Mapping[str, Callable[[Shell], None]] = {
     "docs/clusters.md": follow_clusters,
     "docs/command-line.md": follow_command_line,
     "docs/evaluate.md": follow_evaluate,
+    "docs/factors.md": follow_factors,
     "docs/formats.md": follow_formats,
     "docs/gate.md": follow_gate,
     "docs/laptop.md": follow_laptop,

@@ -47,7 +47,7 @@
     try { study.fit((await wire.patient(`${api("ranking")}?${query}`)).parts); }
     catch (error) { document.getElementById("ranking-said").textContent = error.message; }
   }
-  // So do the likeness to originals and the focus of the model. While models read images for them, the parts show the
+  // So do the likeness to originals, the effects of factors and the focus of the model. While models read images for them, the parts show the
   // progress.
   async function follow(name) {
     try {
@@ -57,7 +57,7 @@
       }
     } catch (error) { document.getElementById(`${name}-said`).textContent = error.message; }
   }
-  rank().then(() => { follow("likeness"); follow("focus"); });
+  rank().then(() => { follow("likeness").then(() => follow("factors")); follow("focus"); });
 
   // A control set is being drawn: show its progress, and then its figures.
   async function watchDrawing() {

@@ -15,6 +15,7 @@ from services.commands import Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.commands import OnModel, OnTwoModels
+from services.evaluation.factors import NOT_READ, Factors, parts_words
 from services.evaluation.facts import file_of
 from services.evaluation.focus import Focus
 from services.evaluation.likeness import Likeness
@@ -39,7 +40,7 @@ from ui.evaluate.page import (
 )
 from ui.evaluate.ranking import most_shown, ranking_part
 from ui.evaluate.render import render
-from ui.evaluate.result import result_part
+from ui.evaluate.result import SHOWN_ROWS, result_part
 from ui.evaluate.words import EVALUATE, Links, Place
 from ui.explore.parts import thumb_url
 from ui.frame import signed_in
@@ -87,9 +88,15 @@ class _Pages:
     """Values for the routes, read from the services."""
 
     def __init__(
-        self, evaluations: EvaluationService, retrainings: Retrainings, likeness: Likeness, focus: Focus
+        self,
+        evaluations: EvaluationService,
+        retrainings: Retrainings,
+        likeness: Likeness,
+        experiments: Factors,
+        focus: Focus,
     ) -> None:
-        self.evaluations, self.retrainings, self.like, self.looking = evaluations, retrainings, likeness, focus
+        self.evaluations, self.retrainings = evaluations, retrainings
+        self.like, self.experiments, self.looking = likeness, experiments, focus
 
     def asked(self, place: Place) -> EvaluationQuestion:
         """Return the evaluation question that a page's address asks. Raises UserError for an invalid address."""
@@ -176,6 +183,15 @@ class _Pages:
         figures = self.like.figures(question) if work is None or not work.active else None
         return render("likeness", found=figures, work=work, listed=_listed, picture=thumb_url, acts=True)
 
+    def factors(self, place: Place) -> Html:
+        """Return the section on what breaks the model together, or the reason why it cannot be shown."""
+        try:
+            found, refused = self.experiments.figures(self.asked(place)), ""
+        except UserError as error:
+            found, refused = None, str(error)
+        values = {"listed": _listed, "parts_words": parts_words, "NOT_READ": NOT_READ, "SHOWN": SHOWN_ROWS}
+        return render("factors", found=found, refused=refused, **values)
+
     def focus(self, place: Place) -> Html:
         """Return the section on where the model looks, or the progress of this work, or why it cannot be shown."""
         work = next(iter(self.looking.work.of(about(self.asked(place)))), None)
@@ -228,11 +244,12 @@ def add_evaluate_routes(
     evaluations: EvaluationService,
     retrainings: Retrainings,
     likeness: Likeness,
+    experiments: Factors,
     focus: Focus,
     thumbnail: Callable[[str], bytes],
 ) -> None:
     """Add the pages below /evaluate/. `thumbnail` returns the thumbnail of an image as WebP."""
-    pages = _Pages(evaluations, retrainings, likeness, focus)
+    pages = _Pages(evaluations, retrainings, likeness, experiments, focus)
     _add_pages(app, pages)
     _add_files(app, pages, thumbnail)
     _add_sent(app, commands, pages)
@@ -272,6 +289,10 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     @fetched_at(app, f"{API}likeness")
     def likeness(place: At) -> Mapping[str, Any]:
         return {"parts": {"part-likeness": pages.likeness(place)}}
+
+    @fetched_at(app, f"{API}factors")
+    def factors(place: At) -> Mapping[str, Any]:
+        return {"parts": {"part-factors": pages.factors(place)}}
 
     @fetched_at(app, f"{API}focus")
     def focus(place: At) -> Mapping[str, Any]:

@@ -210,6 +210,7 @@ OF_EVALUATIONS: Mapping[str, tuple[bool, Mapping[str, Any]]] = {
     "show-likeness": (True, {"filter": "kind=classification"}),
     "begin-likeness": (False, {"filter": "kind=classification"}),
     "cancel-likeness": (False, {"work": 1}),
+    "show-factors": (True, {"filter": "kind=classification"}),
     "show-focus": (True, {"filter": "kind=classification"}),
     "begin-focus": (False, {"filter": "kind=classification"}),
     "cancel-focus": (False, {"work": 1}),
