@@ -44,8 +44,9 @@ class FactorWorld:
 
     def truth(self, parts: tuple[tuple[str, str], ...]) -> float:
         """Return the true effect of a main effect or an interaction."""
-        first, second = (EDIT_TYPES[0], "0"), (EDIT_TYPES[1], "0")
-        return self.planted * {(first,): MAIN, (first, second): INTERACTION}.get(parts, 0.0)
+        first, second = ((name, "0") for name in EDIT_TYPES[:2])
+        true = {(first,): MAIN, (first, second): INTERACTION}
+        return next((effect for planted, effect in true.items() if planted == parts), 0.0) if self.planted else 0.0
 
     def drawn(self, chance: np.random.Generator) -> FactorEffects:
         """Draw the answers of a model, and return the estimated effects. Sources differ in how hard they are, and in

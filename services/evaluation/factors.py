@@ -78,15 +78,17 @@ class FactorView:
 
     @property
     def answer(self) -> tuple[str, ...]:
-        """Return the answer in sentences: the effects that are told, and where drawing mixes factors."""
+        """Return the answer in sentences: the effects that are told, and where drawing mixes factors. If both tables
+        tell an effect of the same images, the alternative is named.
+        """
         rows = [row for table in self.rows.values() for row in table]
-        told = [row for row in rows if row.error.answer != "cannot tell"]
+        told = {row.entries: row for row in rows if row.error.answer != "cannot tell"}
         nearest = min((row for row in rows if row.error.needed), key=lambda row: row.error.needed or 0, default=None)
         return _TEXTS.paragraphs(
             "factors-answer.txt",
             problem=self.problem,
             rows=rows,
-            told=told[:MOST_TOLD],
+            told=list(told.values())[:MOST_TOLD],
             nearest=nearest,
             sources=max((one.sources for one in self.effects.values()), default=0),
             mixing=[row for row in self.mixed if row.mixes],
