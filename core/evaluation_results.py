@@ -200,8 +200,8 @@ class MixedRow:
     seen: str
     effect: Figure
     """Change of the look of `seen`, -1 to 1, if only `asked` is changed, with a 95 % interval."""
-    own: float | None
-    """Change of the look of `seen` if it is asked for; None if unknown."""
+    own: Figure
+    """Change of the look of `seen` if it is asked for."""
     p_adjusted: float | None
 
     @property

@@ -101,12 +101,13 @@ def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
     (n, factors), is 0 if a factor looks unchanged, 1 if it looks changed, and NaN if unknown. Pairs of factors that no
     source has both are left out.
     """
-    plain, found = images.by_factor(), list[tuple[str, str, _Fit, float | None]]()
+    plain, found = images.by_factor(), list[tuple[str, str, _Fit, Figure]]()
     for seen, name in enumerate(plain.factors):
         known = np.isfinite(looks[:, seen])
         mains, _ = _effects(plain.of(known), pairs=False)
         fits = _fitted(plain.source[known], [one.column for one in mains], looks[known, seen], "source")
-        own = next((fit.figure.value for one, fit in zip(mains, fits, strict=True) if one.parts[0][0] == name), None)
+        none = Figure(None, why="it is asked for in none of these images")
+        own = next((fit.figure for one, fit in zip(mains, fits, strict=True) if one.parts[0][0] == name), none)
         # What the asked change itself does to the look must not count, so only images without it are compared.
         known &= plain.levels[:, seen] == 0
         mains, _ = _effects(plain.of(known), pairs=False)

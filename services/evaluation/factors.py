@@ -288,5 +288,8 @@ def factor_facts(found: FactorView) -> dict[str, Any]:
             ]
             for name, rows in found.rows.items()
         },
-        "mixed": [{**facts(row, "asked seen own p_adjusted mixes"), "effect": vars(row.effect)} for row in found.mixed],
+        "mixed": [
+            {**facts(row, "asked seen p_adjusted mixes"), "effect": vars(row.effect), "own": vars(row.own)}
+            for row in found.mixed
+        ],
     }

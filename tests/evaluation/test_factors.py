@@ -152,7 +152,7 @@ def test_drawing_that_changes_the_colour_with_the_weather_is_told() -> None:
     assert len(found) == 6 and {(one.asked, one.seen) for one in found if one.mixes} == {("weather", "attribute")}
     first = found[0]
     assert first.effect.value == pytest.approx(0.3, abs=0.02) and first.effect.sources == 91
-    assert first.own is not None and 0.6 < first.own < 0.9
+    assert first.own.value is not None and 0.6 < first.own.value < 0.9
 
 
 @pytest.mark.parametrize("world", [FactorWorld(200, 3, 1, 7, 0.1, True), FactorWorld(200, 4, 1, 4, 0.1, False)])
