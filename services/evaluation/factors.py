@@ -87,7 +87,6 @@ class FactorView:
         return _TEXTS.paragraphs(
             "factors-answer.txt",
             problem=self.problem,
-            rows=rows,
             told=list(told.values())[:MOST_TOLD],
             nearest=nearest,
             sources=max((one.sources for one in self.effects.values()), default=0),
