@@ -11,7 +11,7 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
 from core.image_filter import ImageFilter
+from core.settings import Start
 from storage.curation import entry_sets
 from storage.curation.selection import Selection
 from storage.engine.database import Database, Repository, read
@@ -73,6 +74,8 @@ class CaseTable:
     recipes: Texts
     profiles: Texts
     methods: Texts
+    starts: Texts
+    """Where the drawing of each image started: noise or the inverted source; -1 if unknown."""
     labels: Texts
     """Label of each image after people's decisions; -1 for none."""
     verdict: NDArray[np.int8]
@@ -123,6 +126,16 @@ class Outcome(NamedTuple):
     """Name of the outcome, such as "valid" or "invalid"."""
     study: str
     title: str
+
+
+class BatchSeconds(NamedTuple):
+    """The work of a batch on one source."""
+
+    batch: int
+    run: str
+    source: str
+    """SHA-256 of the source image."""
+    seconds: float
 
 
 class CaseColumns(Repository):
@@ -191,6 +204,29 @@ class CaseColumns(Repository):
             decided += good | entry_sets.has(selection.value(facet, "failed"), entries)
         return np.divide(passed, decided, out=np.full(len(entries), np.nan), where=decided > 0)
 
+    @read
+    def check_outcomes(self, db: Db, entries: Numbers) -> dict[str, NDArray[np.int8]]:
+        """Return the outcome of each check for each entry: 1 passed, 0 failed, -1 cannot tell, -2 not made."""
+        selection, outcomes = Selection(db, ImageFilter()), dict[str, NDArray[np.int8]]()
+        query = (
+            "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;' ORDER BY facet"
+        )
+        for (facet,) in db.execute(query).fetchall():
+            column = outcomes[facet.removeprefix("check:")] = np.full(len(entries), -2, np.int8)
+            for number, name in ((-1, "cannot tell"), (1, "passed"), (0, "failed")):
+                column[entry_sets.has(selection.value(facet, name), entries)] = number
+        return outcomes
+
+    @read
+    def batch_seconds(self, db: Db) -> list[BatchSeconds]:
+        """Return the worker seconds of each source of each batch, for all its captions, texts and images together."""
+        return [BatchSeconds(*row) for row in db.execute(_QUERIES["batch_seconds"])]
+
+    @read
+    def edits_by_hand(self, db: Db) -> dict[str, int]:
+        """Return the number of stage values that people wrote, by run; runs without one are left out."""
+        return dict(db.execute("SELECT run, count(*) FROM stage_values WHERE author = 'person' GROUP BY run"))
+
 
 def _constant_columns(db: Db) -> dict[str, Any]:
     columns = _columns(db, _QUERIES["entries"], 11)
@@ -202,8 +238,17 @@ def _constant_columns(db: Db) -> dict[str, Any]:
         "test_case": np.array(columns[1], np.int64),
         "segmentation": np.array(columns[5], bool),
         "edits": _edits(db, entry),
+        "starts": _starts(db, entry),
         **dict(zip(names, texts, strict=True)),
     }
+
+
+def _starts(db: Db, entry: Numbers) -> Texts:
+    selection, names = Selection(db, ImageFilter()), get_args(Start)
+    numbers = np.full(len(entry), -1)
+    for number, name in enumerate(names):
+        numbers[entry_sets.has(selection.value("start", name), entry)] = number
+    return Texts(list(names), numbers)
 
 
 def _changing_columns(db: Db, entry: Numbers, runs: Texts) -> dict[str, Any]:

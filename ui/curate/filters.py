@@ -28,7 +28,7 @@ SHOWN = 8
 """Number of values of a facet that are listed at first. A button shows the rest."""
 TITLES: Mapping[Facet, str] = DataTable(__file__, str, "titles")
 """Titles of the facets, in the order of the column."""
-_RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "edits"})
+_RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "start", "edits"})
 """Facets that are hidden if all images have the same value."""
 _USED = DataTable(__file__, str, "used")
 """Text for filters that have no value in this column, and for batches, since their pages link to the gallery."""
