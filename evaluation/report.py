@@ -70,6 +70,15 @@ def with_interval(figure: Figure, points: bool = False) -> str:
     return f"{value} ({100 * figure.low:{form}} to {100 * figure.high:{form}})"
 
 
+def number_with_interval(figure: Figure, signed: bool = False) -> str:
+    """Return a number with its interval, such as "3.42 (2.80 to 4.10)"."""
+    form = "+.2f" if signed else ".2f"
+    ends = "" if figure.low is None or figure.high is None else f"{figure.low:{form}} to {figure.high:{form}}"
+    if figure.value is None:
+        return f"{ends or CANNOT_TELL}: {figure.why}"
+    return f"{figure.value:{form}} ({ends or figure.why})"
+
+
 EQUAL = {"source": "each source weighs the same", "case": "each test case weighs the same"}
 """The unit of equal weight in figures, in words."""
 
