@@ -53,11 +53,13 @@ from services.evaluation.facts import facts_of, file_of, focus_facts, focus_rows
 from services.evaluation.focus import Focus
 from services.evaluation.markdown import (
     caption_ranking_markdown,
+    methods_markdown,
     ranking_markdown,
     result_markdown,
     search_markdown,
     trainings_markdown,
 )
+from services.evaluation.methods import methods_facts
 from services.evaluation.ranking import ranking_facts
 from services.evaluation.retraining.jobs import TRAINING, OnStep, Retrainings, retraining_question
 from services.evaluation.retraining.results import result_facts
@@ -173,6 +175,9 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
             predicted = service.rank_captions(question, options.run)
             text = caption_ranking_markdown(evaluated.model, evaluated.subject.title, predicted)
             report = json_text(caption_ranking_facts(predicted)) if options.json else _plain(text)
+        elif options.command == "compare-methods":
+            compared = service.methods(question, options.reference).compared
+            report = json_text(methods_facts(compared)) if options.json else _plain(methods_markdown(compared))
         elif options.command == "focus":
             models = [
                 question.model,

@@ -14,6 +14,7 @@ from core.twins import RATES
 from core.words import count_of
 from evaluation.report import per_cent, with_interval
 from services.evaluation.caption_ranking import CaptionRanking
+from services.evaluation.methods import MethodsCompared, method_counts, method_rows
 from services.evaluation.ranking import Ranking
 from services.evaluation.retraining.results import RetrainingResult, sides_words
 from services.evaluation.retraining.weights import KeptTraining, disk_of
@@ -35,6 +36,14 @@ def result_markdown(found: RetrainingResult) -> str:
     """Return the results of a retraining."""
     miou = {(one.arm, one.set): one.value for one in found.miou}
     return _lines("retraining.md", found=found, miou=miou, original=ORIGINAL, rates=RATES)
+
+
+def methods_markdown(found: MethodsCompared) -> str:
+    """Return a comparison of methods."""
+    reference = found.names[found.reference]
+    differences = [f"{name} less {reference}" for name in found.names if name != reference]
+    heads = [*found.names, *differences]
+    return _lines("methods.md", found=found, heads=heads, counts=method_counts(found), rows=method_rows)
 
 
 def search_markdown(batch: str, found: SearchView) -> str:

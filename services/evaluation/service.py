@@ -33,6 +33,7 @@ from services.evaluation import commands as acts
 from services.evaluation.caption_ranking import CaptionRanking, caption_ranking_facts, rank_captions
 from services.evaluation.control import ControlSets
 from services.evaluation.facts import assumption_facts, facts_of, image_counts
+from services.evaluation.methods import MethodsResult, methods_facts, methods_result
 from services.evaluation.model_choice import chosen_model
 from services.evaluation.model_files import found_here, keep_upload
 from services.evaluation.predicting import Predicting, Read
@@ -93,6 +94,7 @@ class EvaluationService:
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
         """Draws control sets; `controls.work.of(about_control(subject))` finds the work on a subject."""
         self._cases, self._found = Latest[Cases](HELD), Latest[EvaluationResult](HELD)
+        self._methods = Latest[MethodsResult](HELD)
         self._inputs = Latest[bytes](HELD)
         self._score: dict[TaskKind, tuple[Texts, list[Outcome], Scored | str]] = {}
         self._lock = threading.Lock()
@@ -204,6 +206,14 @@ class EvaluationService:
         question = self.asked(sent)
         second = self.asked(sent.model_copy(update={"key": sent.beside})) if sent.beside else None
         return facts_of(self.evaluate(question), self.compare(question, second) if second else None)
+
+    @does("compare-methods", acts.OnMethods, looks=True)
+    def compare_methods(self, sent: acts.OnMethods) -> dict[str, Any]:
+        """Compare the methods (recipes, and starts of their drawing) that made the images of a test set, on the same
+        sources: share of valid images, errors, excess over each method's own control set, valid failures per 100 images
+        and per minute of model time, weak cells found, and cost, with intervals and differences.
+        """
+        return methods_facts(self.methods(self.asked(sent), sent.reference).compared)
 
     @does("list-models-under-test", acts.OnSubject, looks=True)
     def list_models(self, sent: acts.OnSubject) -> dict[str, Any]:
@@ -386,6 +396,18 @@ class EvaluationService:
         """
         votes = self._workspace.case_columns.outcomes()
         return gate_of(self.result(first), self.result(second), votes, margin, by_class, first.weighing)
+
+    def methods(self, question: EvaluationQuestion, reference: str = "") -> MethodsResult:
+        """Compare the methods that made the test cases. `reference` is a `Method.key`; "" for the first method. Raises
+        UserError as `evaluate`, and if there are not several methods.
+        """
+
+        def compare() -> MethodsResult:
+            result, votes = self.result(question), self._workspace.case_columns.outcomes()
+            ids = result.cases.table.test_case[result.cases.generated.row]
+            return methods_result(self._workspace, result, votes, self._study_votes.of(votes, ids), reference)
+
+        return self._methods.once((repr(question), reference, self._workspace.saved()), compare)
 
     def entries(self, question: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
         """Return the sorted catalogue entries that a number of `evaluate` counts."""

@@ -61,6 +61,8 @@ class StudyPlan:
     kind: TaskKind = "classification"
     not_asked: int = 0
     """Number of test cases left out: no question of the template is about what they show."""
+    methods: int = 1
+    """Number of methods that made the test cases. If there are several, each has strata of its own."""
 
     @property
     def judged(self) -> int:
@@ -92,7 +94,7 @@ def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
     shares, asked_of = [images[one] / total for one in wrong], [sizes[one] for one in wrong]
     width = expected_width(shares, asked_of, LIKELY_VALID, measured)
     rows = tuple(SampleRow(*row) for row in zip(names, images, sizes, strict=True))
-    return StudyPlan(rows, width, kind, not_asked)
+    return StudyPlan(rows, width, kind, not_asked, len(found.cases.methods))
 
 
 def draft_study(

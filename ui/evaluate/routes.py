@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
@@ -32,6 +33,7 @@ from ui.evaluate.page import (
     Stand,
     evaluation_page,
     list_page,
+    methods_page,
     models_part,
     report_html,
     state_parts,
@@ -40,7 +42,7 @@ from ui.evaluate.page import (
 from ui.evaluate.ranking import most_shown, ranking_part
 from ui.evaluate.render import render
 from ui.evaluate.result import result_part
-from ui.evaluate.words import EVALUATE, Links, Place
+from ui.evaluate.words import EVALUATE, Links, Place, evaluate_address
 from ui.explore.parts import thumb_url
 from ui.frame import signed_in
 from ui.markup import Html, el
@@ -259,7 +261,27 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
             return subject_page(subject, place, None if subject.problem else pages.models(place), signed)
         stand = pages.stand(place)
         versions = evaluations.subjects() if place.version is not None else ()
-        return evaluation_page(stand, pages.parts(stand), pages.choices(place), versions, signed)
+        several = len(evaluations.cases(OnModel.of(place.fields).subject).methods) > 1
+        return evaluation_page(stand, pages.parts(stand), pages.choices(place), versions, several, signed)
+
+    @page_at(app, f"{EVALUATE}methods", to_evaluation)
+    def methods(request: Request, place: At, reference: str = "") -> str:
+        found = evaluations.methods(pages.asked(place), reference).compared
+        chosen = OnModel.of(place.fields).subject.filter
+        alone = [place.to(filter=one.of(chosen).address) for one in found.methods]
+        reference = found.methods[found.reference].key
+
+        def opened(end: str, **parameters: str) -> str:
+            return evaluate_address(f"methods{end}", **{**asdict(place), "reference": reference, **parameters})
+
+        return methods_page(found, place, alone, opened, signed_in(request))
+
+    @page_at(app, f"{EVALUATE}methods/images", to_evaluation)
+    def images_of_method(
+        request: Request, place: At, method: str, figure: str = "", edit_type: str = "", reference: str = ""
+    ) -> Response:
+        found = evaluations.methods(pages.asked(place), reference)
+        return RedirectResponse(list_address(found.entries(method, figure, edit_type)), status_code=303)
 
     @fetched_at(app, f"{API}state")
     def state(place: At) -> Mapping[str, Any]:

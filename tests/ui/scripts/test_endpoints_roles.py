@@ -203,6 +203,7 @@ OF_EVALUATIONS: Mapping[str, tuple[bool, Mapping[str, Any]]] = {
     "cancel-predictions": (False, {"work": 1}),
     "show-predictions": (True, {"work": 1}),
     "show-evaluation": (True, {"filter": "kind=classification"}),
+    "compare-methods": (True, {"filter": "kind=classification"}),
     "make-control-set": (False, {"filter": "kind=classification"}),
     "cancel-control-set": (False, {"work": 1}),
     "show-control-set": (True, {"work": 1}),
