@@ -96,6 +96,7 @@ WAITS_FOR_YES = 4
 CODES = {
     "python -m services.test_sets diff": {1},  # the versions differ
     "python -m services.test_sets leaks": {1},  # the folder contains an image of the set
+    "python -m pipeline batch run 1 2": {3},  # the stand-ins cannot make the images of one of the methods
     "python -m pipeline batch run 1": {0, WAITS_FOR_YES},
     "python -m pipeline batch merge": {0, WAITS_FOR_YES},
     "python -m pipeline batch run plan.toml": {WAITS_FOR_YES},
@@ -334,6 +335,23 @@ def follow_search(shell: Shell) -> None:
         assert any(one.chosen_by and one.test_case for one in workspace.batches.candidates(1))
 
 
+def follow_compare_methods(shell: Shell) -> None:
+    """The pictures are noise, and too few to tell anything. The stand-ins cannot make LANCE's images."""
+    pictures(shell.folder / "sets", 3)
+    Path("plan.toml").write_text(plan_text(shell.folder / "sets", captions=2), encoding="utf-8")
+    Path("compared").mkdir()
+    shutil.copy("plan.toml", "compared/plan.toml")
+    shutil.rmtree("workspace")
+    workspace_in(shell.folder / "workspace").close()
+    for block in SHELL["docs/compare-methods.md"]:
+        shell.block(block)
+    with Workspace(shell.folder / "workspace") as workspace:
+        counts = workspace.catalogue.facets(names=("recipe", "start"))
+        assert {"dillema", "aga", "reconstruction"} == set(counts["recipe"])
+        assert all(counts["start"][one] for one in ("noise", "inverted"))
+        assert len(workspace.batches.all()) == 7, "the same plan again makes no batch"
+
+
 def follow_class_mapping(shell: Shell) -> None:
     evaluated(shell)
     (shell.folder / "mapping.csv").write_text("label,model class\nbird,bird\n", encoding="utf-8")
@@ -400,6 +418,7 @@ FOLLOWED: Mapping[str, Callable[[Shell], None]] = {
     "docs/class-mapping.md": follow_class_mapping,
     "docs/clusters.md": follow_clusters,
     "docs/command-line.md": follow_command_line,
+    "docs/compare-methods.md": follow_compare_methods,
     "docs/evaluate.md": follow_evaluate,
     "docs/formats.md": follow_formats,
     "docs/gate.md": follow_gate,
