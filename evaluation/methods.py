@@ -213,7 +213,8 @@ def compare_methods(
     reference: int = 0,
     votes: Votes = lambda _own: None,
 ) -> tuple[MethodTable, ...]:
-    """Compare methods: a table for all edits, then one for each edit type that several methods have.
+    """Compare methods: a table for all edits, then one for each edit type of which several methods have at least
+    `FEWEST_CASES` images.
 
     `control` is the model's error on the control set of each method and source, (methods, sources), 0 to 1; NaN without
     one. `seconds` is the model time of each method and source, all images included: captions, language model,
@@ -226,7 +227,7 @@ def compare_methods(
     tables = [_table("", images, everything, control, seconds, reference, votes, kinds)]
     for number, name in enumerate(edit_types):
         own = images.edit_type == number
-        if len(np.unique(images.method[own])) < 2:
+        if (np.bincount(images.method[own], minlength=methods) >= FEWEST_CASES).sum() < 2:
             continue
         # All images of a source share its time.
         time = seconds * np.nan_to_num(ratio(_Group(images, own, methods, sources).made, whole.made))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from core.check_words import WORDS, CheckWords
 from core.data_files import DataTable
 from core.errors import UserError
+from core.evaluation_results import FEWEST_CASES
 from core.figures import Floats, Numbers, ratio
 from core.types import TaskKind
 from core.words import and_list, count_of
@@ -152,7 +153,7 @@ def methods_result(
             tuple(columns.cells[cell] for cell in weak_cells(images, place).tolist()) for place in range(len(methods))
         ),
         costs=columns.costs(seconds, studies),
-        notes=(*columns.notes(), *found.evaluated.notes),
+        notes=(*columns.notes({one.edit_type for one in tables}), *found.evaluated.notes),
     )
     return MethodsResult(compared, images, columns.entry, columns.edit_types)
 
@@ -326,9 +327,19 @@ class _Columns:
             )
         return tuple(costs)
 
-    def notes(self) -> list[str]:
-        """Return sentences on what the figures count."""
+    def notes(self, shown: Collection[str]) -> list[str]:
+        """Return sentences on what the figures count. `shown` are the edit types with a table."""
         notes = []
+        few = [
+            f"{name} ({int((self.images.edit_type == number).sum()):,})"
+            for number, name in enumerate(self.edit_types)
+            if name not in shown and (self.images.edit_type == number).any()
+        ]
+        if few:
+            notes.append(
+                f"No table of their own, as fewer than two methods have {FEWEST_CASES} images of the edit type: "
+                f"{and_list(few)}."
+            )
         names = [f"“{WORDS.get(name, CheckWords(name, '')).title}”" for name in self.shared_checks]
         judged = int((self.images.judged >= 0).sum())
         by_people = f"People judged {count_of(judged, 'image')}. " if judged else "Nobody judged an image. "

@@ -27,7 +27,7 @@ from tests.support.scripted import NoiseGenerator, ScriptedModels
 from tests.support.workspaces import workspace_in
 
 METHODS = "dillema:noise,dillema:inverted,aga"
-SOURCES = 12
+SOURCES = 20
 
 
 class Painter(NoiseGenerator):
