@@ -11,7 +11,7 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
 from core.image_filter import ImageFilter
+from core.types import Outcome as Outcomes
+from core.types import TaskKind
 from storage.curation import entry_sets
 from storage.curation.selection import Selection
 from storage.engine.database import Database, Repository, read
@@ -178,6 +180,24 @@ class CaseColumns(Repository):
             if len(rows):
                 figures_by_check[name] = rows[:, 0].astype(np.int64), rows[:, 1]
         return figures_by_check
+
+    @read
+    def outcomes_of_entries(self, db: Db) -> list[tuple[int, str, TaskKind, str]]:
+        """Return the catalogue number, the source's SHA-256 ("" for none), the task and the outcome of each test case
+        in a study, in the order of the studies' items.
+        """
+        return db.execute(_QUERIES["outcomes_of_entries"]).fetchall()
+
+    @read
+    def check_outcomes(
+        self, db: Db, entries: Numbers, checks: Sequence[str]
+    ) -> dict[str, dict[Outcomes, NDArray[np.bool_]]]:
+        """Return for each of these checks which entries passed, failed, or got no verdict."""
+        selection = Selection(db, ImageFilter())
+        return {
+            name: {one: entry_sets.has(selection.value(f"check:{name}", one), entries) for one in get_args(Outcomes)}
+            for name in checks
+        }
 
     @read
     def passed(self, db: Db, entries: Numbers) -> Floats:
