@@ -24,6 +24,7 @@ from storage.curation.case_columns import CaseColumns
 from storage.curation.catalogue import Catalogue
 from storage.curation.decisions import Decisions
 from storage.curation.imports import Imports
+from storage.curation.judgements import Judgements
 from storage.curation.scores import Scores
 from storage.curation.vectors import Vectors
 from storage.engine.database import Database
@@ -82,6 +83,7 @@ class Workspace:
         self.retrainings = Retrainings(self._database)
         self.case_columns = CaseColumns(self._database)
         self.scores = Scores(self._database)
+        self.judgements = Judgements(self._database)
         self.studies = Studies(self._database)
         self.test_sets = TestSets(self._database, self.images)
         self.imports = Imports(self._database)

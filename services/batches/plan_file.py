@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from core.check_words import CAPTION_WORDS, WORDS
 from core.errors import UserError
+from core.judgements import JUDGE
 from core.lineage import DEFAULT_RECIPE
 from core.seeds import LARGEST
 from core.settings import BackgroundsSettings, PerturbationSettings, Settings, SettingsWithBackgrounds
@@ -34,7 +35,7 @@ PLANS = Path(__file__).resolve().parent / "plans"
 """Folder of plans that repeat the paper's set-ups. Users add the path of their data: see `BatchPlan.with_root`."""
 LISTED = 12
 """Maximum number of known names listed in an error, the most similar first."""
-CHECKS = (*WORDS, *CAPTION_WORDS)
+CHECKS = (*(name for name in WORDS if not name.startswith(JUDGE)), *CAPTION_WORDS)
 """Names of the checks of images and captions that a plan may ask for."""
 SAID_BY_PLAN = {
     "generation.images_per_caption": "images.seeds_a_caption",
@@ -73,6 +74,8 @@ def _edit_types(shares: dict[str, float]) -> dict[str, float]:
 def _checks(names: tuple[str, ...]) -> tuple[str, ...]:
     titles = {words.title: name for name, words in WORDS.items()}
     for name in names:
+        if titles.get(name, name).startswith(JUDGE):
+            raise ValueError(f"a judge sees images after they are drawn, so a plan cannot ask for “{name}”")
         if name not in CHECKS and name in titles:
             raise ValueError(f"the check that pages call “{name}” is named “{titles[name]}”: write that")
     _all_known(names, CHECKS, "check")

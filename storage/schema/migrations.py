@@ -61,7 +61,13 @@ def m003_searches(db: Db) -> None:
     )
 
 
-STEPS: tuple[Callable[[Db], None], ...] = (m001_initial, m002_decision_keys, m003_searches)
+def m005_judgements(db: Db) -> None:
+    """Store what a model that sees has judged of images, and add it to their checks in the catalogue."""
+    for statement in _statements((Path(__file__).parent / "m005.sql").read_text("utf-8")):
+        db.execute(statement)
+
+
+STEPS: tuple[Callable[[Db], None], ...] = (m001_initial, m002_decision_keys, m003_searches, m005_judgements)
 
 
 def _statements(script: str) -> Iterator[str]:
