@@ -16,11 +16,13 @@ from services.commands import Commands
 from services.curation.decisions import CurationDecisions
 from services.curation.gallery import Gallery
 from services.curation.imports import ImportService
+from services.curation.judging import Judging
 from services.curation.map import ImageMap
 from services.curation.meaning import Meaning
 from services.curation.near_duplicates import NearDuplicates
 from services.curation.plans import CellPlans
 from services.curation.thumbnails import ThumbnailFill
+from services.evaluation.check_agreement import CheckAgreements
 from services.evaluation.focus import Focus
 from services.evaluation.likeness import Likeness
 from services.evaluation.retraining.jobs import Retrainings
@@ -101,6 +103,8 @@ class Studio:
         self.near_duplicates = NearDuplicates(workspace, self.meaning)
         self.image_map = ImageMap(workspace, self.meaning)
         drawn = DrawnScenes(workspace.folder / DRAWN_SCENES, scenes) if scenes and profile.name == DEMO else None
+        self.judging = Judging(profile, models, workspace, jobs, changes)
+        self.check_agreements = CheckAgreements(workspace)
         self.batches = BatchRuns(workspace, changes, roots, drawn)
         """Batches over whole data sets."""
         self.evaluations = EvaluationService(profile, workspace, self.predictions.require_known, changes, execution)
@@ -129,6 +133,8 @@ class Studio:
             self.meaning,
             self.near_duplicates,
             self.image_map,
+            self.judging,
+            self.check_agreements,
             self.batches,
             self.evaluations,
             self.searches,
@@ -142,7 +148,15 @@ class Studio:
         self.thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
         """Makes missing thumbnails after `start` is called."""
         give_way = self.thumbnails.give_way
-        self.gallery = Gallery(workspace, self.meaning, self.near_duplicates, self.image_map, give_way)
+        self.gallery = Gallery(
+            workspace,
+            self.meaning,
+            self.near_duplicates,
+            self.image_map,
+            self.check_agreements,
+            self.judging,
+            give_way,
+        )
         self.exchange = Exchange(runs, self.predictions)
         self.studies = StudyServices(workspace, commands, model_asker(workspace, runs.settings, self.predictions))
         self.test_sets = TestSetServices(workspace, commands, changes)
@@ -160,5 +174,6 @@ class Studio:
         self.thumbnails.close()
         self.imports.close()
         self.image_map.stop()
+        self.judging.close()
         self.jobs.close()
         self.test_sets.close()

@@ -118,6 +118,31 @@
     } catch (error) { gallery.refuse(error.message); } finally { press.disabled = false; }
   });
 
+  // Let the judge answer in the background, and show how far it is.
+  const JUDGING = 1500;   // milliseconds between two looks
+  document.addEventListener("click", async (event) => {
+    const press = event.target.closest("#judge-images, #stop-judging");
+    if (!press || press.disabled) return;
+    press.disabled = true;
+    try {
+      await wire.post(`/curate/api/${press.id}`, press.id === "judge-images" ? { filter: press.dataset.filter } : {});
+      await gallery.totals();
+      followJudge();
+    } catch (error) { gallery.refuse(error.message); } finally { press.disabled = false; }
+  });
+  const judges = () => document.querySelector("#judging[data-working]");
+  let following = false;
+  async function followJudge() {
+    if (following) return;
+    for (following = true; judges();) {
+      await new Promise((resolve) => { setTimeout(resolve, JUDGING); });
+      if (!document.hidden) await (judges() ? gallery.totals() : null);
+      if (!judges()) await gallery.again();
+    }
+    following = false;
+  }
+  followJudge();
+
   // On a phone the filters are below the images. The link works without a script too, but would add a step to the
   // history.
   document.querySelector(".to-filter").addEventListener("click", (event) => { event.preventDefault(); byId("filter").scrollIntoView(); });

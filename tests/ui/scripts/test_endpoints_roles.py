@@ -221,6 +221,7 @@ OF_EVALUATIONS: Mapping[str, tuple[bool, Mapping[str, Any]]] = {
     "show-retraining": (True, {"filter": "kind=classification"}),
     "draft-evaluation-study": (False, {"filter": "kind=classification", "judged": 20}),
     "score-images": (False, {}),
+    "check-agreement": (True, {}),
 }
 """Each command of evaluations: whether it only reads, and valid fields."""
 
@@ -297,6 +298,8 @@ PLACES: tuple[tuple[str, str, tuple[int, int, int]], ...] = (
     ("GET", "/curate/api/totals?view=colour%3Dred", (403, 403, 400)),
     ("POST", "/curate/api/decide", (403, 403, 403)),
     ("POST", "/curate/api/score-images", (403, 403, 403)),
+    ("POST", "/curate/api/judge-images", (403, 403, 403)),
+    ("POST", "/curate/api/stop-judging", (403, 403, 403)),
     ("GET", "/evaluate/", (403, 403, 200)),
     ("GET", "/evaluate/?version=1", (403, 403, 404)),
     ("GET", "/evaluate/api/state?version=1", (403, 403, 400)),
