@@ -264,6 +264,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
         studio.retrainings,
         studio.likeness,
         studio.focus,
+        studio.evidence,
         workspace.thumbnails.webp,
     )
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
@@ -312,6 +313,7 @@ def endpoints_of(studio: Studio) -> Services:
         studio.test_sets.exports,
         studio.imports,
         studio.batches,
+        studio.evidence,
     )
 
 

@@ -35,6 +35,7 @@ from cli.terminal import ProgressLine, Terminated, stop_on_signals
 from core.errors import Cancelled, UserError
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, GateAnswer, Weighing
 from core.image_filter import ImageFilter
+from core.model_sections import in_bytes
 from core.progress import Pace, Progress
 from core.settings import UnderTestSettings
 from core.validation_messages import reason
@@ -49,6 +50,7 @@ from services.batches.service import BatchService
 from services.curation.views import filter_of
 from services.evaluation.caption_ranking import caption_ranking_facts
 from services.evaluation.commands import MOST_RANKED, BeginRetraining
+from services.evaluation.evidence.bundle import released, require_free, write_bundle
 from services.evaluation.facts import facts_of, file_of, focus_facts, focus_rows, json_text
 from services.evaluation.focus import Focus
 from services.evaluation.markdown import (
@@ -141,6 +143,11 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
         if options.command == "retrain":
             return _retrained(workspace, service, question, options, line, on_step), 0
         questions = [question]
+        if options.command == "evidence" and options.beside:
+            questions.append(replace(question, model=_model(service, question.subject, options, options.beside)))
+        if options.command == "evidence":
+            released(workspace, question)
+            require_free(Path(options.out))
         if options.command == "gate":
             against = _model(service, question.subject, options, options.against)
             if against == question.model:
@@ -164,6 +171,19 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
                 print(printable(read.note), file=sys.stderr)
         if options.command == "gate":
             return _gated(service, questions, options)
+        if options.command == "evidence":
+            file = Path(options.out)
+            try:
+                manifest = write_bundle(
+                    workspace, service, questions, file, lambda done, total: on_step("writing images", done, total)
+                )
+            finally:
+                line.clear()
+            pictures = sum(one["name"].startswith("images/") for one in manifest["files"])
+            return (
+                f"{file}: {count_of(manifest['figures'], 'figure')}, {count_of(pictures, 'image')}, "
+                f"{in_bytes(file.stat().st_size)}. Unpack it and run python recompute.py to check every figure."
+            ), 0
         evaluated = service.evaluate(question)
         if options.command == "rank":
             ranking = service.rank(question, options.most)

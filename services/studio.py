@@ -21,6 +21,7 @@ from services.curation.meaning import Meaning
 from services.curation.near_duplicates import NearDuplicates
 from services.curation.plans import CellPlans
 from services.curation.thumbnails import ThumbnailFill
+from services.evaluation.evidence.service import Evidence
 from services.evaluation.focus import Focus
 from services.evaluation.likeness import Likeness
 from services.evaluation.retraining.jobs import Retrainings
@@ -109,6 +110,7 @@ class Studio:
         """Searches for weak cells in batches."""
         self.likeness = Likeness(workspace, self.evaluations, self.meaning, models, changes)
         self.focus = Focus(workspace, self.evaluations, changes)
+        self.evidence = Evidence(workspace, self.evaluations, changes)
         self.retrainings = Retrainings(workspace, self.evaluations, changes)
         self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
         """Fills the workspace with example data."""
@@ -134,6 +136,7 @@ class Studio:
             self.searches,
             self.likeness,
             self.focus,
+            self.evidence,
             self.retrainings,
             self.example,
         ):
@@ -156,6 +159,7 @@ class Studio:
         self.retrainings.close()
         self.likeness.work.close()
         self.focus.work.close()
+        self.evidence.work.close()
         self.evaluations.close()
         self.thumbnails.close()
         self.imports.close()

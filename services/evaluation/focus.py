@@ -83,12 +83,12 @@ class Focus:
         """Show where a classifier looks (Grad-CAM): the share of its maps on the main object, insertion, deletion, AIC,
         SIC and purity, for the images with a map so far; with a second model, also the differences.
         """
-        return focus_facts(self.figures(*self.asked(sent)))
+        return focus_facts(self.figures(*self._evaluations.asked_both(sent)))
 
     @does("begin-focus", acts.OnTwoModels)
     def begin_focus(self, sent: acts.OnTwoModels) -> dict[str, Any]:
         """Compute the Grad-CAM maps of a classifier that show_focus lacks, for at most 1,000 images of a test set."""
-        return work_facts(self.begin(*self.asked(sent)))
+        return work_facts(self.begin(*self._evaluations.asked_both(sent)))
 
     @does("cancel-focus")
     def cancel_focus(
@@ -96,11 +96,6 @@ class Focus:
     ) -> dict[str, Any]:
         """Stop computing maps; finished maps stay until the studio ends."""
         return cancelled(self.work, work)
-
-    def asked(self, sent: acts.OnTwoModels) -> tuple[EvaluationQuestion, ...]:
-        """Return an `EvaluationQuestion` for each of the one or two models that a command names."""
-        keys = (sent.key, sent.beside) if sent.beside else (sent.key,)
-        return tuple(self._evaluations.asked(sent.model_copy(update={"key": key})) for key in keys)
 
     def begin(self, *questions: EvaluationQuestion) -> WorkView:
         """Begin to compute the missing maps, or return the work in progress. Raises UserError for a segmentation, and

@@ -6,7 +6,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -17,7 +17,7 @@ from pydantic import Field
 from core.csv_tables import facts
 from core.errors import UserError
 from core.evaluation_results import GateResult
-from core.figures import Numbers
+from core.figures import Floats, Numbers
 from core.images import png_of
 from core.latest import Latest
 from core.progress import OnCount
@@ -40,7 +40,7 @@ from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Evaluation, EvaluationResult, compared, entries_of, gate_of
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.segmented import MaskChecks, MaskValidity
-from services.evaluation.stored_predictions import ModelAnswers
+from services.evaluation.stored_predictions import ClassifierAnswers, ModelAnswers
 from services.evaluation.study import Create, StudyPlan, draft_study, plan_study
 from services.evaluation.study_votes import StudyVotesReader
 from services.evaluation.subjects import Cases, read_cases
@@ -69,6 +69,18 @@ HELD = 8
 """Maximum number of evaluations, and of subjects, that are cached until something is saved."""
 NO_MODEL = "There is no such model any more: take one from the list."
 NOT_LOADED = "This model is not loaded. Press Begin to load it and list its classes."
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationInputs:
+    """What the figures of an evaluation of a classifier are computed from, besides `EvaluationResult.cases`."""
+
+    answers: tuple[ClassifierAnswers, ...]
+    """Answers on the originals, the test cases and the reconstructions."""
+    studies: tuple[str, ...]
+    """Ids of the studies that judged some of the test cases."""
+    chance: Floats | None
+    """Validity score of each test case, 0 to 1; None if none can be learnt."""
 
 
 class EvaluationService:
@@ -201,9 +213,8 @@ class EvaluationService:
         """Evaluate a model on a test set: errors, or mIoU and lost classes, with intervals, excess over reconstruction,
         and edits that hurt; with a second model, also which of the two is better.
         """
-        question = self.asked(sent)
-        second = self.asked(sent.model_copy(update={"key": sent.beside})) if sent.beside else None
-        return facts_of(self.evaluate(question), self.compare(question, second) if second else None)
+        question, *second = self.asked_both(sent)
+        return facts_of(self.evaluate(question), self.compare(question, *second) if second else None)
 
     @does("list-models-under-test", acts.OnSubject, looks=True)
     def list_models(self, sent: acts.OnSubject) -> dict[str, Any]:
@@ -276,6 +287,11 @@ class EvaluationService:
         """Return the question of a command. Raises UserError for an unknown model."""
         subject = sent.subject
         return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping, sent.weighing, sent.among_labels)
+
+    def asked_both(self, sent: acts.OnTwoModels) -> tuple[EvaluationQuestion, ...]:
+        """Return the question on each of the one or two models that a command names. Raises as `asked`."""
+        keys = (sent.key, sent.beside) if sent.beside else (sent.key,)
+        return tuple(self.asked(sent.model_copy(update={"key": key})) for key in keys)
 
     def mapping(self, question: EvaluationQuestion) -> ClassMapping | None:
         """Map labels to classes; None if the model was never loaded. Raises UserError for an unreadable mapping."""
@@ -448,6 +464,16 @@ class EvaluationService:
         """Return the figures with the columns behind them. Raises UserError as `evaluate`."""
         return self._found.once((repr(question), self._workspace.saved()), lambda: self._evaluated(question))
 
+    def inputs(self, question: EvaluationQuestion) -> EvaluationInputs:
+        """Return what the figures of a classifier are computed from. Raises UserError as `evaluate`."""
+        cases, stored = self.cases(question.subject), self._stored(question.model)
+        mapping, votes = self._answering(question, cases, stored), self._workspace.case_columns.outcomes()
+        answers = tuple(self._answers.classified(stored, mapping, cases, images) for images in cases.all_images)
+        studies = self._study_votes.of(votes, cases.table.test_case[cases.generated.row])
+        score = self._scored(cases, votes)
+        chance = None if isinstance(score, str) else score.chance[cases.generated.row]
+        return EvaluationInputs(answers, tuple(one.study for one in studies), chance)
+
     def _evaluated(self, question: EvaluationQuestion) -> EvaluationResult:
         cases = self.cases(question.subject)
         self._require(cases)
@@ -458,9 +484,8 @@ class EvaluationService:
         masks = MaskValidity(np.zeros(0, bool))
         if cases.view.kind == "segmentation":
             masks = self._masks.of(cases, stored, self.predicting.broken(cases.pictures))
-        mapping, title = self.class_map(question, cases, stored), self.title(question.model)
-        if question.among_labels and mapping.kind == "classification" and mapping.left_over:
-            mapping = replace(mapping, among_labels=True)
+        mapping, title = self._answering(question, cases, stored), self.title(question.model)
+        if mapping.among_labels:
             classes = len(mapping.classes)
             title = f"{title}, choosing among {classes - len(mapping.left_over):,} of its {classes:,} classes"
         votes, pending = self._workspace.case_columns.outcomes(), self.pending(question)
@@ -500,6 +525,12 @@ class EvaluationService:
         everywhere = [name for name in {*cases.table.labels.values, *cases.table.task_labels.values} if name]
         kind = cases.view.kind or stored.identity.kind
         return map_classes(cases.labels, stored.identity.classes, kind, own_mapping, everywhere)
+
+    def _answering(self, question: EvaluationQuestion, cases: Cases, stored: StoredModel) -> ClassMap:
+        """Return the class map of `class_map`, marked if the model chooses among the classes of the labels only."""
+        mapping = self.class_map(question, cases, stored)
+        among_labels = question.among_labels and mapping.kind == "classification" and bool(mapping.left_over)
+        return replace(mapping, among_labels=among_labels)
 
     def misfit(self, cases: Cases, stored: StoredModel) -> str:
         """Return why a model cannot predict these images, in a sentence; "" if it can."""

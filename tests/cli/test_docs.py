@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -322,6 +323,17 @@ def follow_gate(shell: Shell) -> None:
     assert 'errors="1"' in Path("gate.xml").read_text(encoding="utf-8")
 
 
+def follow_evidence(shell: Shell) -> None:
+    evaluated(shell)
+    write, check = SHELL["docs/evidence.md"]
+    shell.block(write)
+    with zipfile.ZipFile("birds.zip") as archive:
+        archive.extractall()
+    assert check.commands()[-1] == "check/bin/python recompute.py"
+    done = subprocess.run([sys.executable, "birds/recompute.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "; 0 differ." in done.stdout, done.stdout + done.stderr
+
+
 def follow_search(shell: Shell) -> None:
     """The pictures are noise, so nothing is told but what the search chose."""
     pictures(shell.folder / "sets", 3)
@@ -401,6 +413,7 @@ FOLLOWED: Mapping[str, Callable[[Shell], None]] = {
     "docs/clusters.md": follow_clusters,
     "docs/command-line.md": follow_command_line,
     "docs/evaluate.md": follow_evaluate,
+    "docs/evidence.md": follow_evidence,
     "docs/formats.md": follow_formats,
     "docs/gate.md": follow_gate,
     "docs/laptop.md": follow_laptop,

@@ -47,8 +47,8 @@
     try { study.fit((await wire.patient(`${api("ranking")}?${query}`)).parts); }
     catch (error) { document.getElementById("ranking-said").textContent = error.message; }
   }
-  // So do the likeness to originals and the focus of the model. While models read images for them, the parts show the
-  // progress.
+  // So do the likeness to originals, the focus of the model and the evidence bundle. While these are worked on, the
+  // parts show the progress.
   async function follow(name) {
     try {
       for (let part; (part = document.querySelector(`#part-${name}:is([data-wanted], [data-work])`)); ) {
@@ -57,7 +57,7 @@
       }
     } catch (error) { document.getElementById(`${name}-said`).textContent = error.message; }
   }
-  rank().then(() => { follow("likeness"); follow("focus"); });
+  rank().then(() => { follow("likeness"); follow("focus"); follow("evidence"); });
 
   // A control set is being drawn: show its progress, and then its figures.
   async function watchDrawing() {

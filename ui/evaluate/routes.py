@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import FileResponse, RedirectResponse, Response
 
 from core.errors import UserError
 from core.types import TaskKind
@@ -15,6 +15,7 @@ from services.commands import Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.commands import OnModel, OnTwoModels
+from services.evaluation.evidence.service import Evidence
 from services.evaluation.facts import file_of
 from services.evaluation.focus import Focus
 from services.evaluation.likeness import Likeness
@@ -44,7 +45,7 @@ from ui.evaluate.words import EVALUATE, Links, Place
 from ui.explore.parts import thumb_url
 from ui.frame import signed_in
 from ui.markup import Html, el
-from ui.replies import FRESH, add_posted, attached, fetched_at, page_at, with_file
+from ui.replies import FRESH, add_posted, attached, fetched_at, file_at, page_at, with_file
 from ui.security.request_limits import MODEL_FILE
 
 API = f"{EVALUATE}api/"
@@ -87,9 +88,15 @@ class _Pages:
     """Values for the routes, read from the services."""
 
     def __init__(
-        self, evaluations: EvaluationService, retrainings: Retrainings, likeness: Likeness, focus: Focus
+        self,
+        evaluations: EvaluationService,
+        retrainings: Retrainings,
+        likeness: Likeness,
+        focus: Focus,
+        evidence: Evidence,
     ) -> None:
         self.evaluations, self.retrainings, self.like, self.looking = evaluations, retrainings, likeness, focus
+        self.bundles = evidence
 
     def asked(self, place: Place) -> EvaluationQuestion:
         """Return the evaluation question that a page's address asks. Raises UserError for an invalid address."""
@@ -185,9 +192,19 @@ class _Pages:
     def focus_figures(self, place: Place) -> tuple[FocusFigures | None, str]:
         """Return the figures on where the model looks and "", or None and the reason why there are none."""
         try:
-            return self.looking.figures(*self.looking.asked(OnTwoModels.of(place.compared_fields))), ""
+            return self.looking.figures(*self.evaluations.asked_both(OnTwoModels.of(place.compared_fields))), ""
         except UserError as error:
             return None, str(error)
+
+    def evidence(self, place: Place) -> Html:
+        """Return the section with the evidence bundle, or the progress of writing it, or why none can be written."""
+        question, refused = self.asked(place), ""
+        try:
+            self.bundles.require(question)
+        except UserError as error:
+            refused = str(error)
+        work = next(iter(self.bundles.work.of(about(question))), None)
+        return render("evidence", work=work, refused=refused)
 
     def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | str | None:
         if found.validity is not None and found.validity.by_strata.value is not None:
@@ -229,10 +246,11 @@ def add_evaluate_routes(
     retrainings: Retrainings,
     likeness: Likeness,
     focus: Focus,
+    evidence: Evidence,
     thumbnail: Callable[[str], bytes],
 ) -> None:
     """Add the pages below /evaluate/. `thumbnail` returns the thumbnail of an image as WebP."""
-    pages = _Pages(evaluations, retrainings, likeness, focus)
+    pages = _Pages(evaluations, retrainings, likeness, focus, evidence)
     _add_pages(app, pages)
     _add_files(app, pages, thumbnail)
     _add_sent(app, commands, pages)
@@ -276,6 +294,10 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     @fetched_at(app, f"{API}focus")
     def focus(place: At) -> Mapping[str, Any]:
         return {"parts": {"part-focus": pages.focus(place)}}
+
+    @fetched_at(app, f"{API}evidence")
+    def evidence(place: At) -> Mapping[str, Any]:
+        return {"parts": {"part-evidence": pages.evidence(place)}}
 
     @fetched_at(app, f"{API}trained")
     def trained(kind: TaskKind) -> Mapping[str, Any]:
@@ -344,6 +366,11 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
         name = plain_name(f"{evaluated.subject.title} {evaluated.model}") or "evaluation"
         return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{FILES[kind]}"))
 
+    @file_at(app, f"{EVALUATE}evidence/{{number}}/{{name}}")
+    def bundle(number: int, name: str) -> Response:
+        ready = pages.bundles.ready(number)
+        return FileResponse(ready.file, media_type="application/zip", filename=ready.name, headers=FRESH)
+
 
 def plain_name(words: str) -> str:
     """Return words as a file name: small letters, digits and hyphens, at most 80 characters."""
@@ -366,7 +393,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         def act(data: dict[str, Any]) -> Mapping[str, Any]:
             work = data.pop("work", None)
             place = _sent_place(data)
-            fields = place.compared_fields if command == "begin-focus" else place.fields
+            fields = place.compared_fields if command in ("begin-focus", "begin-evidence") else place.fields
             commands.send(command, fields if work is None else {"work": work})
             return {"go": place.to()}
 
@@ -411,7 +438,10 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         "make-control-set": control,
         **{
             name: then_here(name)
-            for name in ("cancel-control-set", "begin-likeness", "cancel-likeness", "begin-focus", "cancel-focus")
+            for name in (
+                *("cancel-control-set", "begin-likeness", "cancel-likeness", "begin-focus", "cancel-focus"),
+                *("begin-evidence", "cancel-evidence"),
+            )
         },
     }
     for name, act in acts.items():
