@@ -40,7 +40,7 @@ from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Evaluation, EvaluationResult, compared, entries_of, gate_of
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.segmented import MaskChecks, MaskValidity
-from services.evaluation.stored_predictions import ClassifierAnswers, ModelAnswers
+from services.evaluation.stored_predictions import ClassifierAnswers, ModelAnswers, SegmenterCounts
 from services.evaluation.study import Create, StudyPlan, draft_study, plan_study
 from services.evaluation.study_votes import StudyVotesReader
 from services.evaluation.subjects import Cases, read_cases
@@ -73,10 +73,11 @@ NOT_LOADED = "This model is not loaded. Press Begin to load it and list its clas
 
 @dataclass(frozen=True, eq=False)
 class EvaluationInputs:
-    """What the figures of an evaluation of a classifier are computed from, besides `EvaluationResult.cases`."""
+    """What the figures of an evaluation are computed from, besides `EvaluationResult.cases`."""
 
-    answers: tuple[ClassifierAnswers, ...]
-    """Answers on the originals, the test cases and the reconstructions."""
+    answers: tuple[ClassifierAnswers | SegmenterCounts, ...]
+    """Answers on the originals, the test cases and the reconstructions: pixel counts of a segmenter."""
+    mapping: ClassMap
     studies: tuple[str, ...]
     """Ids of the studies that judged some of the test cases."""
     chance: Floats | None
@@ -465,14 +466,15 @@ class EvaluationService:
         return self._found.once((repr(question), self._workspace.saved()), lambda: self._evaluated(question))
 
     def inputs(self, question: EvaluationQuestion) -> EvaluationInputs:
-        """Return what the figures of a classifier are computed from. Raises UserError as `evaluate`."""
+        """Return what the figures of `evaluate` are computed from. Raises UserError as it does."""
         cases, stored = self.cases(question.subject), self._stored(question.model)
         mapping, votes = self._answering(question, cases, stored), self._workspace.case_columns.outcomes()
-        answers = tuple(self._answers.classified(stored, mapping, cases, images) for images in cases.all_images)
+        read = self._answers.segmented if cases.view.kind == "segmentation" else self._answers.classified
+        answers = tuple(read(stored, mapping, cases, images) for images in cases.all_images)
         studies = self._study_votes.of(votes, cases.table.test_case[cases.generated.row])
         score = self._scored(cases, votes)
         chance = None if isinstance(score, str) else score.chance[cases.generated.row]
-        return EvaluationInputs(answers, tuple(one.study for one in studies), chance)
+        return EvaluationInputs(answers, mapping, tuple(one.study for one in studies), chance)
 
     def _evaluated(self, question: EvaluationQuestion) -> EvaluationResult:
         cases = self.cases(question.subject)

@@ -22,6 +22,8 @@ import numpy as np
 from core.csv_tables import facts, plain
 from core.data_files import DataTable
 from core.errors import UserError, disk_reason
+from core.evaluation_results import Effectiveness
+from core.figures import Floats
 from core.progress import OnCount
 from core.studies import StudyData
 from core.test_sets import SetVersion
@@ -33,8 +35,9 @@ from evaluation.effectiveness import UNKNOWN
 from formats.types import json_lines
 from services.evaluation.facts import finite, rows_of
 from services.evaluation.results import EvaluationResult, compared
+from services.evaluation.segmented import ProtectedClass, classes_of, ways_of
 from services.evaluation.service import EvaluationInputs, EvaluationService
-from services.evaluation.subjects import Cases
+from services.evaluation.stored_predictions import SegmenterCounts
 from services.evaluation.types import EvaluationQuestion, ModelComparison
 from services.test_sets.examples import VersionImages
 from storage.curation.case_columns import ACCEPTED
@@ -86,7 +89,7 @@ def write_bundle(
     manifest.
 
     `on_count` gets the number of images written and of all images. Raises UserError if the file exists, for a draft or
-    a filter, for a segmentation, and if something is saved all the time.
+    a filter, and if something is saved all the time.
     """
     version = released(workspace, questions[0])
     require_free(file)
@@ -120,12 +123,6 @@ def released(workspace: Workspace, question: EvaluationQuestion) -> SetVersion:
     return version
 
 
-def require_classification(cases: Cases) -> None:
-    """Raise UserError for images of a segmentation."""
-    if cases.task != "classification":
-        raise UserError("An evidence bundle holds a classification. These images are of a segmentation.")
-
-
 def _read(
     workspace: Workspace,
     evaluations: EvaluationService,
@@ -149,22 +146,21 @@ def _contents(
 ) -> _Contents:
     results = [evaluations.result(one) for one in questions]
     first = results[0]
-    require_classification(first.cases)
     inputs = [evaluations.inputs(one) for one in questions]
     studies = [workspace.studies.data(study) for study in inputs[0].studies]
     comparison = None
     if len(results) > 1:
         comparison = compared(results[0], results[1], questions[0].weighing)
     image_rows, number_of = _image_rows(first, inputs[0])
+    models = list(enumerate(zip(results, inputs, strict=True), start=1))
     left_out: Counter[str] = Counter()
     names = _Pseudonyms()
     votes = [row for study in studies for row in _vote_rows(study, names, left_out)]
     tables = {
         "images": image_rows,
         "edits": _edit_rows(first, number_of),
-        "predictions": [
-            row for model, one in enumerate(inputs, start=1) for row in _prediction_rows(model, first, one, number_of)
-        ],
+        "predictions": [row for number, one in models for row in _prediction_rows(number, one, number_of)],
+        "pixels": [row for number, one in models for row in _pixel_rows(number, one, number_of)],
         "items": _item_rows(studies),
         "votes": votes,
         **_lineage(workspace, version, image_rows),
@@ -172,7 +168,7 @@ def _contents(
     pictures = dict.fromkeys(
         sha
         for sha in [
-            *(row["sha256"] for row in image_rows),
+            *(sha for row in image_rows for sha in (row["sha256"], row["mask_sha256"])),
             *(sha for row in tables["items"] for sha in (row["sha256"], row["source_sha256"])),
         ]
         if sha
@@ -182,9 +178,9 @@ def _contents(
     settings = {
         "test_set": facts(version, "words id note", images=version.entries),
         "weighing": questions[0].weighing,
-        "labels": list(first.cases.labels),
+        "task": first.cases.task,
         "edit_types": [name for name in first.cases.table.edits.types.values if name in used],
-        "models": [_about_model(one) for one in results],
+        "models": [_about_model(*one) for _, one in models],
         "studies": [_about_study(one, names) for one in studies],
         "made_with": {name: version_of_package(name) for name in ("numpy", "scipy", "pandas")},
     }
@@ -220,6 +216,7 @@ def _image_rows(found: EvaluationResult, inputs: EvaluationInputs) -> tuple[list
                     "sha256": images.shas[at],
                     "source": int(images.source[at]),
                     "label": cases.labels[label] if label >= 0 else "",
+                    "mask_sha256": images.masks[at][0] or None if len(images.masks) else None,
                     "split": cases.split[int(images.source[at])],
                     "control_set": int(way[at]) if way is not None else -1,
                     "test_case": case if case >= 0 else None,
@@ -245,10 +242,13 @@ def _edit_rows(found: EvaluationResult, number_of: Mapping[tuple[str, int], int]
 
 
 def _prediction_rows(
-    model: int, found: EvaluationResult, inputs: EvaluationInputs, number_of: Mapping[tuple[str, int], int]
+    model: int, of: tuple[EvaluationResult, EvaluationInputs], number_of: Mapping[tuple[str, int], int]
 ) -> Iterator[Record]:
+    found, inputs = of
     labels = found.cases.labels
     for role, answered in zip(ROLES, inputs.answers, strict=True):
+        if isinstance(answered, SegmenterCounts):
+            return
         said, right = answered.answers.said.tolist(), answered.answers.right.tolist()
         numbers = zip(answered.answers.confidence.tolist(), answered.true.tolist(), strict=True)
         for at, answer, standing, (confidence, true) in zip(answered.place.tolist(), said, right, numbers, strict=True):
@@ -260,6 +260,39 @@ def _prediction_rows(
                 "confidence": confidence,
                 "true": finite(true),
             }
+
+
+def _pixel_rows(
+    model: int, of: tuple[EvaluationResult, EvaluationInputs], number_of: Mapping[tuple[str, int], int]
+) -> Iterator[Record]:
+    found, inputs = of
+    _, protected = _protected_of(found, inputs)
+    for role, counted in zip(ROLES, inputs.answers, strict=True):
+        if not isinstance(counted, SegmenterCounts) or found.pixels is None:
+            return
+        counts = counted.pixels.counts.astype(np.int64).tolist()
+        for at, of_classes, place in zip(counted.place.tolist(), counts, range(len(counts)), strict=True):
+            yield {
+                "model": model,
+                "image": number_of[role, at],
+                "counts": of_classes,
+                "protected": protected[role][place] if role in protected else [],
+                "mask_holds": bool(role == "test case" and found.pixels.kept[at]),
+            }
+
+
+def _protected_of(
+    found: EvaluationResult, inputs: EvaluationInputs
+) -> tuple[list[ProtectedClass], dict[str, list[list[int]]]]:
+    """Return the classes that a segmenter must not lose, and the numbers of those of each counted image, by role."""
+    cases, known = found.cases, dict[ProtectedClass, int]()
+    of_role: dict[str, list[list[int]]] = {}
+    for role, images, counted in list(zip(ROLES, cases.all_images, inputs.answers, strict=True))[1:]:
+        if isinstance(counted, SegmenterCounts):
+            ways, number = ways_of(cases, images, counted.place)
+            own = [[known.setdefault(one, len(known)) for one in classes_of(*way, inputs.mapping)] for way in ways]
+            of_role[role] = [own[at] for at in number.tolist()]
+    return list(known), of_role
 
 
 def _item_rows(studies: Sequence[StudyData]) -> list[Record]:
@@ -333,12 +366,14 @@ def _lineage(workspace: Workspace, version: SetVersion, image_rows: Sequence[Rec
     return {"lineage": rows, "stages": stages}
 
 
-def _about_model(found: EvaluationResult) -> Record:
+def _about_model(found: EvaluationResult, inputs: EvaluationInputs) -> Record:
     identity = found.evaluated.identity
     return {
         "title": found.evaluated.model,
         "identity": facts(identity, "digest name weights") if identity is not None else None,
         "classes": {row.label: list(row.classes) for row in found.evaluated.mapping.mapped},
+        "labels": list(found.evaluated.labels),
+        "protected": [{"name": name, "groups": list(groups)} for name, groups in _protected_of(found, inputs)[0]],
         "unmapped": [row.label for row in found.evaluated.mapping.unmapped],
         "answer": found.evaluated.answer,
     }
@@ -408,10 +443,27 @@ def _finite(number: float | None) -> float | None:
 def _evaluated(found: EvaluationResult) -> Iterator[tuple[str, str, Record]]:
     """Yield the part, the name and the numbers of all figures of an evaluation."""
     evaluated = found.evaluated
-    effect, validity = evaluated.effectiveness, evaluated.validity
-    assert effect is not None
+    effect, pixels, validity = evaluated.effectiveness, evaluated.segmentation, evaluated.validity
     for row in rows_of(evaluated):
         yield row.part, ": ".join(filter(None, (row.name, row.figure))), {**asdict(row), "n": row.images}
+    if effect is not None:
+        yield from _of_classifier(effect)
+    if pixels is not None:
+        yield from _confusion(evaluated.labels, pixels.confusion_original, pixels.confusion_generated)
+    for table, edits in evaluated.sensitivity.items():
+        for edit in edits:
+            beside = {"n": edit.n, "sources": edit.sources}
+            yield table, f"{edit.name}: newly wrong", {"value": edit.newly_wrong, **beside}
+            yield table, f"{edit.name}: newly wrong test cases", {"value": edit.newly_wrong_cases, **beside}
+            yield table, f"{edit.name}: p value, corrected", {"value": edit.p_adjusted, **beside}
+    if validity is not None:
+        yield "validity", "weight of the score", {"value": validity.score_weight}
+        yield "validity", "images with a consensus", {"value": validity.judged}
+        yield "validity", "judged images without a consensus, number", {"value": validity.discarded}
+        yield "validity", "answers to control items", {"value": validity.control_answers}
+
+
+def _of_classifier(effect: Effectiveness) -> Iterator[tuple[str, str, Record]]:
     whole = {"n": effect.cases, "sources": effect.sources}
     yield "all", "p value of newly wrong against newly right", {"value": effect.flips.p_value, **whole}
     for one in effect.classes:
@@ -419,31 +471,23 @@ def _evaluated(found: EvaluationResult) -> Iterator[tuple[str, str, Record]]:
         yield "classes", f"{one.label}: originals wrong", {"value": one.wrong_originals, **beside}
         yield "classes", f"{one.label}: test cases wrong", {"value": one.wrong_cases, **beside}
         yield "classes", f"{one.label}: p value, corrected", {"value": one.p_adjusted, **beside}
-    for table, edits in evaluated.sensitivity.items():
-        for edit in edits:
-            beside = {"n": edit.n, "sources": edit.sources}
-            yield table, f"{edit.name}: newly wrong", {"value": edit.newly_wrong, **beside}
-            yield table, f"{edit.name}: newly wrong test cases", {"value": edit.newly_wrong_cases, **beside}
-            yield table, f"{edit.name}: p value, corrected", {"value": edit.p_adjusted, **beside}
     before, after = effect.confusion
-    answers = [*before.labels, "none of the labels"]
-    for i, label in enumerate(before.labels):
-        for j, answer in enumerate(answers):
-            if before.shares[i, j] > 0 or after.shares[i, j] > 0:
-                name = f"{label} taken for {answer}"
-                yield "confusion", f"{name}, originals", {"value": finite(before.shares[i, j])}
-                yield "confusion", f"{name}, generated images", {"value": finite(after.shares[i, j])}
+    yield from _confusion(before.labels, before.shares, after.shares)
     for what, calibration in zip(("originals", "generated images"), effect.calibration, strict=True):
         yield "calibration", f"expected error, {what}", {"value": calibration.expected_error}
         bins = zip(calibration.accuracy, calibration.confidence, calibration.images, strict=True)
         for number, (accuracy, confidence, images) in enumerate(bins, start=1):
             yield "calibration", f"accuracy in bin {number}, {what}", {"value": accuracy, "n": images}
             yield "calibration", f"confidence in bin {number}, {what}", {"value": confidence, "n": images}
-    if validity is not None:
-        yield "validity", "weight of the score", {"value": validity.score_weight}
-        yield "validity", "images with a consensus", {"value": validity.judged}
-        yield "validity", "judged images without a consensus, number", {"value": validity.discarded}
-        yield "validity", "answers to control items", {"value": validity.control_answers}
+
+
+def _confusion(labels: Sequence[str], before: Floats, after: Floats) -> Iterator[tuple[str, str, Record]]:
+    for i, label in enumerate(labels):
+        for j, answer in enumerate([*labels, "none of the labels"]):
+            if before[i, j] > 0 or after[i, j] > 0:
+                name = f"{label} taken for {answer}"
+                yield "confusion", f"{name}, originals", {"value": finite(before[i, j])}
+                yield "confusion", f"{name}, generated images", {"value": finite(after[i, j])}
 
 
 # The file
@@ -500,7 +544,8 @@ def _write(workspace: Workspace, contents: _Contents, archive: zipfile.ZipFile, 
 
 
 _LEFT_OUT = (
-    "the models under test themselves: the bundle has what they answered for each image",
+    "the models under test themselves: the bundle has what they answered for each image; of a segmenter, the numbers "
+    "of pixels of each class, but no class maps",
     "figures of other commands: likeness, where the model looks, the order of review, retraining, searches, the gate",
     "how well the validity score agrees with people: it is learnt from all images of the workspace; each image's score "
     "is in the table `images`",

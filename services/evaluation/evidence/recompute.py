@@ -33,6 +33,7 @@ from scipy import special, stats
 
 HERE = Path(__file__).resolve().parent
 MANIFEST = "manifest.json"
+ROLES = ("original", "test case", "reconstruction")
 CONFIDENCE = 0.95
 ENDS = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
 DRAWS = 4000
@@ -277,9 +278,7 @@ def matched_controls(source: Array, way: Array, control_source: Array, control_w
     return has_control, np.array(weight, float)
 
 
-def errors(
-    first: Answers, cases: Answers, control: Answers | None, weighing: str, mixed: bool, begin: str = ""
-) -> tuple[Record, Array]:
+def errors(first: Answers, cases: Answers, control: Answers | None, weighing: str, mixed: bool) -> tuple[Record, Array]:
     """Return the figures on errors by name, and the sources that count: those whose original and at least one test case
     can be compared with their label. An answer that cannot be compared is left out, never counted as wrong. Each source
     weighs the same, or as much as its test cases.
@@ -358,7 +357,7 @@ def errors(
         float(stats.binomtest(lost, lost + gained).pvalue) if tested else None
     )
     found |= {name: figure(number, n=n, sources=sources) for name, number in counts.items()}
-    return {f"all: {begin}{name}": one for name, one in found.items()}, both
+    return {f"all: {name}": one for name, one in found.items()}, both
 
 
 def classes(first: Answers, cases: Answers, both: Array, labels: Sequence[str], weighing: str) -> Rows:
@@ -435,18 +434,27 @@ def calibration(answers: Answers, both: Array, what: str) -> Rows:
 
 
 def edit_tables(
-    cases: pd.DataFrame, edits: pd.DataFrame, change: Array, newly_wrong: Array, labels: Sequence[str], weighing: str
+    cases: pd.DataFrame,
+    edits: pd.DataFrame,
+    change: Array,
+    newly_wrong: Array,
+    labels: Sequence[str] | None,
+    weighing: str,
 ) -> Rows:
     """Yield the tables of edits: the mean change of the true class's probability for each value of an edit, in each
-    source first. The change is that from the reconstruction of the source, or from the original if no test case has a
-    reconstruction. P values are corrected over the rows of a table.
+    source first. A segmenter, without `labels`, has the share of right pixels in its place. The change is that from the
+    reconstruction of the source, or from the original if no test case has a reconstruction. P values are corrected over
+    the rows of a table.
     """
     at = {image: place for place, image in enumerate(cases["image"])}
     tables: dict[str, list[tuple[int, str]]] = {
         name: [(at[image], value) for image, value in zip(edits["image"], edits[column], strict=True) if value]
         for name, column in (("edit type", "edit_type"), ("keyword", "keyword"), ("alternative", "alternative"))
     }
-    tables["class"] = [(place, label) for place, label in enumerate(cases["label"]) if label in labels]
+    what = "the share of right pixels"
+    if labels is not None:
+        tables["class"] = [(place, label) for place, label in enumerate(cases["label"]) if label in labels]
+        what = "the probability of the true class"
     source = cases["source"].to_numpy(np.int64)
     for name, pairs in tables.items():
         sizes = Counter(value for _, value in pairs)
@@ -475,10 +483,8 @@ def edit_tables(
         for place, value in enumerate(values):
             few = n[place] < FEWEST_CASES
             beside = {"n": means[place]["n"], "sources": means[place]["sources"]}
-            yield (
-                f"{name}: {value}: change of the probability of the true class",
-                figure(**beside) if few else means[place],
-            )
+            whole = figure(**beside) if few else means[place]
+            yield f"{name}: {value}: change of {what}", whole
             yield f"{name}: {value}: newly wrong", figure(None if few else float(share[place]), **beside)
             yield f"{name}: {value}: newly wrong test cases", figure(int(number[place]), **beside)
             yield f"{name}: {value}: p value, corrected", figure(_number(corrected[place]), **beside)
@@ -493,6 +499,170 @@ def mean_by(keys: Sequence[Any], values: Array) -> dict[Any, float]:
 
 def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
+
+
+# A segmenter
+
+LOST = 0.15
+"""IoU from which a class is found, and fall of the IoU by which it is lost."""
+
+
+class Pixels:
+    """Pixels of some images by true and predicted class, (images, classes, classes + 1). The last column is for
+    predictions of no class of the masks.
+    """
+
+    def __init__(self, frame: pd.DataFrame, classes: int) -> None:
+        self.frame = frame
+        self.source = frame["source"].to_numpy(np.int64)
+        self.way = frame["control_set"].to_numpy(np.int64)
+        self.counts = np.array(frame["counts"].tolist(), float).reshape(len(frame), classes, classes + 1)
+        self.classes = classes
+
+    def where(self, chosen: Any) -> Pixels:
+        return Pixels(self.frame[np.asarray(chosen, bool)], self.classes)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def overlaps(self) -> Array:
+        """Intersections, then unions, of mask and prediction for each class: (images, 2 x classes)."""
+        hit = np.diagonal(self.counts, axis1=1, axis2=2)
+        return np.concatenate([hit, self.counts.sum(axis=2) + self.counts.sum(axis=1)[:, :-1] - hit], axis=1)
+
+    @property
+    def right_share(self) -> Array:
+        """Share of right pixels of each image; NaN if no pixel counts."""
+        return ratio(np.diagonal(self.counts, axis1=1, axis2=2).sum(axis=1), self.counts.sum(axis=(1, 2)))
+
+    def ious(self, groups: Sequence[Sequence[int]]) -> Array:
+        """Return the IoU of classes that consist of `groups`, image by image; NaN where the mask lacks the class."""
+        found = np.full((len(self), len(groups)), np.nan)
+        for at, own in enumerate(groups):
+            here = self.counts[:, own].sum(axis=(1, 2))
+            hit = self.counts[:, own][:, :, own].sum(axis=(1, 2))
+            both = here + self.counts[:, :, own].sum(axis=(1, 2)) - hit
+            found[:, at] = np.where(here > 0, ratio(hit, both), np.nan)
+        return found
+
+
+def mean_iou(overlaps: Array) -> Array:
+    """Return the mean IoU over the classes that are there, from intersections and unions."""
+    hit, union = np.split(overlaps, 2, axis=-1)
+    each = np.divide(hit, union, out=np.zeros_like(union), where=union > 0)
+    return ratio(each.sum(axis=-1), (union > 0).sum(axis=-1))
+
+
+def pixel_figures(
+    first: Pixels, cases: Pixels, control: Pixels | None, holds: Array, weighing: str, mixed: bool, names: Sequence[str]
+) -> Rows:
+    """Yield mIoU and IoU from one matrix of all pixels, in which each source weighs the same, or each test case. An
+    unseen source finds all or nothing of each class; its area is that of the source of a typical pixel.
+    """
+    both = np.intersect1d(first.source, cases.source)
+    holds = holds[np.isin(cases.source, both)]
+    first, cases = (one.where(np.isin(one.source, both)) for one in (first, cases))
+    control = control.where(np.isin(control.source, both)) if control is not None else None
+    has_own, weight = None, None
+    if control is not None and mixed:
+        has_own, weight = matched_controls(cases.source, cases.way, control.source, control.way)
+        control, weight = control.where(weight > 0), weight[weight > 0]
+    sets = {"original": first, "generated": cases, "kept": cases.where(holds)}
+    if control is not None and len(control):
+        sets["control"] = control
+        sets["original beside"] = first.where(np.isin(first.source, control.source))
+        sets["generated beside"] = cases.where(np.isin(cases.source, control.source) if has_own is None else has_own)
+        if len(sets["original beside"]) == len(first) and len(sets["generated beside"]) == len(cases):
+            del sets["original beside"], sets["generated beside"]  # they equal the full sets
+    cases_of = np.bincount(cases.source, minlength=int(both.max(initial=-1)) + 1)
+
+    def weights(name: str) -> Array:
+        source = sets[name].source
+        alike = np.bincount(source, minlength=len(cases_of))[source].astype(float)
+        if name == "control" and weight is not None:
+            alike = np.bincount(source, weight)[source] / weight
+        if weighing == "source":
+            return 1 / alike
+        return np.ones(len(source)) if name == "kept" else cases_of[source] / alike
+
+    of_source = cases_of[both].astype(float) if weighing == "case" else np.ones(len(both))
+    sums = []
+    for name, one in sets.items():
+        total = np.zeros((len(both), 2 * one.classes))
+        np.add.at(total, np.searchsorted(both, one.source), weights(name)[:, None] * one.overlaps)
+        sums.append(total)
+    width = 2 * len(names)
+    area = np.concatenate([np.nan_to_num(ratio((one**2 / of_source[:, None]).sum(0), one.sum(0))) for one in sums])
+    is_union = np.tile(np.arange(width) >= len(names), len(sets))
+    best = np.where(is_union, area, np.roll(area, -len(names)))
+    means = SourceMeans(
+        np.concatenate(sums, axis=1) / of_source[:, None],
+        of_source,
+        worst=np.where(is_union, best, 0.0),
+        best=best,
+        together=np.repeat(np.arange(len(sets)), width),
+    )
+    place = {name: at * width for at, name in enumerate(sets)}
+
+    def miou(name: str) -> Callable[[Array], Array]:
+        return lambda m: mean_iou(m[..., place[name] : place[name] + width])
+
+    def of(name: str, less: str = "") -> Record:
+        if "control" not in sets and (name == "control" or name.endswith(" beside")):
+            return figure(n=0, sources=0)
+        name = name if name in sets else name.removesuffix(" beside")
+        one, two = miou(name), miou(less) if less else None
+        statistic = (lambda m: one(m) - two(m)) if two is not None else one
+        return means.figure(statistic, len(sets[name]), len(np.unique(sets[name].source)))
+
+    yield "all: mIoU on originals", of("original")
+    yield "all: mIoU on generated images", of("generated")
+    yield "all: generated less original", of("generated", "original")
+    yield "all: mIoU on originals, of sources with a reconstruction", of("original beside")
+    yield "all: mIoU on generated images, of sources with a reconstruction", of("generated beside")
+    yield "all: mIoU on reconstructions", of("control")
+    yield "all: generated less reconstructed", of("generated beside", "control")
+    yield "all: mIoU on generated images whose mask holds", of("kept")
+
+    matrices = {name: np.tensordot(weights(name), sets[name].counts, 1) for name in sets}
+    none = np.full((len(names), len(names) + 1), np.nan)
+    before, after, drawn = (matrices.get(name, none) for name in ("original", "generated", "control"))
+    n = {"n": len(cases), "sources": len(both)}
+    for at, name in enumerate(names):
+        for what, matrix in (("originals", before), ("generated images", after), ("reconstructions", drawn)):
+            hit = matrix[at, at]
+            value = float(ratio(hit, matrix[at].sum() + matrix[:, at].sum() - hit))
+            yield f"classes: {name}: IoU on {what}", figure(_number(value), **n)
+        for what, matrix in (("originals", before), ("generated images", after)):
+            value = float(ratio(matrix[at, at], matrix[at].sum()))
+            yield f"classes: {name}: pixel accuracy on {what}", figure(_number(value), **n)
+    shares = [ratio(matrix, matrix.sum(axis=1, keepdims=True)) for matrix in (before, after)]
+    for at, name in enumerate(names):
+        for to, answer in enumerate([*names, NO_LABEL]):
+            if shares[0][at, to] > 0 or shares[1][at, to] > 0:
+                pair = f"confusion: {name} taken for {answer}"
+                yield f"{pair}, originals", figure(_number(shares[0][at, to]))
+                yield f"{pair}, generated images", figure(_number(shares[1][at, to]))
+
+
+LOSS_NAMES = {
+    "error on originals": "originals on which it misses a protected class",
+    "error on generated images": "generated images on which it loses a class",
+    "error on generated images, of sources with a reconstruction": (
+        "generated images on which it loses a class, of sources with a reconstruction"
+    ),
+    "error on reconstructions": "reconstructions on which it loses a class",
+    "generated less reconstructed": "loses a class, generated less reconstructed",
+    "newly wrong": "test cases that lose a class, if their original has all classes found",
+    "sources with all test cases wrong": "sources with all test cases losing a class",
+    "sources with some test cases wrong": "sources with some test cases losing a class",
+    "sources with no test case wrong": "sources with no test case losing a class",
+    "intra-class correlation": "intra-class correlation",
+    "design effect": "design effect",
+    "effective number of images": "effective number of images",
+}
+"""Names of the figures of `errors` if a segmenter is wrong where it loses a class."""
 
 
 # Faults that are valid
@@ -1416,6 +1586,8 @@ class Bundle:
         self.images, self.edits, self.predictions, self.items = map(table, ("images", "edits", "predictions", "items"))
         votes = table("votes")
         self.studies = {one["study"]: Study(one, self.items, votes) for one in self.settings["studies"]}
+        self.segments = self.settings["task"] == "segmentation"
+        self.pixels = table("pixels")
         originals = self.images[self.images["role"] == "original"]
         label = dict(zip(originals["source"], originals["label"], strict=True))
         self.images["source_label"] = self.images["source"].map(label)
@@ -1423,8 +1595,44 @@ class Bundle:
 
     def answers(self, model: int, role: str) -> Answers:
         """Return what a model says about the images of one role."""
+        if self.segments:
+            return Answers(self.losses(model)[role])
         own = self.predictions[self.predictions["model"] == model]
         return Answers(own.merge(self.images[self.images["role"] == role], on="image"))
+
+    def pixels_of(self, model: int, role: str) -> Pixels:
+        own = self.pixels[self.pixels["model"] == model]
+        frame = own.merge(self.images[self.images["role"] == role], on="image")
+        return Pixels(frame, len(self.settings["models"][model - 1]["labels"]))
+
+    def losses(self, model: int) -> dict[str, pd.DataFrame]:
+        """Return which images lose a protected class, as answers: "lost" is wrong. An original loses a class whose IoU
+        is below 0.15. Another image loses one that has that IoU on the original and falls by as much. An image without
+        a class to lose cannot be compared. The columns `could` and `lost` have the classes.
+        """
+        classes = self.settings["models"][model - 1]["protected"]
+        groups = [one["groups"] for one in classes]
+        frames, before = {}, np.full((len(self.images), len(classes)), np.nan)
+        of_source = np.zeros((len(self.images), len(classes)), bool)
+        for source, own in self.pixels_of(model, "test case").frame[["source", "protected"]].itertuples(index=False):
+            of_source[source, own] = True
+        for role in ROLES:
+            pixels = self.pixels_of(model, role)
+            ious = pixels.ious(groups)
+            if role == "original":
+                before[pixels.source] = ious
+                could = of_source[pixels.source] & np.isfinite(ious)
+                lost = could & (ious < LOST)
+            else:
+                protected = np.zeros(ious.shape, bool)
+                for at, own in enumerate(pixels.frame["protected"]):
+                    protected[at, own] = True
+                could = protected & (before[pixels.source] >= LOST) & np.isfinite(ious)
+                lost = could & (before[pixels.source] - ious >= LOST)
+            frame = pixels.frame.assign(comparable=could.any(axis=1), label="kept", could=list(could), lost=list(lost))
+            frame["predicted"] = np.where(lost.any(axis=1), "lost", "kept")
+            frames[role] = frame
+        return frames
 
     def right(self, model: int) -> Array:
         """Return for each test case 1 if the model is right, 0 if it is wrong, and -1 if it cannot be compared, or its
@@ -1443,8 +1651,8 @@ class Bundle:
 
     def evaluation(self, model: int) -> Rows:
         """Yield all figures of one model."""
-        settings, weighing, labels = self.settings, self.settings["weighing"], self.settings["labels"]
-        first, cases, control = (self.answers(model, role) for role in ("original", "test case", "reconstruction"))
+        weighing, labels = self.settings["weighing"], self.settings["models"][model - 1]["labels"]
+        first, cases, control = (self.answers(model, role) for role in ROLES)
         mixed = self.cases["control_set"].nunique() > 1
         has_control = (self.images["role"] == "reconstruction").any()
         found, both = errors(first, cases, control if has_control else None, weighing, mixed)
@@ -1455,30 +1663,84 @@ class Bundle:
         yield from calibration(cases, both, "generated images")
 
         after = self.cases["image"].map(dict(zip(cases.frame["image"], cases.frame["true"], strict=True)))
-        before = mean_by(list(first.source), first.frame["true"].to_numpy(float))
         pairs = list(zip(control.source.tolist(), control.way.tolist(), strict=True))
-        drawn = mean_by(pairs, control.frame["true"].to_numpy(float))
-        own = list(zip(self.cases["source"], self.cases["control_set"], strict=True))
-        of_control = np.array([drawn.get(pair, np.nan) if pair[1] >= 0 else np.nan for pair in own], float)
-        of_original = np.array([before.get(source, np.nan) for source in self.cases["source"]], float)
-        change = after.to_numpy(float) - (of_control if np.isfinite(of_control).any() else of_original)
+        change = after.to_numpy(float) - self.compared_with(
+            mean_by(list(first.source), first.frame["true"].to_numpy(float)),
+            mean_by(pairs, control.frame["true"].to_numpy(float)),
+        )
         wrong = np.isin(self.cases["image"], cases.frame["image"][cases.wrong])
         right_before = np.isin(self.cases["source"].to_numpy(int), first.source[first.known & ~first.wrong])
         yield from edit_tables(self.cases, self.edits, change, wrong & right_before, labels, weighing)
+        yield from self.valid_faults(model, wrong, found["all: error on generated images"], "wrong")
 
+    def compared_with(self, of_source: Mapping[int, float], drawn: Mapping[tuple[int, int], float]) -> Array:
+        """Return for each test case the figure that it is compared with: the mean of the reconstructions of its source
+        in its own control set, or of the original if no test case has a reconstruction.
+        """
+        own = list(zip(self.cases["source"], self.cases["control_set"], strict=True))
+        of_control = np.array([drawn.get(pair, np.nan) if pair[1] >= 0 else np.nan for pair in own], float)
+        if np.isfinite(of_control).any():
+            return of_control
+        return np.array([of_source.get(source, np.nan) for source in self.cases["source"]], float)
+
+    def valid_faults(self, model: int, wrong: Array, measured: Record, words: str) -> Rows:
+        """Yield the figures on faults that are valid; `words` name a fault."""
         known = self.right(model) >= 0
         judged, ballots = judged_images(self.cases[known], self.studies, self.items)
         seen = (judged["decided"] | judged["undecided"]).to_numpy(bool)
         if not seen.any():
             return
-        stratum, strata = strata_of(self.cases, self.edits, wrong, settings["edit_types"])
+        stratum, strata = strata_of(self.cases, self.edits, wrong, self.settings["edit_types"])
         accepted = self.cases["accepted"].to_numpy(bool)[known]
         score = self.cases["validity_score"].to_numpy(float)[known]
         judged["source"], judged["wrong"] = self.cases["source"].to_numpy(int)[known], wrong[known]
         judged["stratum"], judged["score"] = stratum[known], score
         judged["outside"] = ~accepted if all_of_a_part(accepted, seen) else False
-        yield "validity: as measured", found["all: error on generated images"]
-        yield from validity(judged, ballots, strata, weighing, bool(np.isfinite(score).any()))
+        yield "validity: as measured", measured
+        has_score = bool(np.isfinite(score).any())
+        for name, one in validity(judged, ballots, strata, self.settings["weighing"], has_score):
+            error = "error" if words == "wrong" else words
+            yield name.replace("wrong and valid", f"{words} and valid").replace("error among", f"{error} among"), one
+
+    def segmentation(self, model: int) -> Rows:
+        """Yield all figures of one segmenter."""
+        about, weighing = self.settings["models"][model - 1], self.settings["weighing"]
+        first, cases, control = (self.pixels_of(model, role) for role in ROLES)
+        mixed, drawn = self.cases["control_set"].nunique() > 1, (self.images["role"] == "reconstruction").any()
+        holds = cases.frame["mask_holds"].to_numpy(bool)
+        reconstructed = control if drawn else None
+        yield from pixel_figures(first, cases, reconstructed, holds, weighing, mixed, about["labels"])
+        losses = {role: Answers(frame) for role, frame in self.losses(model).items()}
+        lost = losses["test case"]
+        found, _ = errors(losses["original"], lost, losses["reconstruction"] if drawn else None, weighing, mixed)
+        whole = {name: found[f"all: {name}"] for name in LOSS_NAMES}
+        yield from ((f"all: {words}", whole[name]) for name, words in LOSS_NAMES.items())
+        n = {key: whole["error on generated images"][key] for key in ("n", "sources")}
+        counts = whole["newly wrong"]
+        yield "all: test cases with no class to lose", counts | {"value": int((~lost.known).sum())}
+        for name in dict.fromkeys(one["name"] for one in about["protected"]):
+            own = [at for at, one in enumerate(about["protected"]) if one["name"] == name]
+            numbers = []
+            for role in ("test case", "reconstruction"):
+                could, gone = (losses[role].frame[key].tolist() for key in ("could", "lost"))
+                numbers.append([sum(int(one[own].sum()) for one in column) for column in (could, gone)])
+            if not (numbers[0][0] or numbers[1][0]):
+                continue
+            for what, (of, number) in zip(("generated images", "reconstructions"), numbers, strict=True):
+                share = number / of if of else None
+                yield f"protected: {name}: lost on {what}", figure(share, n=of, sources=counts["sources"])
+
+        after = self.cases["image"].map(dict(zip(cases.frame["image"], cases.right_share, strict=True)))
+        change = after.to_numpy(float) - self.compared_with(
+            mean_by(list(first.source), first.right_share),
+            mean_by(list(zip(control.source.tolist(), control.way.tolist(), strict=True)), control.right_share),
+        )
+        wrong = np.isin(self.cases["image"], lost.frame["image"][lost.wrong])
+        for name, one in edit_tables(self.cases, self.edits, change, wrong, None, weighing):
+            yield name, one
+            if name.endswith(": newly wrong"):
+                yield name.removesuffix("newly wrong") + "loses a class", one
+        yield from self.valid_faults(model, wrong, whole["error on generated images"] | n, "loses a class")
 
     def comparison(self) -> Rows:
         """Yield the figures of two models on the test cases that can be compared with both."""
@@ -1502,7 +1764,8 @@ class Bundle:
         """Yield every figure by its name."""
         models = self.settings["models"]
         for model in range(1, len(models) + 1):
-            yield from ((f"model {model}: {name}", one) for name, one in self.evaluation(model))
+            rows = self.segmentation(model) if self.segments else self.evaluation(model)
+            yield from ((f"model {model}: {name}", one) for name, one in rows)
         if len(models) == 2:
             yield from ((f"models compared: {name}", one) for name, one in self.comparison())
         for number, study in enumerate(self.studies.values(), start=1):

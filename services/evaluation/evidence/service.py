@@ -13,7 +13,7 @@ from services.changes import Changes
 from services.commands import Missing, does
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation import commands as acts
-from services.evaluation.evidence.bundle import released, require_classification, write_bundle
+from services.evaluation.evidence.bundle import released, write_bundle
 from services.evaluation.service import EvaluationService, about, cancelled, work_facts
 from services.evaluation.types import EvaluationQuestion
 from services.queries import Query
@@ -56,15 +56,14 @@ class Evidence:
 
     def begin(self, *questions: EvaluationQuestion) -> WorkView:
         """Begin to write the evidence of one or two models, or return the work in progress. Its result is a
-        `ReadyExport`. Raises UserError as `require`.
+        `ReadyExport`. Raises UserError for a draft, and for images of a filter.
         """
         self.require(questions[0])
         return self.work.begin(NAME, about(questions[0]), partial(self._write, questions))
 
     def require(self, question: EvaluationQuestion) -> None:
-        """Raise UserError unless the question is on a classification of a released version of a test set."""
+        """Raise UserError unless the question is on a released version of a test set."""
         released(self._workspace, question)
-        require_classification(self._evaluations.cases(question.subject))
 
     def ready(self, number: int) -> ReadyExport:
         """Return a finished bundle. Raises UserError if it is not finished, Missing if the file is gone."""
