@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -172,18 +173,11 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
         if options.command == "gate":
             return _gated(service, questions, options)
         if options.command == "evidence":
-            file = Path(options.out)
             try:
-                manifest = write_bundle(
-                    workspace, service, questions, file, lambda done, total: on_step("writing images", done, total)
-                )
+                words = _bundled(workspace, service, questions, Path(options.out), on_step)
             finally:
                 line.clear()
-            pictures = sum(one["name"].startswith("images/") for one in manifest["files"])
-            return (
-                f"{file}: {count_of(manifest['figures'], 'figure')}, {count_of(pictures, 'image')}, "
-                f"{in_bytes(file.stat().st_size)}. Unpack it and run python recompute.py to check every figure."
-            ), 0
+            return words, SOME_FAILED if any(service.pending(one).unreadable for one in questions) else 0
         evaluated = service.evaluate(question)
         if options.command == "rank":
             ranking = service.rank(question, options.most)
@@ -228,6 +222,22 @@ def _gated(
     else:
         report = _plain(gate_markdown(test_set, models, result).strip())
     return report, GATE_CODES[result.answer]
+
+
+def _bundled(
+    workspace: Workspace,
+    service: EvaluationService,
+    questions: Sequence[EvaluationQuestion],
+    file: Path,
+    on_step: OnStep,
+) -> str:
+    """Write the evidence of the models to a zip. Return a sentence about it."""
+    manifest = write_bundle(workspace, service, questions, file, partial(on_step, "writing images"))
+    images = sum(one["name"].startswith("images/") for one in manifest["files"])
+    return (
+        f"{file}: {count_of(manifest['figures'], 'figure')}, {count_of(images, 'image')}, "
+        f"{in_bytes(file.stat().st_size)}. Unpack it and run python recompute.py to check every figure."
+    )
 
 
 def _searched(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:

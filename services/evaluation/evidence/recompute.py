@@ -396,21 +396,20 @@ def classes(first: Answers, cases: Answers, both: Array, labels: Sequence[str], 
 
 def confusion(first: Answers, cases: Answers, both: Array, labels: Sequence[str]) -> Rows:
     """Yield how often each answer is given for each label: shares of the images with this label."""
-    tables = []
+    counts = []
     for answers in (first, cases):
         known = answers.where(answers.known & np.isin(answers.source, both)).frame
-        counts = pd.crosstab(known["source_label"], known["predicted"].replace("", NO_LABEL))
-        tables.append(counts.div(counts.sum(axis=1), axis=0).stack())
-    for pair in sorted({*tables[0].index, *tables[1].index}):
-        before, after = (float(one[pair]) if pair in one.index else None for one in tables)
-        rows = [*tables[0].index.get_level_values(0), ""], [*tables[1].index.get_level_values(0), ""]
-        before, after = (
-            0.0 if one is None and pair[0] in known else one for one, known in zip((before, after), rows, strict=True)
-        )
-        if not (before or after):
-            continue
-        yield f"confusion: {pair[0]} taken for {pair[1]}, originals", figure(before)
-        yield f"confusion: {pair[0]} taken for {pair[1]}, generated images", figure(after)
+        counts.append(Counter(zip(known["source_label"], known["predicted"], strict=True)))
+    images = [Counter(label for label, _ in one.elements()) for one in counts]
+    for label in labels:
+        for answer in (*labels, ""):
+            before, after = (
+                one[label, answer] / of[label] if of[label] else None for one, of in zip(counts, images, strict=True)
+            )
+            if before or after:
+                name = f"confusion: {label} taken for {answer or NO_LABEL}"
+                yield f"{name}, originals", figure(before)
+                yield f"{name}, generated images", figure(after)
 
 
 NO_LABEL = "none of the labels"
@@ -1022,12 +1021,11 @@ def validity(judged: pd.DataFrame, ballots: pd.DataFrame, strata: int, weighing:
 class Vote:
     """One worker's vote on one item."""
 
-    def __init__(self, rows: pd.DataFrame) -> None:
-        first = rows.iloc[0]
-        self.item, self.kind, self.worker = first["item"], first["kind"], first["worker"]
-        self.imported = bool(first["imported"])
-        self.submitted = datetime.fromisoformat(first["submitted"])
-        self.answers = {name: answer for name, answer in zip(rows["question"], rows["answer"], strict=True) if answer}
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self.item, self.kind, self.worker = row["item"], row["kind"], row["worker"]
+        self.imported = bool(row["imported"])
+        self.submitted = datetime.fromisoformat(row["submitted"])
+        self.answers: dict[str, str] = {}
 
 
 class Outcome:
@@ -1047,8 +1045,12 @@ class Study:
         self.excluded = {one["worker"] for one in about["exclusions"]}
         own = items[items["study"] == about["study"]]
         self.items: dict[str, Any] = {row["item"]: row for row in own.to_dict("records")}
-        own = votes[votes["study"] == about["study"]]
-        self.votes = [Vote(rows) for _, rows in own.groupby("vote", sort=False)]
+        by_number: dict[int, Vote] = {}
+        for row in votes[votes["study"] == about["study"]].to_dict("records"):  # one row for each question
+            vote = by_number.setdefault(row["vote"], Vote(row))
+            if row["answer"]:
+                vote.answers[row["question"]] = row["answer"]
+        self.votes = list(by_number.values())
         self.questions = self.rules["questions"]
 
     def of(self, kind: str) -> list[Vote]:
