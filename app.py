@@ -263,7 +263,9 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
         studio.evaluations,
         studio.retrainings,
         studio.likeness,
+        studio.factors,
         studio.focus,
+        studio.evidence,
         workspace.thumbnails.webp,
     )
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
@@ -312,6 +314,7 @@ def endpoints_of(studio: Studio) -> Services:
         studio.test_sets.exports,
         studio.imports,
         studio.batches,
+        studio.evidence,
     )
 
 
@@ -488,7 +491,7 @@ def set_password(settings: ServerSettings) -> None:
     with Workspace(settings.workspace) as workspace:
         workspace.studies.sessions.set_secret(SECRET, stored)
         workspace.studies.sessions.close_all("lead")
-    print(f"The password of {settings.workspace} is set. Start a running studio anew if it had no password before.")
+    print(f"The password of {settings.workspace} is set. Restart a running studio if it had no password before.")
     if settings.password:
         print("STUDIO_PASSWORD is also set: as long as it is set, its password counts.")
 

@@ -61,7 +61,7 @@ class Comparison:
     aim: float = 0.0
     """The goal, stricter than the bound. A missed goal is printed; a missed bound fails."""
     because: str = ""
-    """Why a missed bound cannot be improved, as another figure shows. The bound then counts as kept."""
+    """Reason why a missed bound cannot be improved, as another figure shows. The bound then counts as kept."""
     words: str = ""
     """Description of the measurement, for the line below the table."""
 

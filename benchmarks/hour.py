@@ -46,7 +46,7 @@ SAMPLE_SECONDS, QUIET_SECONDS, IDLE_SECONDS = 10.0, 30.0, 60.0
 ITEMS, ANNOTATORS, VOTE_SECONDS = 600, 3, 10.0
 """Number of items and annotators of the study that runs at the same time, and seconds for a vote."""
 FAILURES = (httpx.HTTPError, PlaywrightError, ExceptionGroup, ValueError, LookupError, AssertionError)
-"""Errors that a person may meet if the studio refuses an act, or shows something unexpected."""
+"""Errors raised if the studio refuses an act of a simulated person, or shows something unexpected."""
 _MB = 1024 * 1024
 
 
@@ -234,7 +234,7 @@ def main() -> int:
     """Return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hour", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=MINUTES, help=f"of use ({MINUTES:.0f})")
-    parser.add_argument("--example", type=Path, help="a workspace with the example; it is copied, not made anew")
+    parser.add_argument("--example", type=Path, help="a workspace with the example; it is copied, not made again")
     options = parser.parse_args()
     chromium = find_chromium()
     if chromium is None:

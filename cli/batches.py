@@ -7,6 +7,7 @@ captions wait for approval.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,12 +19,13 @@ from cli.parsers import parser_of, whole_number
 from cli.terminal import ProgressLine, Terminated, remaining, stop_on_signals
 from core.batches import Pass
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.progress import Pace, Progress
 from pipeline.models.machine import share_cores
 from services.batches.cluster import on_ray
 from services.batches.engine import Engine
 from services.batches.io_workers import Order
-from services.batches.plan_file import read_plan
+from services.batches.plan_file import BatchPlan, plans_of_methods, read_plan
 from services.batches.pools import Pool, ProcessPool, workers_here
 from services.batches.service import TITLES, BatchService, BatchStatus
 from services.batches.shards import Progress as ShardProgress
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
     acts = (plan, run, hand_out_lots, merge_shards, take_lots_back, status, sample, approve, stop, retry_failed, report)
     workers = whole_number(1, MOST_WORKERS, f"workers are a whole number from 1 to {MOST_WORKERS}, not {{text}}")
-    options = parser_of(__file__, *acts, workers=workers, shard=_shard).parse_args(arguments)
+    options = parser_of(__file__, *acts, workers=workers, shard=_shard, methods=_methods).parse_args(arguments)
     share_cores()
     try:
         if getattr(options, "shard", None) is not None:
@@ -57,19 +59,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def plan(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Choose the items of a plan, and record the work on them. No caption or image is made yet."""
-    number = service.plan(read_plan(Path(options.plan)))
+    """Choose the items of a plan, and record the work on them. No caption or image is made yet. With --methods, record
+    a batch for each method, and one for each control set, all with the same items.
+    """
+    read = read_plan(Path(options.plan))
+    if options.methods:
+        return _plan_methods(service, workspace, read, options.methods)
+    number = service.plan(read)
     _print(service.status(number))
     _print_estimate(service, number)
     print(f"Run it: python -m pipeline batch run {number}")
     return 0
 
 
+def _plan_methods(service: BatchService, workspace: Workspace, read: BatchPlan, methods: Sequence[str]) -> int:
+    made, controls = plans_of_methods(read, methods)
+    numbers = [service.plan(one) for one in (*made, *controls)]
+    for number in numbers:
+        _print(service.status(number), short=True)
+        _print_estimate(service, number)
+    facets = tuple(workspace.batches.get(number).facet for number in numbers[: len(made)])
+    image_filter = shlex.quote(ImageFilter(facets={"batch": facets}).address)
+    print(f"Run them: python -m pipeline batch run {' '.join(map(str, numbers))}")
+    print(f"Then compare them: python -m evaluation compare-methods --filter {image_filter}")
+    return 0
+
+
 def run(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Work on a batch from its current state to its end. Before images are drawn, it stops until you approve the
-    captions.
+    """Work on batches, one after the other, from their current state to their end. Before images of a batch are drawn,
+    it stops until you approve the captions.
     """
-    number = _number(service, options.batch)
+    codes = list[int]()
+    for named in options.batches:
+        codes.append(_run(service, workspace, options, _number(service, named)))
+        if codes[-1] == INTERRUPTED:
+            break
+    return max(codes)
+
+
+def _run(service: BatchService, workspace: Workspace, options: argparse.Namespace, number: int) -> int:
     order, line = service.order(number), ProgressLine()
     if options.yes and service.status(number).batch.approved is None:
         workspace.batches.approve(number, ahead=True)
@@ -101,8 +129,9 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
 
 def run_shard(options: argparse.Namespace) -> int:
     """Run one shard of the lots (groups of items) that `hand-out` has written, without the workspace's database."""
-    if not options.batch.isdecimal():
-        raise UserError("A shard needs the number of its batch, as `batch hand-out` prints it, not its plan.")
+    (named, *others) = options.batches
+    if others or not named.isdecimal():
+        raise UserError("A shard needs the number of one batch, as `batch hand-out` prints it, not its plan.")
     shard, of = options.shard
     workspace, line, pace = Path(options.workspace).expanduser().absolute(), ProgressLine(), list[tuple[Pace, int]]()
 
@@ -114,7 +143,7 @@ def run_shard(options: argparse.Namespace) -> int:
         line(Progress(f"Shard {shard} of {of}", 0, 0, pace_left.seconds_left(found.answered - before), note))
 
     with stop_on_signals() as stop, pools(options, options.workers) as pool:
-        found = work(workspace, int(options.batch), shard, of, pool, stop.asked, tell)
+        found = work(workspace, int(named), shard, of, pool, stop.asked, tell)
     line.clear()
     print(f"Shard {shard} of {of}: {found.answered:,} of {found.lots:,} lots are done.")
     return INTERRUPTED if found.left else 0
@@ -254,3 +283,7 @@ def _shard(text: str) -> tuple[int, int]:
             f"a shard is a number and the number of all shards, such as 3/16, not {text!r}"
         )
     return int(shard), int(of)
+
+
+def _methods(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

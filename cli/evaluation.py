@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -35,42 +35,53 @@ from cli.terminal import ProgressLine, Terminated, stop_on_signals
 from core.errors import Cancelled, UserError
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, GateAnswer, Weighing
 from core.image_filter import ImageFilter
-from core.progress import Pace, Progress
+from core.model_sections import in_bytes
+from core.progress import OnCount, Pace, Progress
 from core.settings import UnderTestSettings
 from core.validation_messages import reason
 from core.words import count_of
 from evaluation.gate_report import gate_junit, gate_markdown
 from evaluation.report import LOSES, edits_markdown, rows_markdown
+from pipeline.models import load_models
 from pipeline.models.machine import share_cores
-from pipeline.profiles.profile import load_profile
+from pipeline.profiles.profile import Profile, load_profile
 from services.batches.engine import Engine
 from services.batches.plan_file import read_plan
 from services.batches.service import BatchService
+from services.curation.meaning import Meaning
 from services.curation.views import filter_of
 from services.evaluation.caption_ranking import caption_ranking_facts
 from services.evaluation.commands import MOST_RANKED, BeginRetraining
+from services.evaluation.evidence.bundle import released, require_free, write_bundle
+from services.evaluation.factors import Factors, factor_facts
 from services.evaluation.facts import facts_of, file_of, focus_facts, focus_rows, json_text
 from services.evaluation.focus import Focus
 from services.evaluation.markdown import (
     caption_ranking_markdown,
+    factors_markdown,
+    methods_markdown,
     ranking_markdown,
     result_markdown,
     search_markdown,
     trainings_markdown,
 )
+from services.evaluation.methods import methods_facts
 from services.evaluation.ranking import ranking_facts
 from services.evaluation.retraining.jobs import TRAINING, OnStep, Retrainings, retraining_question
 from services.evaluation.retraining.results import result_facts
 from services.evaluation.retraining.training import ARM_KEYS, PRESETS, SEEDS
 from services.evaluation.retraining.weights import remove_old, trainings_of
-from services.evaluation.searching import SearchSettings, SearchView, WeakCellSearch
+from services.evaluation.search_commands import BeginSearch, nearest_names
 from services.evaluation.service import READING, EvaluationService
 from services.evaluation.types import Evaluated, EvaluationQuestion, Subject
+from services.evaluation.weak_cells import SearchView, WeakCellSearch
+from services.jobs import JobQueue
 from services.test_sets.versions import version_of
 from storage.workspace import Workspace
 
 TRAININGS = "trainings"
-MOST_IMAGES, MOST_MINUTES, MOST_WORKERS = 1_000_000, 100_000, 256
+MOST_WORKERS = 256
+SEARCH_OPTIONS = ("images", "minutes", "weak")
 SOURCES = ("torchvision", "timm", "transformers")
 GATE_CODES: dict[GateAnswer, int] = {"no worse": 0, "worse": 1, "cannot tell": 4}
 """Exit codes of the command `gate`."""
@@ -90,8 +101,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         "weighings": get_args(Weighing),
         "most": whole_number(1, MOST_RANKED),
         "points": points,
-        "images": whole_number(1, MOST_IMAGES),
-        "minutes": whole_number(1, MOST_MINUTES),
+        **{name: BeginSearch.model_fields[name].description or "" for name in SEARCH_OPTIONS},
+        **{f"usual_{name}": f"{BeginSearch.model_fields[name].default:g}" for name in SEARCH_OPTIONS},
         "workers": whole_number(1, MOST_WORKERS),
     }
     options = parser_of(__file__, **values).parse_args(arguments)
@@ -141,6 +152,11 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
         if options.command == "retrain":
             return _retrained(workspace, service, question, options, line, on_step), 0
         questions = [question]
+        if options.command == "evidence" and options.beside:
+            questions.append(replace(question, model=_model(service, question.subject, options, options.beside)))
+        if options.command == "evidence":
+            released(workspace, question)
+            require_free(Path(options.out))
         if options.command == "gate":
             against = _model(service, question.subject, options, options.against)
             if against == question.model:
@@ -164,6 +180,12 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
                 print(printable(read.note), file=sys.stderr)
         if options.command == "gate":
             return _gated(service, questions, options)
+        if options.command == "evidence":
+            try:
+                words = _bundled(workspace, service, questions, Path(options.out), on_step)
+            finally:
+                line.clear()
+            return words, SOME_FAILED if any(service.pending(one).unreadable for one in questions) else 0
         evaluated = service.evaluate(question)
         if options.command == "rank":
             ranking = service.rank(question, options.most)
@@ -173,6 +195,11 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
             predicted = service.rank_captions(question, options.run)
             text = caption_ranking_markdown(evaluated.model, evaluated.subject.title, predicted)
             report = json_text(caption_ranking_facts(predicted)) if options.json else _plain(text)
+        elif options.command == "factors":
+            report = _factors(workspace, profile, service, question, options, on_count, line)
+        elif options.command == "compare-methods":
+            compared = service.methods(question, options.reference).compared
+            report = json_text(methods_facts(compared)) if options.json else _plain(methods_markdown(compared))
         elif options.command == "focus":
             models = [
                 question.model,
@@ -193,6 +220,29 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
         service.close()
 
 
+def _factors(
+    workspace: Workspace,
+    profile: Profile,
+    service: EvaluationService,
+    question: EvaluationQuestion,
+    options: argparse.Namespace,
+    on_count: OnCount,
+    line: ProgressLine,
+) -> str:
+    """Have the embedder read what is missing, and return the report of a factor experiment."""
+    jobs = JobQueue()
+    factors = Factors(service, Meaning(profile, load_models(profile), workspace, jobs))
+    try:
+        factors.read(question, on_count)
+    except UserError as error:  # all else is known without the embedder
+        print(printable(str(error)), file=sys.stderr)
+    finally:
+        line.clear()
+        jobs.close()
+    found = factors.figures(question)
+    return json_text(factor_facts(found)) if options.json else _plain(factors_markdown(found))
+
+
 def _gated(
     service: EvaluationService, questions: Sequence[EvaluationQuestion], options: argparse.Namespace
 ) -> tuple[str, int]:
@@ -210,32 +260,51 @@ def _gated(
     return report, GATE_CODES[result.answer]
 
 
+def _bundled(
+    workspace: Workspace,
+    service: EvaluationService,
+    questions: Sequence[EvaluationQuestion],
+    file: Path,
+    on_step: OnStep,
+) -> str:
+    """Write the evidence of the models to a zip. Return a sentence about it."""
+    manifest = write_bundle(workspace, service, questions, file, partial(on_step, "writing images"))
+    images = sum(one["name"].startswith("images/") for one in manifest["files"])
+    return (
+        f"{file}: {count_of(manifest['figures'], 'figure')}, {count_of(images, 'image')}, "
+        f"{in_bytes(file.stat().st_size)}. Unpack it and run python recompute.py to check every figure."
+    )
+
+
 def _searched(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
     """Search a batch for weak cells. Return the report and the exit code."""
     made = BatchService(workspace)
     number = int(options.batch) if options.batch.isdecimal() else made.plan(read_plan(Path(options.batch)))
-    order = made.order(number)
+    given = {name: getattr(options, name) for name in SEARCH_OPTIONS if getattr(options, name) is not None}
+    asked, order = BeginSearch.of({"batch": number, **given}), made.order(number)
     if options.yes and made.status(number).batch.approved is None:
         workspace.batches.approve(number, ahead=True)
-    service = EvaluationService(load_profile(options.profile), workspace, lambda _: None)
-    line, end = ProgressLine(), time.monotonic() + 60 * (options.minutes or 0)
+    profile = load_profile(options.profile)
+    service = EvaluationService(profile, workspace, lambda _: None)
+    line = ProgressLine()
 
     def on_count(done: int, total: int) -> None:
         if stop.is_set():
             raise Cancelled
         line(Progress(READING, done, total))
 
-    def on_round(view: SearchView) -> bool:
-        note = f"{view.drawn:,} of {options.images:,} images, {count_of(len(view.told), 'weak cell')}"
+    def on_round(view: SearchView) -> None:
+        note = f"{view.drawn:,} of {settings.images:,} images, {count_of(len(view.told), 'weak cell')}"
         line(Progress("searching", 0, 0, None, note))
-        return not options.minutes or time.monotonic() < end
 
     facet = ImageFilter(facets={"batch": (workspace.batches.get(number).facet,)})
     model = _model(service, Subject(filter=facet), options, options.model)
-    settings = SearchSettings(model, options.images, options.weak / 100, _mapping(options))
+    settings = asked.settings(model, _mapping(options))
     search = WeakCellSearch(workspace, service, number, settings, on_count, on_round)
     search.begin()
     try:
+        for words in options.ask:
+            search.ask(words, partial(nearest_names, load_models(profile)))
         with batches.pools(options, options.workers or order.plan.run.workers) as pool:
             outcome = Engine(workspace, number, order, pool, stop, choose=search.choose).run()
         line.clear()

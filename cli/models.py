@@ -245,6 +245,10 @@ def _step_of(models: Models, profile: Profile, role: str) -> Callable[[], Any]:
     if role == "language model":
         language = models.language
         return lambda: language.complete(LanguageRequest("Name a colour.", 0), LanguageSettings(max_new_tokens=8))
+    if role == "judge":
+        judge = models.judge
+        asked = LanguageRequest("Name a colour.", 0, pictures=(picture,))
+        return lambda: judge.complete(asked, LanguageSettings(max_new_tokens=8))
     if role == "sentence model":
         sentences = models.sentences
         return lambda: sentences.vectors(["a bird on a twig", "a boat"])

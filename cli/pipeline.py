@@ -106,7 +106,7 @@ def augment(options: argparse.Namespace) -> int:
     with stop_on_signals() as stop:
         work = _Augmenting(options, Driver(profile, models), request, sources, report, stop)
         while waiting:
-            # One image at a time shows the first results early, but could load all models anew for each image.
+            # One image at a time shows the first results early, but could load all models again for each image.
             if at_once == 1 < len(waiting) and not models.fit_together:
                 at_once = SIDE_BY_SIDE
                 report.note(ACROSS.format(profile=profile.name, most=at_once))

@@ -123,7 +123,8 @@ class PlannedDrawing:
 
 
 ChosenBy = Literal["", "aim", "random"]
-"""How a search for weak cells chose an image: aimed at them, or uniformly at random. "" if no search chose it."""
+"""Way in which a search for weak cells chose an image: aimed at them, or uniformly at random. "" if no search chose
+it."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,8 @@ class Candidate:
     waits: bool
     """True if it waits for the search to choose it."""
     chosen_by: ChosenBy
+    asked: str
+    """Key of the part of a person's question that the search drew the image for; "" for none."""
     test_case: int | None
 
 
@@ -154,6 +157,8 @@ class Chosen:
     """Number of its new lot, a group of images that one worker draws together."""
     place: int
     chosen_by: ChosenBy
+    asked: str
+    """As in `Candidate`."""
 
 
 @dataclass(frozen=True)

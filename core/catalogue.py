@@ -56,7 +56,10 @@ class Order:
         sort, _, check = address.partition(":")
         if address and (sort == "check") != bool(check):
             needed = "Name the check of the order, as sort=check:NAME."
-            raise UserError(needed if sort == "check" else "Only sort=check names a check.", field="order")
+            raise UserError(
+                needed if sort == "check" else "Only the order sort=check takes the name of a check: leave it out.",
+                field="order",
+            )
         return Order(chosen("sort", sort, SORTS, "order") if address else "newest", check, falling)
 
 

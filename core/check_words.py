@@ -16,6 +16,8 @@ class CheckWords:
     title: str
     explanation: str
     """Meaning of the check and of its figure, in one or two sentences."""
+    yes_or_no: bool = False
+    """True if the figure, 1 or 0, only repeats that the image passed or failed. Pages then leave it out."""
 
 
 WORDS = DataTable(__file__, CheckWords, "images")

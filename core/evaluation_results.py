@@ -61,7 +61,7 @@ class Flips:
 
 @dataclass(frozen=True)
 class Together:
-    """Number of sources for which the model gets all, some or none of the test cases wrong."""
+    """Numbers of sources by whether the model gets all, some or none of their test cases wrong."""
 
     all_wrong: int
     some_wrong: int
@@ -127,7 +127,8 @@ class GateRow:
     """Valid faults of the second model minus those of the first, with one-sided 95 % bounds."""
     answer: GateAnswer
     needed: int | None
-    """About how many sources would be enough, if the difference stayed as it is; None if told or too many."""
+    """Approximate number of sources that would decide the answer if the difference stayed as it is. None if it is
+    decided already, or if the number is too large."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,61 @@ class GateResult:
     """Number of test cases that one model gets wrong and the other right, and that nobody judged."""
     left_out: int = 0
     """Number of test cases left out: one model has not read them, or does not know their label."""
+
+
+EffectAnswer = Literal["raises", "lowers", "cannot tell"]
+
+
+@dataclass(frozen=True)
+class EffectRow:
+    """The effect of one level of a factor alone, or what levels of two factors add when they come together."""
+
+    parts: tuple[tuple[str, str], ...]
+    """Factor and level: one pair for a main effect, two for an interaction."""
+    effect: Figure
+    """Change of the outcome with a 95 % interval. A main effect compares with the unchanged level, with all other
+    factors unchanged. An interaction is the change by both levels minus the changes by each alone."""
+    p_adjusted: float | None
+    """P-value adjusted for all rows by Holm's method."""
+    answer: EffectAnswer
+    needed: int | None
+    """About how many sources would be enough, if the effect stayed as it is; None if told or too many."""
+    images: tuple[int, ...]
+    """Indices of the images with these levels."""
+
+
+@dataclass(frozen=True)
+class FactorEffects:
+    """Main effects and two-way interactions of factors on one outcome."""
+
+    unchanged: Figure
+    """Mean of the outcome on images without any change."""
+    rows: tuple[EffectRow, ...]
+    """Main effects first. Within both kinds, told effects first, the largest first."""
+    few: int
+    """Number of combinations of two levels without a row, as they have too few sources."""
+    images: int
+    sources: int
+    """Number of sources with at least two different combinations of levels."""
+
+
+@dataclass(frozen=True)
+class MixedRow:
+    """How much an asked change of one factor changes the look of another factor, which was not asked for."""
+
+    asked: str
+    seen: str
+    effect: Figure
+    """Change of the look of `seen`, -1 to 1, if only `asked` is changed, with a 95 % interval."""
+    own: Figure
+    """Change of the look of `seen` if it is asked for."""
+    p_adjusted: float | None
+
+    @property
+    def mixes(self) -> bool:
+        """True if the look changes significantly, after correction for all rows, towards a change of `seen`."""
+        told = self.p_adjusted is not None and self.p_adjusted <= 0.05
+        return told and self.effect.value is not None and self.effect.value > 0
 
 
 @dataclass(frozen=True)
@@ -300,7 +356,7 @@ class SegmentationEffect:
     excess: Figure
     """mIoU on generated images minus mIoU on reconstructions."""
     miou_where_kept: Figure
-    """mIoU on those generated images whose masks still fit, as a measurement showed."""
+    """mIoU on the generated images whose masks still fit, according to a check."""
     kept: int
     classes: tuple[SegmentedClass, ...]
     confusion_original: Floats

@@ -21,18 +21,19 @@ import numpy as np
 from core.data_files import DataTable
 from core.errors import UserError
 from core.model_identity import without_hashes
+from core.settings import Start
 from core.types import EDIT_TYPES
 
 Standing = Literal["right", "newly wrong", "wrong", "cannot tell", "not measured"]
 STANDINGS: tuple[Standing, ...] = get_args(Standing)
-"""Standing of a model under test that has read an image. "newly wrong": right on the source. "wrong": wrong or without
-a known answer on the source. "not measured": its class maps are not compared yet."""
+"""Standing of a model under test that has read an image. "newly wrong": wrong, but right on the source. "wrong": wrong,
+and on the source wrong or without a known answer. "not measured": its class maps are not compared yet."""
 UNREAD = "unread"
 """Standing of a model under test that has no prediction for the image."""
 CHECK_OUTCOMES = ("passed", "failed", "cannot tell")
 Facet = Literal[
-    "kind", "class", "edit type", "edits", "profile", "recipe", "method", "review", "weather", "time of day", "study",
-    "tag", "import", "split", "batch",
+    "kind", "class", "edit type", "edits", "profile", "recipe", "method", "start", "review", "weather", "time of day",
+    "study", "tag", "import", "split", "batch",
 ]  # fmt: skip
 FACETS: tuple[Facet, ...] = get_args(Facet)
 
@@ -46,6 +47,7 @@ has to hold. “-NAME” excludes images with a value of a facet."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "kind": ("classification", "segmentation"),
     "edit type": EDIT_TYPES,
+    "start": get_args(Start),
     "review": ("accepted", "rejected", "open"),
     "study": ("valid", "invalid", "no consensus", "too few votes", "undecided"),
     "split": ("train", "validation", "test"),

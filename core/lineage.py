@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from core.regions import Region
-from core.settings import MOST_AT_ONCE
+from core.settings import MOST_AT_ONCE, Start
 from core.types import Check, CounterfactualCaption, StageName, Task, to_plain
 
 DEFAULT_RECIPE = "dillema"
@@ -72,6 +72,11 @@ class MethodSettings(BaseModel):
     @property
     def source_caption(self) -> str | None:
         """Caption of the source, if the pixels depend on it; otherwise None."""
+        return None
+
+    @property
+    def start(self) -> Start | None:
+        """Where drawing started, or None if the method has no such setting."""
         return None
 
     @property

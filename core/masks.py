@@ -25,7 +25,7 @@ MASK_KEPT = "mask kept"
 """Name of the check of the mask."""
 
 LARGE_PIECE = 0.01
-"""Minimum share of the image that makes a piece of the mask large. Changes to a large piece are seen at once."""
+"""Minimum share of the image that a large piece of the mask covers. Changes to a large piece are seen at once."""
 
 UNLABELLED = 255
 """Value of pixels without a class, as data sets use it; it needs no name."""
@@ -189,7 +189,7 @@ def parse_classes(text: str) -> dict[int, str]:
         if len(name) > LONGEST_NAME:
             raise UserError(f"The name of class {number} is too long: at most {LONGEST_NAME} characters are allowed.")
         if number in classes:
-            raise UserError(f"The class number {number} is there twice: “{classes[number]}” and “{name}”.")
+            raise UserError(f"“{classes[number]}” and “{name}” have the same number {number}: correct one.")
         classes[number] = name
     return classes
 

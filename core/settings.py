@@ -13,7 +13,7 @@ from core.seeds import LARGEST
 from core.types import EDIT_TYPES, EditType
 
 ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
-Combinations = Literal["spread", "all", "one of each", "at random", "chosen", "model"]
+Combinations = Literal["spread", "all", "one of each", "at random", "factorial", "chosen", "model"]
 MOST_AT_ONCE = 64
 """Maximum number of images drawn at once."""
 Combination = tuple[tuple[str, str], ...]
@@ -47,9 +47,9 @@ class LanguageSettings(_Settings):
     """Settings that stages 2 to 4 share."""
 
     temperature: float = Field(0.2, ge=0, le=2, description="How freely the language model words its reply")
-    top_p: float = Field(0.95, gt=0, le=1, description="Share of the likeliest words that it picks from")
+    top_p: float = Field(0.95, gt=0, le=1, description="Total probability of the words that it picks from")
     max_new_tokens: int = Field(256, ge=8, le=LONGEST_REPLY, description="Longest reply, in tokens")
-    attempts: int = Field(4, ge=1, le=10, description="How often a reply that cannot be read is asked for again")
+    attempts: int = Field(4, ge=1, le=10, description="How often to ask again after a reply that cannot be read")
 
 
 def _edit_type(typed: str) -> str:
@@ -128,8 +128,8 @@ class CounterfactualSettings(LanguageSettings):
     combinations: Combinations = Field(
         "spread",
         description="Edits that become captions: up to the maximum, spread evenly (spread) or drawn (at random); all "
-        "of them; one of each keyword, or of each group of keywords; those that a person chose (chosen); or up to the "
-        "maximum, chosen by the language model (model)",
+        "of them; one of each keyword, or of each group of keywords; up to the maximum, a factorial experiment "
+        "(factorial); those that a person chose (chosen); or up to the maximum, chosen by the language model (model)",
     )
     chosen: tuple[Combination, ...] = Field(
         (), max_length=MOST_COMBINATIONS, description="The edits of each caption that a person chose"
@@ -140,7 +140,7 @@ class PerturbationSettings(_TypedEdits):
     """Settings of a recipe's stage that asks for one edit of a type at a time."""
 
     temperature: float = Field(0.8, ge=0, le=2, description="How freely the language model words its reply")
-    per_type: int = Field(2, ge=1, le=20, description="Edits asked for of each type")
+    per_type: int = Field(2, ge=1, le=20, description="Number of edits of each type to ask for")
     measure: Literal["centred", "raw"] = Field(
         "centred",
         description="Similarity of two phrases: without what all of their kind have in common (centred), or the plain "
@@ -208,7 +208,7 @@ class GenerationSettings(_Settings):
         0.0,
         ge=0,
         le=1,
-        description="Share of fresh noise beside the inverted source's; without it all images of a caption are equal",
+        description="Share of fresh noise mixed into the noise of the source; at 0 all images of a caption are equal",
     )
     fresh_noise_by_type: str = Field(
         "",
@@ -267,8 +267,8 @@ class InversionSettings(_Settings):
         0.02,
         ge=0,
         le=1,
-        description="A step is solved once its latents will change by less than this share of their spread; 0 is "
-        "never, and as exact as can be",
+        description="A step ends once its latents would change by less than this share of their spread; at 0 it "
+        "takes all its evaluations",
     )
     null_text_updates: int = Field(
         0, ge=0, le=50, description="Updates of the empty text at each step (null-text inversion); 0 is off"
@@ -281,7 +281,7 @@ class EditingSettings(_Settings):
 
     steps: int = Field(4, ge=1, le=100, description="Denoising steps; a distilled editor was made for four")
     guidance: float = Field(
-        1.0, ge=1, le=20, description="How strongly the instruction steers; 1 is off, as distilled editors have it"
+        1.0, ge=1, le=20, description="How strongly the instruction steers; 1 is off, as for distilled editors"
     )
     short_side: int = Field(
         768,
@@ -308,8 +308,8 @@ class EditSettings(_Settings):
         0.0,
         ge=0,
         le=1,
-        description="Only places where the attention to changed words exceeds this share of its maximum change; 0 is "
-        "off, as weather and light change everywhere",
+        description="Only places change where the attention to the changed words exceeds this share of its maximum; 0 "
+        "is off, as weather and light change everywhere",
     )
     least_change: float = Field(
         0.0,
@@ -423,7 +423,7 @@ class CompositeSettings(_Settings):
     shift: float = Field(0.0, ge=0, le=0.5, description="Largest move of the subject, as a share of each side")
     scale: float = Field(1.0, ge=1, le=2, description="Largest factor by which the subject grows or shrinks")
     rotation: float = Field(0.0, ge=0, le=45, description="Largest turn of the subject, in degrees")
-    flip: bool = Field(False, description="Mirror every second subject; not for text, traffic, or what has two sides")
+    flip: bool = Field(False, description="Mirror every second subject; not for text, traffic, or sides that differ")
     soften: int = Field(0, ge=0, le=60, description="Width in pixels of the rim beside the subject; 0: none")
     rim: Literal["fade", "hair"] = Field(
         "fade", description="The rim fades into the background (fade), or hair and fur are found in it (hair)"

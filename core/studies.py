@@ -136,7 +136,7 @@ class Rules:
     votes: Annotated[int, FormNumber(1, 50, "Votes an image", "by as many different workers")] = 5
     """Number of votes of distinct workers for every item (K)."""
     consensus: Annotated[
-        int, FormNumber(1, 50, "Consensus", "so many equal answers, or the question of the image is discarded")
+        int, FormNumber(1, 50, "Consensus", "with fewer equal answers, the question of the image is discarded")
     ] = 4
     """Number of equal answers, out of K, that decide. With fewer, the question is discarded for the item."""
     controls: ControlPolicy = field(default_factory=ControlPolicy)

@@ -183,7 +183,7 @@ class RulesChange:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Conditions under which items were really shown and workers joined, whatever the rules said."""
+    """Conditions under which items were really shown and workers joined. The rules may have said something else."""
 
     with_source: int
     """Number of items shown beside their source."""
@@ -288,7 +288,7 @@ class Agreement:
 
     @property
     def pulled_down(self) -> bool:
-        """True if one answer is so frequent that alpha and kappa are low whatever the agreement is."""
+        """True if one answer is so frequent that alpha and kappa are low even if workers agree."""
         if self.prevalence is None or self.alpha.value is None or self.ac1.value is None:
             return False
         return self.prevalence >= HIGH_PREVALENCE and self.ac1.value - self.alpha.value > 0.1

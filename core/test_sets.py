@@ -44,7 +44,7 @@ class SetEntry:
     test_case: int | None = None
     """Id of the test case in this workspace; None for a source or an imported image."""
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """Origin of an imported image, JSON-ready. Empty where all images of a version are listed."""
+    """Origin of an imported image, JSON-ready. Empty in lists of all images of a version, as origins may be long."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ TOLERANCE, COARSE_TOLERANCE = 10, 8
 MOST_LACKING = 0.02
 """Maximum share of pixels whose colour the other twin lacks, after alignment."""
 COARSE_LACKING = 0.01, 0.11
-"""Maximum shares before alignment. The second holds for the worse direction, as a crop lacks what was cut off."""
+"""Maximum shares of lacking pixels before alignment: in the better direction of a pair, and in the worse. A crop lacks
+what was cut off."""
 REACH = 13
 """Width in pixels of the square in which a colour is searched before alignment. Enough for a crop of a tenth."""
 HOPELESS = 8 * MOST_LACKING
@@ -140,7 +141,8 @@ def _twins(looks: Looks, pairs: Pairs, others: Looks, on_count: OnCount | None) 
 
 
 def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
-    """Return flags (pairs, 2): True if two pictures can be twins as they are, and True if they can if mirrored.
+    """Return flags (pairs, 2): True if two pictures can be twins as they are, and True if they can be twins with one of
+    them mirrored.
 
     Twins have each other's colours within the distance that a crop moves a pixel.
     """

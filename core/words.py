@@ -35,6 +35,10 @@ _GRAMMAR = _SMALL | frozenset(
 )
 
 
+_BEFORE = frozenset("a an the in on at by during".split())
+"""Articles and prepositions of place and time that do not change the meaning of a phrase if they begin it."""
+
+
 def composed(text: str) -> str:
     """Return the text in composed Unicode form (NFC), which the studio uses internally."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
@@ -48,6 +52,17 @@ def says_something(word: str) -> bool:
 def tokens(text: str) -> list[str]:
     """Return the words of a text, lower case, without punctuation. A hyphen stays inside its word."""
     return list(_words_of(text)[0])
+
+
+def meaning(phrase: str) -> str:
+    """Return a phrase in lower case without punctuation, hyphens, and articles and prepositions (`_BEFORE`) at its
+    start. So “Dusk”, “at dusk” and “the dusk.” are equal, while “not dusk” and “two birds” remain other than “dusk” and
+    “birds”. No model decides: in embeddings, opposites such as day and night are close.
+    """
+    words = tokens(composed(phrase).replace("-", " ").replace("_", " "))
+    while len(words) > 1 and words[0] in _BEFORE:
+        words = words[1:]
+    return " ".join(words) or phrase.strip().lower()
 
 
 def token_spans(text: str) -> list[Span]:

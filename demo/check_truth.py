@@ -135,8 +135,8 @@ def truth_of(scene: Scene, edits: Iterable[tuple[str, str]], image: np.ndarray, 
 
 
 def outlines_drawn(image: np.ndarray, ideal: np.ndarray, piece: np.ndarray) -> float:
-    """Return the share of an object's outlines in the ideal image that the image draws, at most a pixel away and in the
-    same direction, 0 to 1; 1 if the object has none. `piece` has the object's pixels, bool (128, 128).
+    """Return the share of an object's outlines in `ideal` that `image` has too, at most a pixel away and in the same
+    direction, 0 to 1; 1 if the object has none. `piece` has the object's pixels, bool (128, 128).
     """
     import cv2
 

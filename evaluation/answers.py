@@ -59,7 +59,9 @@ def answers_of(
 
 
 def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, label: Numbers) -> Floats:
-    """Return the sum of probabilities over the classes of each image's label; 0 for label -1. `place` is the row."""
+    """Return the sum of probabilities over the classes of each image's label; 0 for label -1. `place` has each image's
+    row in `probabilities`.
+    """
     found = np.zeros(len(label))
     order = np.argsort(label, kind="stable")
     ends = np.searchsorted(label[order], np.arange(len(mapping.labels) + 1))

@@ -1,8 +1,8 @@
 """Figures with uncertainty for test cases, several of which may share a source. Pure; knows no models.
 
-Cases of one source are not independent: a model that fails on one fails more often on the others. So sources, never
-images, are resampled and counted. Every figure is a mean over sources, and the intervals hold with few sources, rare
-errors and unequal sources: `experiments.coverage` measures how often they cover.
+Test cases of one source are not independent: a model that fails on one fails more often on the others. So sources,
+never images, are resampled and counted. Every figure is a mean over sources, and the intervals hold with few sources,
+rare errors and unequal sources: `experiments.coverage` measures how often they cover.
 
 Functions here import scipy.stats themselves: it takes half a second, and storage and commands need only the types.
 """
@@ -92,7 +92,7 @@ class MeansOfSources:
         return Figure(value, min(low, value), max(high, value), n, sources)
 
     def ends(self, statistic: Statistic) -> tuple[float, float]:
-        """Return the ends of a figure's interval, which may be infinite, also if the figure itself is undefined."""
+        """Return the ends of a figure's interval, even if the figure itself is undefined. An end may be infinite."""
         drawn = statistic(self.samples)
         low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="closest_observation")
         return float(low), float(high)
@@ -148,7 +148,7 @@ def matched(source: Numbers, way: Numbers, control_source: Numbers, control_way:
 
 def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -> Figure:
     """Return the mean of the column `above` divided by the mean of the column `below`. If the divisor is 0, the figure
-    has no value; `zero` explains this, and the figure has the lower end of the interval.
+    has only the lower end of its interval and no value, for the reason `zero`.
     """
 
     def statistic(of: Floats) -> Floats:

@@ -148,8 +148,8 @@ class ClassMap:
 
     @cached_property
     def label_of_class(self) -> Numbers:
-        """The label of each class, by number; -1 for none. Of several, the label with the fewest classes, or
-        the first.
+        """Number of the label of each class; -1 for none. A class of several labels has the one with the fewest
+        classes, or the first of these.
         """
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
@@ -529,8 +529,8 @@ class _Model:
         return replace(found, rule="data set", note=f"{note}; {found.note}" if found.doubtful else note)
 
     def _below(self, label: str, ids: Sequence[str], named: str) -> MappedLabel:
-        """Return the classes with these ids or below. The mapping is doubtful if WordNet has many kinds that the model
-        lacks. The label is unmapped if the model knows hardly any kinds.
+        """Map a label to the classes with these WordNet ids or ids below them. The mapping is doubtful if WordNet has
+        many kinds that the model lacks. The label is unmapped if the model knows hardly any kinds.
         """
         found = self._with_ids(ids)
         if any(row and row.wordnet in ids for row in self._rows):

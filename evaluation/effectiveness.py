@@ -147,8 +147,8 @@ def effectiveness(
 
 
 def no_control_words(read: int | None) -> str:
-    """Return why nothing is compared with reconstructions. `read` is the number of reconstructions that the model
-    predicted, or None if there are no reconstructions.
+    """Return why nothing is compared with reconstructions. `read` is the number of reconstructions that the model has
+    read, or None if there are no reconstructions.
     """
     if read is None:
         return "there are no reconstructions of these sources"

@@ -1,4 +1,5 @@
-"""Where a classifier looks: maps of Grad-CAM for the true class (Selvaraju et al., ICCV 2017), and figures of the maps.
+"""Measures where a classifier looks: maps of Grad-CAM for the true class (Selvaraju et al., ICCV 2017), and figures of
+the maps.
 
 All figures are 0 to 1. Pointing game (Zhang et al., IJCV 2018): 1 if the highest place of the map is in the mask.
 Relevance mass (Arras et al., Information Fusion 2022): the share of the map that is in the mask. Insertion and deletion
@@ -61,7 +62,7 @@ class Look:
     picture: bytes
     """WebP of the model's input with the map in red and the outline of the mask."""
     left_out: Mapping[str, str] | None = None
-    """Why the image has no AIC or no SIC, by the name of the curve. None before both were computed."""
+    """Reason why the image has no AIC or no SIC, by the name of the curve. None before both were computed."""
 
 
 class GradCam:

@@ -1,4 +1,4 @@
-"""Whether a new model may replace an old one: its error on test cases may be higher by at most a margin. Pure.
+"""Decides whether a new model may replace an old one: its error on test cases may be higher by at most a margin. Pure.
 
 Both models answer the same test cases, so their errors are compared source by source. Only valid faults count, as a
 share of all test cases; each source weighs the same unless each test case does. The answer is "no worse" if the
@@ -9,9 +9,10 @@ in at most 5 % of comparisons.
 
 The bounds are quantiles of samples: sources get random weights (Bayesian bootstrap, as in `by_source`), with one more,
 unseen source on which only one of the models is wrong. A test case about which both models are right or both are wrong
-changes nothing. Of the others, one that people found invalid does not count, and one that nobody judged counts by its
-chance of being valid. That chance has Jeffreys's prior and comes from the judged test cases about which the same model
-is wrong; if those are fewer than `FEWEST_OF_STRATUM`, from all judged ones about which a model is wrong.
+changes nothing. Of the other test cases, those that people found invalid do not count, and those that nobody judged
+count by their chance of being valid. That chance has Jeffreys's prior and comes from the judged test cases about which
+the same model is wrong. If these are fewer than `FEWEST_OF_STRATUM`, it comes from all judged test cases about which a
+model is wrong.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from evaluation.samples import FEWEST_OF_STRATUM
 
 VALID, INVALID, NOT_JUDGED = 1, 0, -1
 FEW_DRAWS = 10
-"""Number of samples in a tail below which the tail of Student's t distribution gives the p value."""
+"""Minimum number of samples in a tail. With fewer, Student's t distribution gives the p value."""
 MOST_NEEDED = 100
-"""Maximum factor of the present sources that is given as the number that would be enough."""
+"""Maximum number of sources that is given as enough, as a multiple of the present sources."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
     test cases has its own row, and all rows decide.
     """
     chance = _chance_valid(compared)
-    # Classes have other sources, whose weights have nothing to do with those behind these samples.
+    # Test cases of a class have other sources. Their random weights are independent of those behind these samples.
     mixed = chance[0], chance[1][np.random.default_rng(3).permutation(SAMPLES)]
     rows = [_row("", compared, np.ones(len(compared), bool), chance, margin, weighing)]
     few = list[str]()
@@ -93,11 +94,11 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
 
 
 def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
-    """Return the chance that a test case is valid about which only the first, and only the second model is wrong, (2,),
-    and samples of these chances, (`SAMPLES`, 2). If nobody judged any test case, all are taken for valid.
+    """Return two chances that a test case is valid, (2,): if only the first model is wrong about it, and if only the
+    second is. Also return samples of these chances, (`SAMPLES`, 2). Without any judged test case, all count as valid.
 
-    The samples give each source the weight that it has in the row of all test cases: if many judged ones of a sample
-    are valid, the same ones raise the number of faults.
+    The samples give each source the same random weights as the samples of the row of all test cases. So a sample with
+    more valid judged test cases also has more faults.
     """
     if (compared.judged == NOT_JUDGED).all():
         return np.ones(2), np.ones((SAMPLES, 2))

@@ -1,4 +1,6 @@
-"""Whether a new model may replace an old one, as Markdown for a pull request and as JUnit XML for a CI server. Pure."""
+"""The answer whether a new model may replace an old one, as Markdown for pull requests and JUnit XML for CI servers.
+Pure.
+"""
 
 from __future__ import annotations
 

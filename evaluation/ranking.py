@@ -17,7 +17,7 @@ from core.evaluation_results import BUDGETS, Order
 from core.figures import Floats, Numbers
 
 PRIOR = 4.0
-"""Weight of the general estimate against the data of one kind of edit on one class, in images."""
+"""Number of images as which the general estimate counts beside the images of one kind of edit on one class."""
 
 
 def deep_gini(probabilities: Floats) -> Floats:

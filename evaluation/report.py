@@ -51,7 +51,7 @@ class Row:
     images: int
     sources: int
     why: str
-    """Why there is no value, or no interval."""
+    """Reason for a missing value or interval."""
 
 
 def per_cent(share: float | None) -> str:
@@ -68,6 +68,15 @@ def with_interval(figure: Figure, points: bool = False) -> str:
         return f"{value} ({figure.why})"
     form = "+.1f" if points else ".1f"
     return f"{value} ({100 * figure.low:{form}} to {100 * figure.high:{form}})"
+
+
+def number_with_interval(figure: Figure, signed: bool = False) -> str:
+    """Return a number with its interval, such as "3.42 (2.80 to 4.10)"."""
+    form = "+.2f" if signed else ".2f"
+    ends = "" if figure.low is None or figure.high is None else f"{figure.low:{form}} to {figure.high:{form}}"
+    if figure.value is None:
+        return f"{ends or CANNOT_TELL}: {figure.why}"
+    return f"{figure.value:{form}} ({ends or figure.why})"
 
 
 EQUAL = {"source": "each source weighs the same", "case": "each test case weighs the same"}
@@ -150,8 +159,8 @@ def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
 
 
 def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
-    """Return the words and the figures that a table of `report.toml` lists. The default table has the name of the class
-    of `found`.
+    """Return the words and the figures that a table of `report.toml` lists. By default, the table is named like the
+    class of `found`, such as `ValidityEffect`.
     """
     words = _WORDS[table or type(found).__name__]
     return [(name, attrgetter(attribute)(found)) for attribute, name in words.items()]

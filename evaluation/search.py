@@ -14,6 +14,7 @@ fail together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,8 @@ WEAK = 0.1
 """Share of valid faults above which a cell is weak, unless the user sets another."""
 EVERY = 5
 """One of this many images is drawn uniformly at random, so that error rates have no bias."""
+ASKED = 4
+"""One of this many images answers a person's question while one is open, unless it is uniformly random."""
 ROUNDS_OF_EM = 12
 """Number of steps of expectation maximisation. More change the chances by less than 0.01."""
 PSEUDO = 2.0
@@ -69,6 +72,8 @@ class Pick:
     cell: Numbers
     uniform: Flags
     """True for an image that was picked uniformly at random. Only these measure the error without bias."""
+    question: Numbers
+    """Zero-based number of the question that the image is to answer; -1 for none."""
 
 
 def beliefs(cells: Cells, images: Numbers, faults: Numbers) -> Beliefs:
@@ -142,6 +147,28 @@ def told(images: Numbers, faults: Numbers, weak: float = WEAK) -> Flags:
     return found
 
 
+def anytime_interval(images: int, faults: int, level: float = FALSE) -> tuple[float, float]:
+    """Return the ends of an interval of a share that misses it at some time with a chance of at most `level`, however
+    often one looks. `faults` of `images` independent images have the property.
+
+    It holds each share whose likelihood is more than `level` times the mean likelihood under a uniform prior (Robbins
+    1970, Annals of Mathematical Statistics 41, by Ville's inequality).
+    """
+    from scipy import optimize, special
+
+    if not images:
+        return 0.0, 1.0
+    mean = special.betaln(faults + 1, images - faults + 1)
+
+    def excess(share: float) -> float:
+        return float(mean - special.xlogy(faults, share) - special.xlog1py(images - faults, -share) + np.log(level))
+
+    middle, tiny = faults / images, 1e-12
+    low = optimize.brentq(excess, tiny, middle) if faults and excess(tiny) > 0 else 0.0
+    high = optimize.brentq(excess, middle, 1 - tiny) if faults < images and excess(1 - tiny) > 0 else 1.0
+    return float(low), float(high)
+
+
 def next_round(
     cells: Cells,
     images: Numbers,
@@ -151,11 +178,14 @@ def next_round(
     chance: np.random.Generator,
     valid: Floats | None = None,
     weak: float = WEAK,
+    questions: Sequence[Numbers] = (),
 ) -> Pick:
     """Choose the images of the next round. `left` is the number of images that each cell can still have, `valid` the
-    chance that an image of each cell is valid (None if it is the same everywhere).
+    chance that an image of each cell is valid (None if it is the same everywhere), `questions` the cells of each open
+    question of a person.
 
-    One of `EVERY` images is of a random cell, in proportion to all images of the cells. Each other image is of the cell
+    One of `EVERY` images is of a random cell, in proportion to all images of the cells. Of the others, one of `ASKED`
+    is of a random cell of a question, by turns, in the same proportion. Each other image is of the cell
     that is worth most: its chance of being weak, times that of a valid image, lowered for each image of the cell in
     this round by the chance of a fault. A told cell gets no more.
     """
@@ -163,18 +193,26 @@ def next_round(
     worth = belief.weak * (1.0 if valid is None else valid)
     worth = np.where(told(images, faults, weak), 0.0, worth)
     worth += 1e-6 * chance.random(len(worth))  # cells of equal worth take turns in random order
-    # Images of a cell are exchangeable, so a new one stands for any of its images, also for those that it has already.
-    picked, uniform = list[int](), list[bool]()
+    picked, uniform, question = list[int](), list[bool](), list[int]()
+
+    def at_random(among: Numbers) -> int:
+        # Images of a cell are exchangeable, so a new one stands for any of its images, also for those that it has.
+        all_images = np.where(left[among] > 0, images[among] + left[among], 0)
+        return int(among[chance.choice(len(among), p=all_images / all_images.sum())])
+
     for place in range(min(size, int(left.sum()))):
         is_uniform = (int(images.sum()) + place) % EVERY == EVERY - 1
+        open_ones = [number for number, cells_of in enumerate(questions) if left[cells_of].any()]
+        asks = bool(open_ones) and not is_uniform and place % ASKED == 0
+        asked = open_ones[(place // ASKED) % len(open_ones)] if asks else -1
         if is_uniform:
-            all_images = np.where(left > 0, images + left, 0)
-            cell = int(chance.choice(len(left), p=all_images / all_images.sum()))
+            cell = at_random(np.arange(len(left)))
         else:
-            cell = int(np.argmax(np.where(left > 0, worth, -1.0)))
+            cell = at_random(questions[asked]) if asks else int(np.argmax(np.where(left > 0, worth, -1.0)))
             fault = belief.rate_other + belief.weak[cell] * (belief.rate_weak - belief.rate_other)
             worth[cell] *= (1 - fault) ** 2  # squared: it told most weak cells in the replays of `experiments`
         left[cell] -= 1
         picked.append(cell)
         uniform.append(is_uniform)
-    return Pick(np.array(picked, np.int64), np.array(uniform, bool))
+        question.append(asked)
+    return Pick(np.array(picked, np.int64), np.array(uniform, bool), np.array(question, np.int64))

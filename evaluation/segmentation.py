@@ -215,8 +215,8 @@ def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources
     """Return means over sources of overlaps in several sets, each (sources, 2 x classes): intersections, then unions,
     of each class, summed over a source's images with their weights. `weights` are the weights of the sources.
 
-    In an unseen source a segmenter finds all or nothing of each class. The unseen source's area of a class is that of
-    the source in which a typical pixel lies. With the mean area, intervals would cover too little if areas are unequal.
+    In an unseen source a segmenter finds all or nothing of each class. The unseen source's area of a class is its area
+    in the source of a typical pixel. With the mean area, intervals would cover too little if areas are unequal.
     """
     classes = sets[0].shape[1] // 2
     squares = (np.einsum("ij,ij,i->j", one, one, 1 / weights) for one in sets)

@@ -60,10 +60,10 @@ def sensitivity(
     names: Sequence[str],
     weighing: Weighing = "source",
 ) -> tuple[SensitivityRow, ...]:
-    """Return a row for each name, the most harmful first. Rows of too few test cases come last, those with most newly
-    wrong ones first. `case` is the index of a test case, and `group` the index in `names` of one of its edits; a
-    repeated pair counts once. Unknown values leave a test case out. `weighing` is the unit of equal weight in a row's
-    mean.
+    """Return a row for each name, the most harmful first. Rows of too few test cases come last, the rows with most
+    newly wrong test cases first. `case` is the index of a test case, and `group` the index in `names` of one of its
+    edits; a repeated pair counts once. Unknown values leave a test case out. `weighing` is the unit of equal weight in
+    a row's mean.
     """
     known = np.isfinite(changes.after) & np.isfinite(changes.before)
     inside = known[case]

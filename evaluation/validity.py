@@ -98,7 +98,7 @@ class Judged:
 @dataclass(frozen=True)
 class ValidityEffect:
     """An error rate, and the part of it on valid images: shares, 0 to 1. A figure without a value but with `low` and
-    `high` is bounds: `why` says what is unknown.
+    `high` gives bounds: `why` says what is unknown.
     """
 
     as_measured: Figure
@@ -138,7 +138,7 @@ def validity_effect(
     resamples: int = SAMPLES,
     weighing: Weighing = "source",
 ) -> ValidityEffect:
-    """Return all figures on errors and their share in valid images. `strata` are the names of the strata."""
+    """Return all figures on the share of images that are wrong and valid. `strata` are the names of the strata."""
     voted = judged.asked
     own = [judged.stratum == number for number in range(len(strata))]
     missing = tuple(name for name, of in zip(strata, own, strict=True) if of.any() and not voted[of].any())
@@ -210,9 +210,9 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
 class _Table:
     """Weights of all images, added up by source, and the judged images.
 
-    A *cell* combines a stratum with whether its images are wrong: 2 * stratum + wrong. Images outside the sampled ones
-    have cells of their own after these. A *pool* is one or several cells, all wrong or all right, with one estimated
-    share of valid images.
+    A *cell* combines a stratum with whether its images are wrong: 2 * stratum + wrong. Images outside the sampled part
+    have further cells, numbered after these. A *pool* is one or several cells, all wrong or all right, with one
+    estimated share of valid images.
     """
 
     def __init__(self, columns: Judged, strata: int, weighing: Weighing) -> None:

@@ -1,4 +1,6 @@
-"""Predicts how probably people find an image valid, from its checks: learnt from votes, tested on unseen ones."""
+"""Predicts the probability that people find an image valid, from its checks: learnt from votes, tested on
+unseen ones.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ INVALID, VALID, HARD = 0, 1, 2
 CHAINS, WARM_UP, KEPT = 40, 30, 25
 """Number of parallel chains, and the steps that each discards and keeps."""
 MOST_CELLS = 40_000
-"""Maximum of chains times images. With many images, fewer chains run."""
+"""Maximum product of chains and images. With many images, fewer chains run."""
 FEWEST_CHAINS = 10
 """Minimum number of chains, however many images there are."""
 VOTES_THAT_SHOW_HARD = 3

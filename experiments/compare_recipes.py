@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,9 @@ from demo.data_set import fair_scene
 from demo.judges import Judges
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene
-from evaluation.by_source import MeansOfSources, Unseen
+from evaluation.methods import MethodImages, compare_methods
 from evaluation.models import ModelUnderTest
 from evaluation.outcomes import FOUND
-from evaluation.report import with_interval
 from experiments.demo_report.speed import processor_seconds
 from experiments.demo_report.walk import PLANNED, Walk, can_be_judged, edited_slots
 from experiments.resumable import measure_each
@@ -38,17 +36,11 @@ from pipeline.models import load_models
 from pipeline.profiles.profile import Profile, load_profile
 from pipeline.recipes import recipe_of
 from pipeline.request import MemoryStore, Request
+from services.evaluation.methods import method_rows
 
 FIRST_SEED = 2_700_000
 """First seed of the scenes. Neither training nor the calibration of checks uses these seeds."""
 RECIPES = ("dillema", "lance")
-FIGURES = {
-    "valid": "valid: the edit shows and nothing is lost",
-    "shows": "the edit shows",
-    "wrong": "the model under test is wrong",
-    "excess": "wrong beyond the control set",
-    "valid failure": "valid, and wrong where the source is right",
-}
 Images = list[dict[str, Any]]
 
 
@@ -126,8 +118,7 @@ def measured(driver: Driver, walk: Walk, scene: Scene, judges: Judges, models: M
             truth = truth_of(scene, slots, np.asarray(case.image), judges)
             wrong = models.wrong(walk.task, case.image, walk.mask)
             findings = {"valid": not truth.broken, "shows": not truth.edit_missing, "wrong": wrong}
-            failure = wrong and known and not truth.broken
-            images.append({"kind": edits[0].edit_type, **findings, "valid failure": failure})
+            images.append({"kind": edits[0].edit_type, **findings})
         line[recipe] = {
             "images": images,
             "drawn": len(cases),
@@ -138,38 +129,19 @@ def measured(driver: Driver, walk: Walk, scene: Scene, judges: Judges, models: M
 
 
 def report(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures of both recipes and their difference as Markdown. Each source has the same weight."""
+    """Return the figures of both recipes and their difference as Markdown."""
     first, second = (recipe_of(name).title for name in RECIPES)
-    text = [
-        f"Sources: {len(lines)}. Intervals are 95 % over sources; differences are between images of one source.",
-        "",
-        f"| images | figure | {first} | {second} | {second} less {first} | sources |",
-        "|---" * 6 + "|",
-    ]
-    for family in ("road", "object"):
-        for kind in (None, *PLANNED):
-            chosen = [line for line in lines if line["family"] == family]
-            for name, words in FIGURES.items():
-                rows = np.array(list(_rows(chosen, kind, name)))
-                if not len(rows):
-                    continue
-                least = -1.0 if name == "excess" else 0.0
-                means = MeansOfSources(rows, None, Unseen(np.full(2, least), np.ones(2), np.arange(2)))
-                cells = [with_interval(means.figure(partial(_column, place), len(rows))) for place in (0, 1)]
-                apart = with_interval(means.figure(_apart, len(rows)), points=True)
-                text.append(
-                    f"| {family}, {kind or 'all edits'} | {words} | {cells[0]} | {cells[1]} | {apart} | {len(rows)} |"
-                )
-    text += ["", f"| | {first} | {second} |", "|---|---|---|"]
+    text = [f"Sources: {len(lines)}. Intervals are 95 % over sources; differences are over the sources of both."]
     for family in ("road", "object"):
         chosen = [line for line in lines if line["family"] == family]
-        for words, above, below, times in (
-            (f"{family}: valid failures per 100 images", "valid failure", "images", 100.0),
-            (f"{family}: valid failures per minute of one core", "valid failure", "seconds", 60.0),
-            (f"{family}: seconds of one core per image", "seconds", "images", 1.0),
-        ):
-            cells = [_per(chosen, recipe, above, below, times) for recipe in RECIPES]
-            text.append(f"| {words} | {cells[0]} | {cells[1]} |")
+        if not any(line[recipe]["images"] for line in chosen for recipe in RECIPES):
+            continue
+        for table in compare_methods(*_columns(chosen)):
+            heads = f"{family}, {table.edit_type or 'all edits'} | {first} | {second} | {second} less {first}"
+            text += ["", f"| {heads} |", "|---" * 4 + "|"]
+            for name, values, differences in method_rows(table):
+                text.append(f"| {' | '.join([name, *values, *filter(None, differences)])} |")
+            text.append(f"| images | {table.images[0]} | {table.images[1]} | |")
     for recipe in RECIPES:
         drawn = sum(line[recipe]["drawn"] for line in lines)
         seen = sum(len(line[recipe]["images"]) for line in lines)
@@ -182,44 +154,22 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(text)
 
 
-def _rows(lines: Sequence[Mapping[str, Any]], kind: str | None, name: str) -> Iterator[list[float]]:
-    """Yield one row for each source with images of an edit type by both recipes: the figure `name` by recipe."""
-    for line in lines:
-        row = []
-        for recipe in RECIPES:
-            images = [image for image in line[recipe]["images"] if kind in (None, image["kind"])]
-            if images and name == "excess":
-                control = line[recipe]["control"]
-                row += [np.mean([image["wrong"] for image in images]) - np.mean(control)] if control else []
-            elif images:
-                row.append(np.mean([image[name] for image in images]))
-        if len(row) == len(RECIPES):
-            yield [float(one) for one in row]
-
-
-def _per(lines: Sequence[Mapping[str, Any]], recipe: str, above: str, below: str, times: float) -> str:
-    """Return a ratio of totals, with an interval from a bootstrap over sources (Efron 1979)."""
-
-    def total(line: Mapping[str, Any], name: str) -> float:
-        if name == "valid failure":
-            return float(sum(image[name] for image in line[recipe]["images"]))
-        return float(line[recipe]["seconds"] if name == "seconds" else line[recipe]["drawn"])
-
-    pairs = np.array([[total(line, above), total(line, below)] for line in lines])
-    drawn = pairs[np.random.default_rng(0).integers(0, len(pairs), (4000, len(pairs)))].sum(1)
-    whole = pairs.sum(0)
-    if not whole[1]:
-        return "no image"
-    low, high = np.quantile(times * drawn[:, 0] / drawn[:, 1], (0.025, 0.975))
-    return f"{times * whole[0] / whole[1]:.2f} ({low:.2f} to {high:.2f})"
-
-
-def _column(place: int, means: Floats) -> Floats:
-    return means[..., place]
-
-
-def _apart(means: Floats) -> Floats:
-    return means[..., 1] - means[..., 0]
+def _columns(lines: Sequence[Mapping[str, Any]]) -> tuple[MethodImages, Sequence[str], Floats, Floats]:
+    """Return the arguments of `compare_methods`. The world's truth stands for people's judgement of each image."""
+    rows = []
+    control, seconds = np.full((2, len(RECIPES), len(lines)), np.nan)
+    for method, recipe in enumerate(RECIPES):
+        for source, line in enumerate(lines):
+            own = line[recipe]
+            seconds[method, source] = own["seconds"]
+            if own["control"]:
+                control[method, source] = np.mean(own["control"])
+            for image in own["images"]:
+                kind = PLANNED.index(image["kind"]) if image["kind"] in PLANNED else -1
+                fault = image["wrong"] and line["right on the source"]
+                truth = image["valid"], -1, image["shows"], -1, image["wrong"], fault
+                rows.append((method, source, kind, -1, *truth))
+    return MethodImages(*np.array(rows, np.int64).T), PLANNED, control, seconds
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
 """Replay searches for weak cells on a simulated data set whose weak cells are known: `python -m
-experiments.search_replays`.
+experiments.search_replays RESULTS.jsonl`. The file gets a line for some replays, so that a stopped run can resume.
 
 Nothing is drawn. The data set has the labels and the alternatives of the drawn world, and `IMAGES` images of each cell.
 Some cells are planted as weak: single ones, all of two alternatives, or all of one label. Each method chooses `BUDGET`
@@ -15,10 +15,13 @@ picked uniformly at random covers the truth in 93 to 98 % of the replays.
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +30,7 @@ from demo.scene import GROUNDS, OBJECT_CLASSES, TIMES, TREES, WALLS, WEATHERS
 from evaluation.by_source import LEAST, MOST, MeansOfSources
 from evaluation.ranking import by_new_faults, chance_wrong
 from evaluation.search import EVERY, Cells, next_round, told
+from experiments.resumable import measure_each
 from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile
 
@@ -35,6 +39,8 @@ IMAGES, BUDGET, ROUND = 22, 300, 10
 """Images of each cell, images that a search may choose, and images of a round."""
 WRONG_WEAK, WRONG_OTHER, VALID = 0.5, 0.04, 0.85
 """Shares of images that the model gets wrong in a weak and in another cell, and of valid images."""
+TOGETHER = 50
+"""Number of replays that a line of the results holds."""
 REPLAYS, FIRST_SEED = 1_000, 10_000
 """Number of replays, and their first seed. Seeds below it served to choose the constants of the search."""
 
@@ -133,18 +139,18 @@ def bayesian(replay: Replay, size: int) -> Numbers:
     seen, picks = np.flatnonzero(replay.images), list[int]()
     images, faults = replay.images.astype(np.float64), replay.faults.astype(np.float64)
     base = (faults.sum() + 0.1) / (images.sum() + 2)
+    factor = np.linalg.solve(kernel[np.ix_(seen, seen)] + np.diag(0.1 / images[seen]), kernel[seen])
+    mean = base + (faults[seen] / images[seen] - base) @ factor
+    covariance = kernel - kernel[:, seen] @ factor
     for _ in range(size):
-        noise = np.diag(0.1 / images[seen])
-        factor = np.linalg.solve(kernel[np.ix_(seen, seen)] + noise, kernel[seen])
-        mean = base + (faults[seen] / images[seen] - base) @ factor
-        spread = np.sqrt(np.maximum(np.diag(kernel) - (kernel[seen] * factor).sum(axis=0), 0.0))
-        bound = mean + 2 * spread + 1e-6 * replay.chance.random(len(mean))
+        bound = mean + 2 * np.sqrt(np.maximum(np.diag(covariance), 0.0)) + 1e-6 * replay.chance.random(len(mean))
         pick = int(np.argmax(np.where(open_left > 0, bound, -np.inf)))
         picks.append(pick)
         open_left[pick] -= 1
-        images[pick] += 1
-        faults[pick] += float(np.clip(mean[pick], 0.0, 1.0))
-        seen = np.flatnonzero(images)
+        # One more image at its mean: an update of rank one, so that the process is solved once a round.
+        gain = covariance[pick] / (covariance[pick, pick] + 0.1)
+        mean = mean + gain * (float(np.clip(mean[pick], 0.0, 1.0)) - mean[pick])
+        covariance = covariance - np.outer(gain, covariance[pick])
     return np.array(picks)
 
 
@@ -202,17 +208,34 @@ def replayed(method: str, planting: str, seed: int) -> tuple[float, int, int, in
 def main() -> None:
     """Replay all methods in all plantings, and print the report as Markdown."""
     parser = argparse.ArgumentParser(prog="python -m experiments.search_replays", description=__doc__)
+    parser.add_argument("results", type=Path, help="file that gets the results, a line for some replays")
     parser.add_argument(
         "--replays", type=int, default=REPLAYS, help=f"replays of each method and planting ({REPLAYS:,})"
     )
-    replays = parser.parse_args().replays
+    options = parser.parse_args()
+    replays: int = options.replays
     _kernel()
-    results = {}
+    some = {
+        (planting, method, first, min(TOGETHER, replays - first)): (planting, method, first)
+        for planting in PLANTINGS
+        for method in METHODS
+        for first in range(0, replays, TOGETHER)
+    }
     with ProcessPoolExecutor() as pool:
-        for planting in PLANTINGS:
-            for method in METHODS:
-                rows = pool.map(partial(replayed, method, planting), range(replays), chunksize=10)
-                results[planting, method] = np.array([[np.nan if one is None else one for one in row] for row in rows])
+
+        def measure(one: tuple[str, str, int]) -> dict[str, Any]:
+            planting, method, first = one
+            seeds = range(first, min(first + TOGETHER, replays))
+            rows = list(pool.map(partial(replayed, method, planting), seeds, chunksize=5))
+            return {"planting": planting, "method": method, "first": first, "replays": len(seeds), "rows": rows}
+
+        lines = measure_each(some, measure, options.results, ("planting", "method", "first", "replays"))
+    rows: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for line in lines:
+        if (line["planting"], line["method"], line["first"], line["replays"]) in some:
+            rows[line["planting"], line["method"]] += line["rows"]
+    # None, of a method without random images, becomes NaN.
+    results = {name: np.array(found, dtype=np.float64) for name, found in rows.items()}
     print("\n".join(report(results, replays)))
 
 

@@ -54,7 +54,7 @@ IGNORED = -100
 MOST_NAMED = 10
 """Maximum number of invalid lines that are named one by one."""
 BASE_FILE = "base.json"
-"""File next to a LoRA with the model that it was trained on."""
+"""Name of the file beside a LoRA. The file names the language model that the LoRA was trained on."""
 LONGEST_CONTEXT = 4096
 
 Encoded = Mapping[str, list[int]]
@@ -258,8 +258,8 @@ def with_adapter(base: Base, folder: Path) -> PeftModel:
         model = None
     if model is None or _shapes(weights) != _shapes(get_peft_model_state_dict(model)):
         raise UserError(
-            f"The LoRA {folder} was made for another language model than {base.name}: name its own with --base (the "
-            f"LoRA says: {noted['name']})."
+            f"The LoRA {folder} was made for another language model than {base.name}: give the one that "
+            f"the LoRA names, {noted['name']}, with --base."
         )
     set_peft_model_state_dict(model, weights)
     return model.eval()

@@ -118,7 +118,7 @@ class CocoSource(Source):
         label = options.get("label", "")
         if label not in ("", "largest"):
             raise UserError(
-                f"The label of COCO's images is “largest” (object) or nothing, not “{label}”.", field="label"
+                f"The option label of COCO is “largest” (object) or left out, not “{label}”.", field="label"
             )
         self._largest = label == "largest"
         near = (path for folder in ("annotations", "") for path in files.files(folder, deep=False))
@@ -307,7 +307,7 @@ class CocoSource(Source):
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise UserError("Its width and height are not both given as numbers: add them.") from error
         if any(not 0 <= number <= UNLABELLED for number in classes):
-            raise UserError("Its mask_classes have a number that no mask can hold: they go from 0 to 255.")
+            raise UserError("Its mask_classes have a number that no mask can hold: numbers go from 0 to 255.")
         if not (0 < size[0] <= 1 << 15 and 0 < size[1] <= 1 << 15):
             raise UserError("Its width and height cannot be those of an image.")
         if isinstance(label, str) and not self._largest:
@@ -477,14 +477,16 @@ class _Text:
                 raise ValueError(_NO_FORM)
 
     def take(self, signs: str) -> str:
-        """Consume the next character if it is one of `characters`. Raises ValueError for any other character."""
+        """Consume the next character if it is one of `signs`. Raises ValueError for any other character."""
         if (sign := self.sign()) not in signs:
             raise ValueError(_NO_FORM)
         self._at += 1
         return sign
 
     def parts(self, begin: str, end: str) -> Iterator[None]:
-        """Consume the brackets and commas of a list or an object. Yield before each part for the caller to consume."""
+        """Consume the brackets and commas of a list or an object. Yield None before each part, which the caller
+        consumes.
+        """
         self.take(begin)
         mark = self.take(end) if self.sign() == end else ","
         while mark == ",":

@@ -103,8 +103,8 @@ class ClassFolders(Source):
         if deep and len(deep) < len(folders):
             others = [folder for folder in folders if folder not in deep]
             raise UserError(
-                f"{files.name} holds folders of splits ({', '.join(deep)}) beside others ({', '.join(others[:4])}): "
-                "it is unclear which are classes: give the folder of one split.",
+                f"{files.name} holds folders of splits ({', '.join(deep)}) beside others ({', '.join(others[:4])}), "
+                "so it is unclear which are classes: give the folder of one split.",
                 field="root",
             )
         self._splits = deep or (splits if splits == folders and folders else [])

@@ -23,7 +23,8 @@ CARD, SHEET, CROISSANT, CLASSES, RECORDS = "README.md", "sheet.jpg", "croissant.
 TYPED = "records.parquet"
 """File with the records for Croissant. In JSON lines, its readers would parse labels such as 007 as numbers."""
 _PICTURES, _SIDE, _COLUMNS, _GAP = 12, 192, 6, 6
-"""Layout of the sheet: maximum number of pictures, longer side in pixels, pictures in a row, and gap in pixels."""
+"""Layout of the contact sheet: maximum number of pictures, longer side in pixels, pictures in a row, and gap in
+pixels."""
 _MOST_LISTED = 40
 """Maximum number of rows of a table in the card. Further rows are only counted."""
 
@@ -175,12 +176,12 @@ def croissant(
 
 
 def pictures_of_sheet(files: Sequence[Path]) -> list[Path]:
-    """Return some image files of a set, evenly spread over it, for the sheet."""
+    """Return some image files of a set, evenly spread over it, for the contact sheet."""
     return [files[number] for number in sorted({number * len(files) // _PICTURES for number in range(_PICTURES)})]
 
 
 def picture_of_sheet(file: Path) -> Image.Image:
-    """Read a picture and scale it for the sheet."""
+    """Read a picture and scale it for the contact sheet."""
     with Image.open(file) as opened:
         image = opened.convert("RGB")
     image.thumbnail((_SIDE, _SIDE))
@@ -188,7 +189,7 @@ def picture_of_sheet(file: Path) -> Image.Image:
 
 
 def sheet_of(pictures: Sequence[Image.Image]) -> bytes:
-    """Return the sheet as a JPEG file, with the pictures side by side."""
+    """Return the contact sheet as a JPEG file, with the pictures side by side."""
     columns = min(_COLUMNS, len(pictures))
     lines = -(-len(pictures) // columns)
     step = _SIDE + _GAP

@@ -55,7 +55,7 @@ class Source:
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
-        """Return False if the files surely have another format, whatever they contain."""
+        """Return False if the files surely have another format."""
         return True
 
     @classmethod

@@ -57,7 +57,7 @@ from pipeline.stages.generation import Plan, PlannedImage
 PREVIEW_SHARE = 0.04
 """Maximum share of drawing time for previews. A preview that would exceed it is left out."""
 MOST_OPEN = 8
-"""Maximum number of batches that wait to be filled. An image needs another one if its key differs or its place is
+"""Maximum number of batches that wait to be filled. An image needs another batch if its key differs or its place is
 taken."""
 
 EmitOf = Callable[[int, Event], None]

@@ -47,9 +47,9 @@ def run_stages(
     error.
 
     Stages of one kind of model run one after another, so that models that do not fit into memory together can still
-    run. A model that takes several requests gets those of `SIDE_BY_SIDE` works at once. The values equal those of a
-    source that runs alone, apart from floating-point noise. Raises Cancelled, and CannotLoad, which stops every work.
-    The stores keep what was finished.
+    run. A model that takes several requests gets the requests of `SIDE_BY_SIDE` works at once. The values equal the
+    values of a source that runs alone, apart from floating-point noise. Raises Cancelled, and CannotLoad, which stops
+    every work. The stores keep what was finished.
     """
     ended: list[Exception | None] = [None] * len(works)
     phases = [list(phases_of(work.request)) for work in works]

@@ -40,7 +40,7 @@ _HEAD = re.compile(
     rf"(?:(?:<\|(?:im_start|start|start_header_id|start_of_role|turn)\|?>|<start_of_turn>)\s*(?:assistant|model)\b"
     rf"|\s*(?:{_MARK.pattern})\s*)+"
 )
-"""Matches the beginning of a turn: special tokens, and the role of the model after those that begin a turn."""
+"""Matches the beginning of a turn: special tokens, and the model's role after a token that begins a turn."""
 _INVISIBLE = dict.fromkeys((0x200B, 0x2060, 0xFEFF, 0x00AD))
 """Characters without a width that split words: zero-width space, word joiner, byte order mark, soft hyphen."""
 

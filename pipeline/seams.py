@@ -79,6 +79,9 @@ class LanguageRequest:
     schema: Mapping[str, Any] | None = None
     """A JSON schema for the reply, for models that can be constrained to it: as JSON, or as lines (see
     `pipeline.stages.reply_schema`). The reader accepts both forms and relies on neither."""
+    pictures: tuple[Image.Image, ...] = ()
+    """RGB pictures that the prompt is about, for a model that sees. They come before the prompt, and if there are
+    several, the model reads them as "Picture 1", "Picture 2" and so on."""
 
 
 class LanguageModel(Protocol):
@@ -109,6 +112,14 @@ class BatchLanguageModel(Protocol):
         Calls `on_reply` in the calling thread with the number of replies so far. An error raised there stops the work.
         Raises Cancelled, and errors that concern all requests.
         """
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """A model that counts its tokens."""
+
+    tokens: int
+    """Number of tokens read and written so far. It does not grow if a server does not report them."""
 
 
 @runtime_checkable
@@ -205,7 +216,7 @@ class DrawRequest:
     negative_prompt: str | None = None
     """Negative prompt that replaces the negative prompt of the settings, or None."""
     kept: tuple[Image.Image, Image.Image] | None = None
-    """None, or a picture of the drawn size and a mask of mode L. Its pixels stay where the mask is not 0."""
+    """A picture of the drawn size with a mask of mode L, or None. The picture's pixels stay where the mask is not 0."""
 
 
 @dataclass(frozen=True)
@@ -373,6 +384,11 @@ class Models(Protocol):
     @property
     def editor(self) -> Editor:
         """The editor. Raises UserError if the profile has none."""
+
+    @property
+    def judge(self) -> LanguageModel:
+        """The model that judges images, which sees the pictures of a request. Raises UserError if the profile has
+        none."""
 
     @property
     def embedder(self) -> Embedder: ...

@@ -149,7 +149,7 @@ Work = Callable[[JobHandle], None]
 class _Job:
     view: JobView
     work: deque[Work]
-    """The first part is next."""
+    """Functions that do the work still to begin, in order."""
     unbegun: Callable[[], object]
     cancelled: threading.Event = field(default_factory=threading.Event)
 

@@ -173,7 +173,9 @@ class Queries:
         try:
             begin = PageKey.read(after) if after else None
         except ValueError as error:
-            raise UserError("Send the value “next” of the page before as “after”.", field="after") from error
+            raise UserError(
+                "The value of “after” is wrong: send the value “next” of the page before.", field="after"
+            ) from error
         page = self._workspace.catalogue.page(filter, Order.read(order, falling), limit, begin)
         entries = [entry_facts(entry) for entry in page.entries]
         return {"test_cases": entries, "next": page.entries[-1].key.text if page.more else ""}

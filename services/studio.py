@@ -16,16 +16,20 @@ from services.commands import Commands
 from services.curation.decisions import CurationDecisions
 from services.curation.gallery import Gallery
 from services.curation.imports import ImportService
+from services.curation.judging import Judging
 from services.curation.map import ImageMap
 from services.curation.meaning import Meaning
 from services.curation.near_duplicates import NearDuplicates
 from services.curation.plans import CellPlans
 from services.curation.thumbnails import ThumbnailFill
+from services.evaluation.check_agreement import CheckAgreements
+from services.evaluation.evidence.service import Evidence
+from services.evaluation.factors import Factors
 from services.evaluation.focus import Focus
 from services.evaluation.likeness import Likeness
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.scoring import ScoreImages, score_workspace, scoring_facts
-from services.evaluation.searches import Searches
+from services.evaluation.search_commands import Searches
 from services.evaluation.service import EvaluationService
 from services.example.service import ExampleWorkspace
 from services.jobs import JobQueue
@@ -101,14 +105,18 @@ class Studio:
         self.near_duplicates = NearDuplicates(workspace, self.meaning)
         self.image_map = ImageMap(workspace, self.meaning)
         drawn = DrawnScenes(workspace.folder / DRAWN_SCENES, scenes) if scenes and profile.name == DEMO else None
+        self.judging = Judging(profile, models, workspace, jobs, changes)
+        self.check_agreements = CheckAgreements(workspace)
         self.batches = BatchRuns(workspace, changes, roots, drawn)
         """Batches over whole data sets."""
         self.evaluations = EvaluationService(profile, workspace, self.predictions.require_known, changes, execution)
         """Evaluations of models under test on test sets."""
-        self.searches = Searches(workspace, self.batches, self.evaluations)
+        self.searches = Searches(workspace, self.batches, self.evaluations, models, execution)
         """Searches for weak cells in batches."""
         self.likeness = Likeness(workspace, self.evaluations, self.meaning, models, changes)
+        self.factors = Factors(self.evaluations, self.meaning)
         self.focus = Focus(workspace, self.evaluations, changes)
+        self.evidence = Evidence(workspace, self.evaluations, changes)
         self.retrainings = Retrainings(workspace, self.evaluations, changes)
         self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
         """Fills the workspace with example data."""
@@ -129,11 +137,15 @@ class Studio:
             self.meaning,
             self.near_duplicates,
             self.image_map,
+            self.judging,
+            self.check_agreements,
             self.batches,
             self.evaluations,
             self.searches,
             self.likeness,
+            self.factors,
             self.focus,
+            self.evidence,
             self.retrainings,
             self.example,
         ):
@@ -142,7 +154,15 @@ class Studio:
         self.thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
         """Makes missing thumbnails after `start` is called."""
         give_way = self.thumbnails.give_way
-        self.gallery = Gallery(workspace, self.meaning, self.near_duplicates, self.image_map, give_way)
+        self.gallery = Gallery(
+            workspace,
+            self.meaning,
+            self.near_duplicates,
+            self.image_map,
+            self.check_agreements,
+            self.judging,
+            give_way,
+        )
         self.exchange = Exchange(runs, self.predictions)
         self.studies = StudyServices(workspace, commands, model_asker(workspace, runs.settings, self.predictions))
         self.test_sets = TestSetServices(workspace, commands, changes)
@@ -156,9 +176,11 @@ class Studio:
         self.retrainings.close()
         self.likeness.work.close()
         self.focus.work.close()
+        self.evidence.work.close()
         self.evaluations.close()
         self.thumbnails.close()
         self.imports.close()
         self.image_map.stop()
+        self.judging.close()
         self.jobs.close()
         self.test_sets.close()

@@ -1,9 +1,9 @@
 """The inversions of a workspace: `inversions/KEY.inversion`.
 
-With a saved inversion, further captions of its source need none. The key contains everything that an inversion depends
-on (`WindowedPipeline.inversion_key`). An inversion can be computed again. So no write waits for the disk (no fsync), a
-failed write is no error, and backups omit them. A damaged file is detected by the hash at its start. If there are too
-many files, the least recently used are dropped.
+With a saved inversion, further captions of its source need no new one. The key contains everything that an inversion
+depends on (`WindowedPipeline.inversion_key`). An inversion can be computed again. So no write waits for the disk (no
+fsync), a failed write is no error, and backups omit them. A damaged file is detected by the hash at its start. If there
+are too many files, the least recently used are dropped.
 """
 
 from __future__ import annotations

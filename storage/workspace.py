@@ -24,6 +24,7 @@ from storage.curation.case_columns import CaseColumns
 from storage.curation.catalogue import Catalogue
 from storage.curation.decisions import Decisions
 from storage.curation.imports import Imports
+from storage.curation.judgements import Judgements
 from storage.curation.scores import Scores
 from storage.curation.vectors import Vectors
 from storage.engine.database import Database
@@ -82,6 +83,7 @@ class Workspace:
         self.retrainings = Retrainings(self._database)
         self.case_columns = CaseColumns(self._database)
         self.scores = Scores(self._database)
+        self.judgements = Judgements(self._database)
         self.studies = Studies(self._database)
         self.test_sets = TestSets(self._database, self.images)
         self.imports = Imports(self._database)
@@ -174,7 +176,9 @@ class Workspace:
         return [home / match[0] for match in matches if match and not self._presence.alive(int(match[1]))]
 
     def model_file(self, named: str) -> str:
-        """Return the current path of a model that `named` says is in a `model_files`; any other path unchanged."""
+        """Return the current path of a model whose path `named` is in the `model_files` of any workspace. Return any
+        other path unchanged.
+        """
         stored_model = kept_model(named)
         if stored_model is None or not (here := self.model_files.joinpath(*stored_model)).exists():
             return named

@@ -23,8 +23,8 @@ def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int)
     The worker's items are cut into stretches of length 1 / share. Each stretch has one control item. Its place comes
     from a hash (SHA-256 of seed, worker and number), so no worker can guess it, workers differ, and a reload changes
     nothing. Control item j (from 0) comes as soon as items_seen + controls_seen >= floor((j + u_j) / share), with u_j
-    uniform in [0, 1). So the number of control items is right within one at any time. `items_seen` and `controls_seen`
-    count answered items.
+    uniform in [0, 1). So at any time the number of control items is at most one above or below its share. `items_seen`
+    and `controls_seen` count answered items.
     """
     share = rules.controls.share
     if share <= 0:
@@ -117,7 +117,7 @@ def what_it_shows(item: NewItem) -> LeftOutItem:
 
 
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:
-    """Make a control item that shows `image_sha`. Its captions stay different, or equal ones would reveal it."""
+    """Make a control item that shows `image_sha`. Its captions stay different, since equal captions would reveal it."""
     return NewItem(
         image_sha=image_sha,
         source_sha=item.source_sha,

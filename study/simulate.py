@@ -23,7 +23,7 @@ from study.truth import AnswerKey, pixels
 HEADERS = {"x-studio": "1"}
 ENDED = ("done", "not eligible", "excluded", "closed")
 AGAIN = (409, 410)
-"""HTTP status codes if an item went to another worker or was withdrawn. The worker then asks for the next item."""
+"""HTTP status codes for an item that went to another worker or was withdrawn. The worker then asks for the next one."""
 
 
 @dataclass(frozen=True)

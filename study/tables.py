@@ -58,7 +58,7 @@ def vote_rows(data: StudyData) -> list[Row]:
 
 
 def answer_rows(data: StudyData) -> list[Row]:
-    """Return a row for every answer: if it counts or why not, with facts on item, worker and time.
+    """Return a row for every answer: whether it counts, why not, and facts on item, worker and time.
 
     `answer` is empty for an optional question that was skipped. `verdict` is empty for training, which nobody approves.
     `right` is True if the known right answer was given.

@@ -115,6 +115,7 @@ def test_code_imports_only_what_the_requirements_name() -> None:
     ) | {
         "experiments/train_perturber.py": _names("requirements-dev.in"),
         "pipeline/models/detectors.py": _names("requirements-hed.txt"),
+        "services/evaluation/evidence/recompute.py": {"pandas"},  # runs where a bundle is unpacked, not in the studio
     }
     unknown = {
         f"{path.relative_to(ROOT)}:{line} {name}"

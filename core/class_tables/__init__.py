@@ -26,7 +26,8 @@ Some lists of classes spell a few names differently."""
 FEWEST_ALIKE = 5
 """Minimum number of classes to recognise ImageNet by full names. A smaller model may use the names for other things."""
 FEWEST_LABELS = 5
-"""Minimum number of labels to recognise a data set. Fewer do not tell: "mouse" is in COCO and in CIFAR-100."""
+"""Minimum number of labels to recognise a data set. Fewer labels do not identify one: "mouse" is in COCO and in
+CIFAR-100."""
 _WORDNET_ID = re.compile(r"n\d{8}")
 
 
@@ -160,7 +161,9 @@ def _imagenet_names() -> dict[str, TableClass | None]:
 
 @cache
 def imagenet_labels() -> dict[str, str]:
-    """Map WordNet ids of ImageNet's classes to labels: all names of the class, and its id if another has them too."""
+    """Map WordNet ids of ImageNet's classes to labels: all names of the class, and its id if another class has the same
+    names.
+    """
     rows = list(_rows("imagenet.csv"))
     shared = Counter(row["names"] for row in rows)
     return {

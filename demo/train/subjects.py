@@ -158,7 +158,7 @@ def save(net: PhraseNet, file: Path) -> None:
 
 
 def truth_of(taken: np.ndarray, thing: np.ndarray) -> np.ndarray:
-    """Return the connected piece of a true mask that the predicted mask covers most of, or the largest piece."""
+    """Return the connected piece of a true mask that overlaps most with the predicted mask, or the largest piece."""
     numbers, count = label(thing, np.ones((3, 3)))
     return max((numbers == k for k in range(1, count + 1)), key=lambda piece: ((piece & taken).sum(), piece.sum()))
 

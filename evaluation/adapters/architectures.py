@@ -41,7 +41,7 @@ from evaluation.adapters.network import (
 
 SMALL_UNET = "small-unet"
 PREPARED_BY = "prepared_by"
-"""Key in a checkpoint's header for the library whose preparation of images the model was trained with."""
+"""Key in a checkpoint's header for the library that prepared the images during training."""
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "state")
 """Keys under which training scripts store the weights."""
 _SQUEEZED = "squeezed"

@@ -1,4 +1,4 @@
-"""The interface to every model under test, whatever runs it: images in, probabilities or class maps out."""
+"""The interface to every model under test, run by any library or server: images in, probabilities or class maps out."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ class OnnxAdapter:
             sides = " × ".join(map(str, pixels.shape))
             raise UserError(
                 f"{self._called} cannot be run on images of {sides}: {why.rpartition(' : ')[2][:200].rstrip('.')}. "
-                "Correct size and layout, or export it anew.",
+                "Correct size and layout, or export it again.",
                 field="size",
             ) from error
 

@@ -43,7 +43,7 @@ def from_transformers(settings: UnderTestSettings) -> Network:
     kind = _kind(config, called)
     if not any(folder.glob("*.safetensors")):
         raise UserError(
-            f"{called} has no weights in safetensors, and others could hold a program: save it anew with "
+            f"{called} has no weights in safetensors, and other files could contain a program: save it again with "
             "save_pretrained of a current transformers."
         )
     net = _load(folder, called, kind, own_code=bool(config.get("auto_map")))
@@ -117,7 +117,7 @@ def _kind(config: Mapping[str, Any], called: str) -> TaskKind:
     if len(kinds) != 1:
         raise UserError(
             f"{called} is a {', '.join(named) or 'model of no stated kind'}, and not one for image classification or "
-            "semantic segmentation: take one of these."
+            "semantic segmentation: take a model for one of these tasks."
         )
     return kinds.pop()
 

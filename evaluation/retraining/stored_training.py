@@ -197,7 +197,7 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
 def said_before(
     model: UnderTestSettings, sets: Mapping[str, Sequence[Example]], groups: Sequence[Sequence[int]] = ()
 ) -> dict[str, Floats]:
-    """Return the answers of the model before further training on each set, like `learnt`."""
+    """Return the answers on each set that the model gives before further training, in the form of `learnt`."""
     import torch
 
     network = find_network(model)
@@ -229,9 +229,7 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
 
 
 def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> Numbers:
-    """Return the number in masks of each class of a model. One more element at the end counts the numbers that masks
-    use.
-    """
+    """Return the number that each class of a model has in masks, and at the end how many numbers masks use."""
     if not groups:
         return np.arange(classes + 1)
     numbers = np.full(classes + 1, len(groups))

@@ -74,7 +74,8 @@ class Example:
 
     image: Path
     target: int | tuple[int, ...] | Path
-    """Number of its class, or of several right ones; or a PNG of class numbers, `IGNORED` for none."""
+    """Number of the image's class, or the numbers of several classes that are all right. Or a PNG of class numbers,
+    with `IGNORED` for pixels without a class."""
 
 
 @dataclass(frozen=True)

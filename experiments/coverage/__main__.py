@@ -1,4 +1,4 @@
-"""Simulate how often the intervals of figures, and the answers of the gate, hold the truth; print Markdown."""
+"""Simulate how often intervals of figures, answers of the gate and effects of factors hold; print Markdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--repetitions",
         type=whole_number(1, MOST_REPETITIONS),
         default=intervals.REPETITIONS,
-        help=f"repetitions of each simulation (default: {intervals.REPETITIONS:,}, some twenty minutes)",
+        help=f"repetitions of each simulation (default: {intervals.REPETITIONS:,}, some thirty minutes)",
     )
     options, line, pace = parser.parse_args(arguments), ProgressLine(), Pace(1)
 

@@ -14,7 +14,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Covered:
-    """How often the intervals of one figure contained the truth in one simulated world. All shares are 0 to 1."""
+    """Share of the intervals of one figure that contained the truth in one simulated world. All shares are 0 to 1."""
 
     figure: str
     world: Mapping[str, str]

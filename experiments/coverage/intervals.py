@@ -18,7 +18,7 @@ from core.figures import Figure, Floats, Numbers
 from core.progress import OnCount
 from evaluation.by_source import LEAST, MeansOfSources, means_of_groups, ratio_of
 from evaluation.segmentation import means_of_overlaps, miou_of_set
-from experiments.coverage import of_gate, of_score, of_training, of_votes
+from experiments.coverage import of_factors, of_gate, of_score, of_training, of_votes
 from experiments.coverage.covered import Covered, Measurement, covered, table
 
 SOURCES = (5, 10, 30, 100, 500)
@@ -166,7 +166,7 @@ def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _to
     lines = ["# How often 95 % intervals cover", "", f"{repetitions:,} repetitions of each world.", ""]
     for figure in dict.fromkeys(one.figure for one in results):
         lines += table([one for one in results if one.figure == figure])
-    lines += of_gate.table(repetitions)
+    lines += of_gate.table(repetitions) + of_factors.table(repetitions)
     return "\n".join(lines).rstrip("\n")
 
 

@@ -127,6 +127,10 @@ class ListeningModels:
         return self._models.segmenter_name()
 
     @property
+    def judge(self) -> LanguageModel:
+        return self._models.judge
+
+    @property
     def embedder(self) -> Embedder:
         return self._models.embedder
 

@@ -196,7 +196,7 @@ def _set(run: Results, names: dict[str, str]) -> Iterator[str]:
 
 
 def _taught_wrong(share: float) -> str:
-    """List the things that are taught wrongly in that share of the scenes that show them."""
+    """List the things that are taught wrongly in a `share` of the scenes that show them."""
     own = [one for family in FAMILIES for one in TAUGHT_WRONG[family] if one.share == share]
     return ", ".join(f"{one.word} {one.label} as {one.taught}" for one in own)
 

@@ -102,7 +102,7 @@ QUOTAS = (
     Quota(3, ("attribute", "background")),
 )
 """Quotas that make numbers of test cases unequal and errors clustered: a source with many test cases has the edits that
-hurt most, one with few those that hurt least."""
+hurt most, and a source with few has the edits that hurt least."""
 SHIFTS: tuple[dict[str, str], ...] = ({"weather": "foggy", "time": "day"}, {"weather": "sunny", "time": "night"})
 """Weather and time of day of the scenes in the shift set, in turn."""
 SPLIT = "unseen by the models under test"
@@ -124,7 +124,9 @@ class Source:
 
     @property
     def quota(self) -> Quota:
-        """Quota of the source. A fifth of each class has the first quota, two fifths each of the others."""
+        """Quota of test cases of the source. A fifth of the sources of each class has the first of `QUOTAS`, two fifths
+        have each of the others.
+        """
         turn = (self.number // len(OBJECT_CLASSES) + self.number) % 5
         return QUOTAS[(turn + 1) // 2]
 

@@ -102,7 +102,8 @@ def image_checks(
     Edges are compared at the size that was drawn, since their tolerance is in pixels. `drawn` is the image before it
     was resized to the source's size, None if it was not. `control` has the size that was drawn. Without it, the image
     was drawn without a control image, and its edges are compared with the source's edges (`edges_in_place`). `lines`
-    are thresholds for checks that the embedder's profile does not set. `psnr` is that of the inversion in dB, or None.
+    are thresholds for checks that the embedder's profile does not set. `psnr` is the PSNR of the inversion in dB, or
+    None.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
     # Only a Canny control image holds edges to compare. For other kinds, the source's edges are compared.

@@ -39,8 +39,8 @@ _ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "obje
 """Further edit types whose words an edit type accepts. A background consists of objects with their attributes."""
 _CLEARLY = 0.08
 """Minimum difference of nearness for an edit to count as another type. It was set on 65 hand-written edits of all
-types, none of which is assigned another type. Each of them was also paired with the wrong types: 289 of these 327 pairs
-are detected. Subject and object count as one type, and so do attribute and background."""
+types: no edit is assigned another type. Each of them was also paired with the wrong types: 289 of these 327 pairs are
+detected. Subject and object count as one type, and so do attribute and background."""
 
 
 def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternatives:

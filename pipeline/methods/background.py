@@ -88,9 +88,9 @@ class BackgroundSettings(ControlNetSettings):
     painted: Region | None = None
     """The region outside the subject, which may change. Not a setting of a run."""
     subject: SubjectSettings = SubjectSettings()
-    """Setting with the words by which the checks find the subject again."""
+    """Settings of the subject, with the words by which the checks find it again."""
     backgrounds: BackgroundsSettings = BackgroundsSettings()
-    """Setting of which only folder, bank and words to avoid are used."""
+    """Settings of backgrounds. Only folder, bank and words to avoid are used."""
     matrix: Matrix | None = None
     """The move of the subject, or None if it was not moved. Not a setting of a run."""
 

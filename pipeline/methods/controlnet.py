@@ -15,7 +15,7 @@ from core.lineage import Lineage, MethodSettings
 from core.masks import NO_MASK, InMask, NamedMask, in_mask
 from core.progress import OnProgress, Progress, StepTimer, stop_if
 from core.regions import WHOLE, Region
-from core.settings import ConditioningSettings, ControlKind, GenerationSettings, Settings
+from core.settings import ConditioningSettings, ControlKind, GenerationSettings, Settings, Start
 from core.types import GENERATION, CounterfactualCaption, Task
 from pipeline.conditioning import control_image, painted, remark_on
 from pipeline.drawing_speed import Effort, effort_of
@@ -68,6 +68,10 @@ class ControlNetSettings(BatchedSettings):
     @property
     def source_caption(self) -> str | None:
         return self.inverted_under
+
+    @property
+    def start(self) -> Start:
+        return self.generation.start
 
     def plain(self) -> dict[str, Any]:
         """Return plain data. Without inversion, the fields of inversion are left out, as in earlier versions."""

@@ -199,7 +199,7 @@ class DrawingMethod(ABC, Generic[R]):
         embedder: Embedder | None,
     ) -> TestCase:
         if result.image is None or image is None:
-            raise result.refused or UserError("This image was refused: try another seed, or change the caption.")
+            raise result.refused or UserError("The model drew no image: try another seed, or change the caption.")
         counterfactual = planned.counterfactual
         lineage = Lineage(
             counterfactual=counterfactual,

@@ -124,7 +124,9 @@ class EditDescription(ControlNetDescription):
         return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return half of ControlNet's value if the source is drawn with each image, which then takes twice as long."""
+        """Return half of ControlNet's value if the source is drawn with each image, since an image then takes twice as
+        long.
+        """
         own = _own(settings).edit
         reads_source = own.cross_replace or own.self_replace or own.local_blend or own.sweep == "self-replacement"
         return super().preparing(settings) / (2 if reads_source else 1)
@@ -163,9 +165,8 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below
         if decibels < least:
             raise UserError(
-                f"This source cannot be edited: redrawn from its noise, it reaches only {decibels:.1f} dB, and "
-                f"{least:.0f} dB are needed. Take more steps or inversion evaluations, or draw it on its edges with "
-                "the recipe DILLEMA."
+                f"This source cannot be edited: redrawn without a change, it reaches a PSNR of only {decibels:.1f} dB, "
+                f"and {least:.0f} dB are needed. Take more steps or inversion evaluations, or use the recipe DILLEMA."
             )
         return prepared
 

@@ -44,9 +44,9 @@ from pipeline.seams import (
 
 LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.5, passed_from=0.75)}
 """Thresholds of this method. An image whose outlines agree less than by chance (0.5) fails here, since no control image
-keeps them; with a control image they only ask a person to look. Measured on 25 drawn roads: unmoved ones have 0.91 or
-more, those drawn in other weather or colours 0.68 or more (`forms_kept`), and those moved sideways by 3 % of the side
-0.39 or less."""
+keeps them. With a control image, the check never fails and only asks a person to look. Measured on 25 drawn roads:
+unmoved roads have 0.91 or more, roads drawn in other weather or colours 0.68 or more (`forms_kept`), and roads moved
+sideways by 3 % of the side 0.39 or less."""
 
 
 class InstructSettings(DriftingSettings):

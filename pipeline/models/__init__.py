@@ -40,6 +40,7 @@ from pipeline.profiles.text_sections import (
     ChatLanguage,
     Florence2Captioner,
     ServerCaptioner,
+    ServerJudge,
     ServerLanguage,
 )
 from pipeline.seams import Captioner, Detector, Editor, Embedder, Generator, LanguageModel, Segmenter, Sentences
@@ -114,6 +115,7 @@ class Models:
         self._generator = self._once("image generator", self._load_generator)
         self._editor = self._once(EDITOR, self._load_editor)
         self._segmenter = self._once(SEGMENTER, self._load_segmenter)
+        self._judge = self._once("judge", self._load_judge)
         self._embedder = self._once("embedder", self._load_embedder)
         self._sentences = self._once("sentence model", self._load_sentences)
         self._detectors: dict[ControlKind, _Once[Detector]] = {
@@ -134,8 +136,8 @@ class Models:
 
     @property
     def fit_together(self) -> bool:
-        """True if all models of the profile can stay loaded: none had to make room so far, and the others have room.
-        Loads nothing. Models of unknown size count as small.
+        """True if all models of the profile can stay loaded: no model had to make room so far, and the unloaded ones
+        have room. Loads nothing. Models of unknown size count as small.
         """
         weights, needed = self.profile.weights(), dict[str, int]()
         for role, once in self._held.items():
@@ -238,6 +240,16 @@ class Models:
         return self.profile.segmenter.title if self.profile.segmenter is not None else ""
 
     @property
+    def judge(self) -> LanguageModel:
+        if self.profile.judge is None:
+            raise UserError(lacking(self.profile, "judge"))
+        if isinstance(self.profile.judge, ServerJudge):
+            return self._judge()
+        from pipeline.models.captioner_chat import ChatJudge, ChatVisionModel
+
+        return ChatJudge(cast(ChatVisionModel, self.captioner))
+
+    @property
     def embedder(self) -> Embedder:
         return self._embedder()
 
@@ -285,6 +297,12 @@ class Models:
         from pipeline.models.language_process import GgufProcess
 
         return GgufProcess(section)
+
+    def _load_judge(self) -> LanguageModel:
+        from pipeline.models.server_language import ServedJudge
+
+        assert isinstance(self.profile.judge, ServerJudge)
+        return ServedJudge(self.profile.judge)
 
     def _load_generator(self) -> Generator:
         from pipeline.models.generator import StableDiffusion

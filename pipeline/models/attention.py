@@ -75,7 +75,9 @@ def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
 
 
 class AttentionControl:
-    """Controls the attention of the last rows of a batch by that of the row before them, which is the source."""
+    """Controls the attention of the last rows of a batch by the attention of the source, which is the row
+    before them.
+    """
 
     def __init__(
         self,
@@ -103,7 +105,7 @@ class AttentionControl:
         self._local_blend, self._region, self._least_change = local_blend, region, least_change
         self._size, self._small = (0, 0), 0
         self._seen: Any = 0.0
-        """Sum of the maps of changed tokens so far, those of the source and of each row, (rows, 2, h, w)."""
+        """Sums of the maps of changed tokens so far: of the source's tokens, and of the row's, (rows, 2, h, w)."""
         self.step = 0
         """Zero-based number of the step that is drawn."""
 
@@ -167,8 +169,7 @@ class AttentionControl:
 
     def limited(self, change: torch.Tensor, done: float) -> torch.Tensor:
         """Return the part of each row's change (rows, c, h, w) that is kept when this share of the steps is `done`.
-        Faint changes are strengthened. The change of a row before the controlled rows, that of the source, is returned
-        as it is.
+        Faint changes are strengthened. The change of the source, if it is a row of the batch, is returned unchanged.
         """
         import torch
         from torch.nn import functional

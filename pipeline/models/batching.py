@@ -51,8 +51,8 @@ class AtOnce:
 def next_batch(
     todo: Sequence[tuple[int, DrawRequest]], size: int, as_asked: bool, length: Callable[[DrawRequest], int]
 ) -> tuple[list[tuple[int, DrawRequest]], list[int]]:
-    """Return the requests to draw next, and their places in the batch. They are at most `size` requests whose prompts
-    are as long as the first one's. If the batch has the requested size (`as_asked`), they get their requested places.
+    """Return the requests to draw next, and the place of each in the batch. At most `size` requests are chosen, with
+    prompts as long as the first one's. With `as_asked`, each request keeps the place that it names.
     """
     like_first = [pair for pair in todo if length(pair[1]) == length(todo[0][1])]
     if as_asked:

@@ -31,7 +31,7 @@ high temperature they broke captions off or named other things."""
 AT_ONCE = 16
 """Maximum number of images that are captioned at once. Larger batches gain little."""
 ON_CPU = 4
-"""`AT_ONCE` on a CPU, for models with a large vocabulary."""
+"""Maximum number of images that are captioned at once on a CPU, by models with a large vocabulary."""
 MOST_LIKELY = 50
 """Number of likeliest words from which `generate` samples, if a model's own settings do not say otherwise."""
 

@@ -6,18 +6,21 @@ import base64
 import io
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from string import Template
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
 from core.errors import CannotLoad, UserError
-from core.settings import CaptionSettings
+from core.progress import stop_if, stop_signal
+from core.settings import CaptionSettings, LanguageSettings
 from core.types import Task
 from pipeline.models.captioner import CaptioningModel, own_draws, sampling, sampling_apart, seeded
+from pipeline.models.language_forms import Forms, allowed_tokens, forms_of
 from pipeline.models.server import ChatServer, side_by_side
 from pipeline.profiles.text_sections import ChatCaptioner, ServerCaptioner
-from pipeline.seams import CaptionRequest
+from pipeline.seams import CaptionRequest, LanguageRequest
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +56,7 @@ class ChatVisionModel(CaptioningModel):
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """Return the caption, with thoughts if there are any, and the instruction that was sent with the picture."""
         prompt = self._prompt(task)
-        (reply,) = self._say(self.encode([image], [prompt]), settings, seed, sampling(settings))
+        (reply,) = self._say(self.encode([image], [prompt]), settings.max_new_tokens, seed, sampling(settings))
         return reply, prompt
 
     def caption_many(
@@ -78,7 +81,7 @@ class ChatVisionModel(CaptioningModel):
             except UserError:
                 return one_by_one(part)
             drawn = sampling_apart(settings, config, [one.seed for one in part], self._device)
-            return list(zip(self._say(encoded, settings, 0, drawn), prompts, strict=True))
+            return list(zip(self._say(encoded, settings.max_new_tokens, 0, drawn), prompts, strict=True))
 
         if own_draws(config, settings):
             return self._at_once.each(requests, say, self.free_others)
@@ -87,11 +90,31 @@ class ChatVisionModel(CaptioningModel):
     def _prompt(self, task: Task) -> str:
         return Template(self._section.prompt).substitute(task=task.describe())
 
-    def _say(
-        self, encoded: dict[str, torch.Tensor], settings: CaptionSettings, seed: int, drawn: dict[str, Any]
-    ) -> list[str]:
+    def answer(self, request: LanguageRequest, settings: LanguageSettings) -> tuple[str, int]:
+        """Return the reply to a prompt about several pictures, and the number of tokens read and written. The reply is
+        constrained to the request's schema, if the tokenizer allows that and the model does not think first.
+        """
+        pictures = [{"type": "image", "image": fitting(one, self._section.max_pixels)} for one in request.pictures]
+        encoded = self._encoded([beside_pictures(pictures, request.prompt)])
+        forms = None if request.schema is None or self._section.thinking else self._forms
+
+        def write(_part: Sequence[LanguageRequest], _first: int) -> list[str]:
+            form = None if forms is None or request.schema is None else forms.start(request.schema)
+            drawn = drawn_in_form(form, settings, request.seed, self._device)
+            return self._say(encoded, settings.max_new_tokens, request.seed, drawn)
+
+        (reply,) = self._at_once.each([request], write, self.free_others)
+        written = len(self._processor.tokenizer(reply, add_special_tokens=False).input_ids)
+        return reply, encoded["input_ids"].shape[1] + written
+
+    @cached_property
+    def _forms(self) -> Forms | None:
+        ends = self._model.generation_config.eos_token_id
+        return forms_of(self._processor.tokenizer, self._model, [ends] if isinstance(ends, int) else list(ends or ()))
+
+    def _say(self, encoded: dict[str, torch.Tensor], longest: int, seed: int, drawn: dict[str, Any]) -> list[str]:
         with self._lock, seeded(seed):
-            ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
+            ids = self._model.generate(**encoded, max_new_tokens=longest, **drawn)
         # The output begins with the prompt.
         new = ids[:, encoded["input_ids"].shape[1] :]
         texts = self._processor.batch_decode(new, skip_special_tokens=True)
@@ -112,12 +135,14 @@ class ChatVisionModel(CaptioningModel):
         """Return the model's inputs for each picture and instruction in the chat template, on the model's device,
         padded on the left to one length. Raises UserError for a picture that the model's processor does not take.
         """
+        pictures = [{"type": "image", "image": fitting(image, self._section.max_pixels)} for image in images]
+        return self._encoded([beside_pictures([one], text) for one, text in zip(pictures, prompts, strict=True)])
+
+    def _encoded(self, contents: Sequence[list[dict[str, Any]]]) -> dict[str, torch.Tensor]:
+        """Like `encode`, for the content of each message."""
         from huggingface_hub.errors import StrictDataclassError
 
-        conversations = []
-        for image, prompt in zip(images, prompts, strict=True):
-            picture = {"type": "image", "image": fitting(image, self._section.max_pixels)}
-            conversations.append([{"role": "user", "content": [picture, {"type": "text", "text": prompt}]}])
+        conversations = [[{"role": "user", "content": content}] for content in contents]
         options = dict(self._section.image_options)
         if len(conversations) > 1:
             options |= {"padding": True, "padding_side": "left"}
@@ -143,6 +168,49 @@ class ChatVisionModel(CaptioningModel):
         }
 
 
+class ChatJudge:
+    """The profile's captioner, which also judges images. It answers one prompt after another."""
+
+    def __init__(self, captioner: ChatVisionModel) -> None:
+        self._captioner = captioner
+        self.name = captioner.name
+        self.tokens = 0
+
+    def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
+        """Return the reply, as `LanguageModel.complete` does."""
+        reply, tokens = self._captioner.answer(request, settings)
+        self.tokens += tokens
+        return reply
+
+
+def drawn_in_form(form: Any, settings: LanguageSettings, seed: int, device: str) -> dict[str, Any]:
+    """Return options of `generate` for one reply, whose tokens are drawn by `seed` among those that `form` allows (an
+    LLMatcher of llguidance, or None).
+    """
+    import torch
+    from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
+
+    warpers = LogitsProcessorList()
+    if settings.temperature:
+        warpers += [TemperatureLogitsWarper(settings.temperature), TopPLogitsWarper(settings.top_p)]
+    draws, begun = torch.Generator(device).manual_seed(seed), False
+
+    def draw(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        nonlocal begun
+        stop_if(stop_signal())
+        if form is not None:
+            if begun:
+                form.consume_token(int(ids[0, -1]))
+            allowed = torch.from_numpy(allowed_tokens(form, scores.shape[1])).to(scores.device)
+            scores = scores.masked_fill(~allowed, -torch.inf)
+        begun = True
+        shares = warpers(ids, scores).softmax(-1)
+        token = torch.multinomial(shares, 1, generator=draws) if settings.temperature else shares.argmax(-1, True)
+        return torch.full_like(scores, -torch.inf).scatter_(1, token, 0.0)
+
+    return {"do_sample": False, "num_beams": 1, "logits_processor": LogitsProcessorList([draw])}
+
+
 class ServedChatModel:
     """A captioner on an OpenAI-compatible server, to which the picture is sent."""
 
@@ -156,7 +224,7 @@ class ServedChatModel:
         prompt = Template(self._section.prompt).substitute(task=task.describe())
         picture = {"type": "image_url", "image_url": {"url": data_url(fitting(image, self._section.max_pixels))}}
         reply = self.server.chat(
-            [{"role": "user", "content": [picture, {"type": "text", "text": prompt}]}],
+            [{"role": "user", "content": beside_pictures([picture], prompt)}],
             longest=settings.max_new_tokens,
             temperature=settings.temperature,
             seed=seed,
@@ -172,6 +240,16 @@ class ServedChatModel:
             return self.caption(one.image, one.task, settings, one.seed)
 
         return side_by_side(requests, ask, self._section.parallel)
+
+
+def beside_pictures(pictures: Sequence[dict[str, Any]], prompt: str) -> list[dict[str, Any]]:
+    """Return the content of a message with pictures before a prompt. Several pictures are numbered: Picture 1, ..."""
+    numbered = [
+        part
+        for number, picture in enumerate(pictures, 1)
+        for part in (*([{"type": "text", "text": f"Picture {number}:"}] if len(pictures) > 1 else []), picture)
+    ]
+    return [*numbered, {"type": "text", "text": prompt}]
 
 
 def _first(error: Exception) -> str:

@@ -21,15 +21,15 @@ def decoding_bytes(vae: Any, latents: torch.Tensor) -> int:
     widths = vae.config.block_out_channels
     scale = 2 ** (len(widths) - 1)
     convolutions = 3 * widths[min(1, len(widths) - 1)] * height * width * scale**2 * latents.element_size()
-    attention = 9 * (height * width) ** 2  # in single precision, whatever the rest computes in
+    attention = 9 * (height * width) ** 2  # in single precision, even if the rest computes in half precision
     return max(convolutions, attention)
 
 
 def decode_within_memory(vae: Any, free_others: Callable[[], bool]) -> None:
     """Make `vae.decode` go image by image if a batch would take more than `WORK` bytes. The other latents wait.
 
-    If memory runs out nevertheless, `free_others` releases other models, then images go one by one, then in tiles. Size
-    and number of the images decide alone at first, so that an image which is drawn again has the same pixels.
+    If memory runs out nevertheless, `free_others` releases other models, then images go one by one, then in tiles. At
+    first, only size and number of the images decide, so that an image that is drawn again has the same pixels.
     """
     decode, tiled = vae.decode, set[tuple[int, ...]]()
 

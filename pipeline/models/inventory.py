@@ -12,6 +12,7 @@ from core.model_sections import COMMIT, WebFile, Weights, in_bytes
 from pipeline.models.hub import SPARE, held, page_of
 from pipeline.models.machine import Machine, model_fits, profile_fits
 from pipeline.profiles.profile import Profile
+from pipeline.profiles.text_sections import ServerJudge
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,9 @@ class ListedProfile:
 
 def sections(profile: Profile) -> dict[str, Any]:
     """Return the section of every model by role, in the order of use, including models on servers."""
-    text_models = {"captioner": profile.captioner, "language model": profile.language}
-    return {**text_models, **profile.weights()}
+    text_models: dict[str, Any] = {"captioner": profile.captioner, "language model": profile.language}
+    judge = {"judge": profile.judge} if isinstance(profile.judge, ServerJudge) else {}
+    return {**text_models, **judge, **profile.weights()}
 
 
 def listed(

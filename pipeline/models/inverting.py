@@ -41,7 +41,7 @@ class Step:
     """A DDIM step towards the picture: the next latents are `keep * latents + add * answer`."""
 
     time: int
-    """Timestep that the network gets, which is that of the noisier latents."""
+    """Timestep of the noisier latents, which the network gets."""
     keep: float
     add: float
     share: float
@@ -106,11 +106,12 @@ class Inversion:
     """Latents of the source (1, c, h, w), float32."""
     trajectory: torch.Tensor
     """The noisier latents in the order of inversion (steps, 1, c, h, w), float16. The last ones are the noise. If there
-    are `redrawn` latents, the model draws each of these latents from the next ones without correction."""
+    are `redrawn` latents, these are the latents of the source redrawn without correction."""
     psnr: float
     """PSNR in dB of the source and the picture redrawn without correction, both decoded by the VAE."""
     null_texts: torch.Tensor | None = None
-    """Optimised empty texts (steps, tokens, width) in the order of drawing, or None without null-text optimisation."""
+    """Optimised embeddings of the empty text (steps, tokens, width), in the order of drawing. None without null-text
+    optimisation."""
     redrawn: torch.Tensor | None = None
     """Latents of the source redrawn without correction (1, c, h, w), float32. None if `psnr` is below `CLOSE`, or with
     null texts."""
@@ -166,8 +167,8 @@ def ddim_of(scheduler: Any) -> Any:
 
 @lru_cache(maxsize=64)  # every image of a bank of backgrounds asks, and making a scheduler takes 15 ms
 def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
-    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises UserError if the scheduler cannot be
-    inverted, or if the model's kind of prediction cannot.
+    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises UserError if the scheduler or the
+    model's kind of prediction cannot be inverted.
     """
     ddim = ddim_of(scheduler)
     ddim.set_timesteps(count)
@@ -184,8 +185,8 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
             keep, add = to_signal / signal, to_noise - to_signal * noise / signal
         else:
             raise UserError(
-                f"This model cannot be inverted, because a prediction of kind {kind} does not tell picture and noise "
-                "apart at every level: take a model that predicts v, or noise that never covers the picture."
+                f"This model cannot be inverted, as at some levels of noise its predictions of kind {kind} do not tell "
+                "picture and noise apart: take a model that predicts v, or a scheduler that leaves some of the picture."
             )
         steps.append(Step(time, keep, add, (place + 1) / count))
     return tuple(steps)
@@ -279,9 +280,9 @@ def optimise_null_texts(
     empty: Texts,
     settings: InversionSettings,
 ) -> torch.Tensor:
-    """Return an empty text for each step, with which guided drawing stays on the path: (steps, tokens, width). In
-    null-text inversion each text is optimised from the one before it. Needs float32, since gradients vanish in half
-    precision.
+    """Optimise the embedding of the empty text for each step, so that guided drawing stays on the path (null-text
+    inversion). Return the embeddings, (steps, tokens, width). Each starts from the one before it. Needs float32, since
+    gradients vanish in half precision.
     """
     import torch
 

@@ -112,7 +112,7 @@ class GgufModel:
         self, tokens: list[int], settings: LanguageSettings, seed: int, stops: Sequence[bytes], form: Any
     ) -> bytes:
         llm, section = self._llm, self._section
-        # The library seeds anew for every token, so a single seed would draw the same rank each time.
+        # The library sets the seed again for every token, so a single seed would draw the same rank each time.
         draws = random.Random(seed)
         llm.eval(llm.prepare_inputs_for_generation(tokens, reset=True))
         reply = b""

@@ -13,7 +13,7 @@ from core.progress import stop_if, stop_signal
 from core.settings import LanguageSettings
 from pipeline.models.batching import AtOnce
 from pipeline.models.language import require_room
-from pipeline.models.language_forms import Forms, allowed_tokens
+from pipeline.models.language_forms import allowed_tokens, forms_of
 from pipeline.models.model_memory import UsesMemory
 from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, pick_dtype
 from pipeline.profiles.text_sections import ChatLanguage
@@ -60,16 +60,7 @@ class ChatLanguageModel(UsesMemory):
         ends = [self._tokenizer.eos_token_id] if ends is None else [ends] if isinstance(ends, int) else list(ends)
         self._ends: list[int] = [end for end in ends if end is not None]
         self._at_once = AtOnce(section.batch or (ON_CPU if self._device == "cpu" else ON_GPU))
-        self._forms = self._known_forms() if section.hold_form else None
-
-    def _known_forms(self) -> Forms | None:
-        from llguidance.hf import from_tokenizer
-        from transformers import PreTrainedTokenizerFast
-
-        if not isinstance(self._tokenizer, PreTrainedTokenizerFast):
-            return None  # an old tokenizer that tells too little about its tokens, so replies are not constrained
-        size = self._model.get_output_embeddings().weight.shape[0]
-        return Forms(from_tokenizer(self._tokenizer, n_vocab=size, eos_token=self._ends))
+        self._forms = forms_of(self._tokenizer, self._model, self._ends) if section.hold_form else None
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
         """Return the reply after its thoughts, up to a stop, an end token or the longest reply. It is constrained to

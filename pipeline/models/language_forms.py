@@ -71,6 +71,19 @@ class Forms:
         return matcher.deep_copy()
 
 
+def forms_of(tokenizer: Any, model: Any, ends: list[int]) -> Forms | None:
+    """Return the forms for a model of transformers and its end tokens. None for an old tokenizer, which tells too
+    little about its tokens to constrain replies.
+    """
+    from llguidance.hf import from_tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        return None
+    size = model.get_output_embeddings().weight.shape[0]
+    return Forms(from_tokenizer(tokenizer, n_vocab=size, eos_token=ends))
+
+
 def allowed_tokens(form: Any, size: int) -> np.ndarray:
     """Return a mask over the logits of the tokens that may come next in a form, including the end."""
     bits = np.frombuffer(form.compute_bitmask(), np.uint8)

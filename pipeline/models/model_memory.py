@@ -28,7 +28,9 @@ class UsesMemory:
 
 
 def free_others_of(model: object) -> Callable[[], bool]:
-    """Return what releases all models but this one. It does nothing for a model that is not of a profile."""
+    """Return a function that releases all models except this one. It does nothing for a model that is not of a
+    profile.
+    """
     return model.free_others if isinstance(model, UsesMemory) else UsesMemory.free_others
 
 
@@ -62,7 +64,7 @@ def _let_go(error: BaseException | None) -> None:
 
 
 def memory_of(weights: Weights, on_gpu: bool) -> int:
-    """Return the bytes of a model's weights, at half precision if it runs so; 0 if the profile does not say."""
+    """Return the bytes of a model's weights at the precision in which it runs; 0 if the profile does not say."""
     dtype = getattr(weights, "dtype", "auto")
     half = on_gpu if dtype == "auto" else dtype != "float32"
     return weights.memory_half if half else weights.memory_full

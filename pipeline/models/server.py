@@ -52,6 +52,13 @@ _TOO_LONG = re.compile(r"context[ _](length|size|window)|prompt is too long", re
 """Matches complaints about a long prompt, in the words of vLLM, SGLang, llama-server, LM Studio and OpenAI."""
 _FILTERED = re.compile(r"content[ _](filter|management|policy)|input was flagged|moderation_blocked", re.IGNORECASE)
 """Matches refusals of one prompt by a content filter, in the words of Azure, OpenAI and OpenRouter."""
+_NO_PICTURES = re.compile(
+    r"not a multi-?modal model|mmproj|missing data required for image|no endpoints found that support image"
+    r"|(?:image|vision)\w*(?: \w+)? (?:is|are) (?:not (?:supported|enabled)|only supported)"
+    r"|not support (?:image|vision|multi-?modal)",
+    re.IGNORECASE,
+)
+"""Matches refusals of all pictures, in the words of vLLM, llama-server, Ollama, OpenRouter, OpenAI and others."""
 
 
 class ServerFault(UnreadableReply):
@@ -161,6 +168,8 @@ class ChatServer:
         self._lock = threading.Lock()
         self.thought = 0
         """Number of tokens that were spent on thoughts so far."""
+        self.tokens = 0
+        """Number of tokens read and written so far, as far as the server reports them."""
         self.told_not_to_think = False
         """True if the model thought although its chat template was asked to prevent it. Later requests then also set
         `reasoning_effort`, which Ollama and OpenAI read."""
@@ -266,7 +275,8 @@ class ChatServer:
             code = str(error.get("code")) if isinstance(error, dict) else ""
             answer = replace(answer, status=int(code) if re.fullmatch("[45][0-9][0-9]", code) else 400)
         if answer.status // 100 != 2:
-            raise self._fault(answer, prompt)
+            shows = any(not isinstance(message["content"], str) for message in body["messages"])
+            raise self._fault(answer, prompt, shows)
         return self._read(answer, prompt)
 
     def _left_out(self, body: dict[str, Any], message: str) -> dict[str, Any] | None:
@@ -306,9 +316,11 @@ class ChatServer:
             raise NoServer(problem, prompt, self._shown(answer.text)) from error
         text = with_thoughts(thoughts, content)
         read = read_reply(text)
-        thought = _count_thoughts(usage if isinstance(usage, dict) else {}, read.thoughts, read.answer)
+        usage = usage if isinstance(usage, dict) else {}
+        thought = _count_thoughts(usage, read.thoughts, read.answer)
         with self._lock:
             self.thought += thought
+            self.tokens += _total_tokens(usage)
         if thought:
             log.info("%s spent %d tokens on thoughts.", self._section.model, thought)
             self.told_not_to_think = not self._section.thinking
@@ -335,11 +347,14 @@ class ChatServer:
             return _INSTEAD["thoughts_too_long" if thought else "length"]
         return _INSTEAD["wrong_field"].format(field=thoughts_field) if thoughts_field else ""
 
-    def _fault(self, answer: _Answer, prompt: str) -> Exception:
+    def _fault(self, answer: _Answer, prompt: str, shows: bool) -> Exception:
+        """Return the error for an answer without a reply. `shows` is True if the request had pictures."""
         status = answer.status
         quoted = self._masked(answer.said)[:300].rstrip(". ")
         words = f" ({status}: {quoted})" if quoted else f" ({status})"
         raw = self._shown(answer.text)
+        if shows and not answer.is_page and _NO_PICTURES.search(answer.said):
+            return NoServer(self._sentence("no_pictures", model=self._section.model, words=words), prompt, raw)
         if status in (400, 413, 422, 500) and _TOO_LONG.search(answer.said):
             return ServerFault(self._sentence("prompt_too_long", words=words), prompt, raw)
         if status in (400, 403) and not answer.is_page and _FILTERED.search(answer.text):
@@ -579,6 +594,13 @@ def _count_thoughts(usage: Mapping[str, Any], thoughts: str, reply: str) -> int:
     if isinstance(spent, int) and spent < 1e9:
         return max(1, round(spent * len(thoughts) / (len(thoughts) + len(reply))))
     return max(1, len(thoughts) // 4)
+
+
+def _total_tokens(usage: Mapping[str, Any]) -> int:
+    """Return the tokens of prompt and reply, or 0 if the server does not report them."""
+    total = usage.get("total_tokens")
+    parts = [total] if isinstance(total, int) else [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    return sum(number for number in parts if isinstance(number, int) and 0 <= number < 1e9)
 
 
 def _words_of(messages: Sequence[Mapping[str, Any]]) -> str:

@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 from core.errors import UnreadableReply, UserError
 from core.settings import LanguageSettings
+from pipeline.models.captioner_chat import beside_pictures, data_url, fitting
 from pipeline.models.language import require_room
 from pipeline.models.server import ChatServer, NoServer, NothingSaid, Refused, ServerFault, ServerReply, side_by_side
-from pipeline.profiles.text_sections import ServerLanguage
+from pipeline.profiles.text_sections import ServerJudge, ServerLanguage
 from pipeline.replies import read_reply, whole_letters
 from pipeline.seams import LanguageRequest
 
@@ -37,10 +38,10 @@ PROBE_PROMPT = "Say hello."
 class ServedLanguage:
     """A language model on a server."""
 
-    def __init__(self, section: ServerLanguage) -> None:
+    def __init__(self, section: ServerLanguage, role: str = "language model") -> None:
         """Test if the server or the model follows a schema. Raises ServerFault if the server gives no reply at all."""
         self._section = section
-        self.server = ChatServer(section, "language model")
+        self.server = ChatServer(section, role)
         self.holds: Holding = self._probe()
         self._context = self.server.context_length()
         self.name = f"{section.title} by a server, schema {self.holds}"
@@ -82,7 +83,8 @@ class ServedLanguage:
         if schema is not None and self.holds != "none":
             prompt = in_words(prompt, schema)
             self._require_room(prompt, settings)
-            return _whole(self._say(LanguageRequest(prompt, request.seed), settings), prompt, settings)
+            asked = replace(request, prompt=prompt, stop=(), schema=None)
+            return _whole(self._say(asked, settings), prompt, settings)
         self._require_room(prompt, settings)
         return self._say(replace(request, schema=None), settings).text
 
@@ -98,7 +100,7 @@ class ServedLanguage:
     def _say(self, request: LanguageRequest, settings: LanguageSettings) -> ServerReply:
         system = [{"role": "system", "content": self._section.system}] if self._section.system else []
         return self.server.chat(
-            [*system, {"role": "user", "content": request.prompt}],
+            [*system, {"role": "user", "content": self._content(request)}],
             longest=settings.max_new_tokens,
             temperature=settings.temperature,
             top_p=settings.top_p if settings.temperature else 1.0,
@@ -107,12 +109,34 @@ class ServedLanguage:
             schema=request.schema,
         )
 
+    def _content(self, request: LanguageRequest) -> str | list[dict[str, Any]]:
+        """Return the content of the message with a request."""
+        return request.prompt
+
     def _require_room(self, prompt: str, settings: LanguageSettings) -> None:
         """Raise UserError if prompt and reply exceed the context. Short texts need no count of their tokens."""
         text = f"{self._section.system}\n{prompt}" if self._section.system else prompt
         most = len(text.encode(errors="replace")) + settings.max_new_tokens + TEMPLATE_ROOM
         if self._context and most > self._context and (tokens := self.server.count(text)) is not None:
             require_room(tokens, settings, self._context)
+
+
+class ServedJudge(ServedLanguage):
+    """A chat model on a server that sees pictures. They are sent as data URLs."""
+
+    def __init__(self, section: ServerJudge) -> None:
+        self._max_pixels = section.max_pixels
+        super().__init__(section, "judge")
+
+    @property
+    def tokens(self) -> int:
+        return self.server.tokens
+
+    def _content(self, request: LanguageRequest) -> str | list[dict[str, Any]]:
+        if not request.pictures:
+            return super()._content(request)
+        urls = [data_url(fitting(picture, self._max_pixels)) for picture in request.pictures]
+        return beside_pictures([{"type": "image_url", "image_url": {"url": url}} for url in urls], request.prompt)
 
 
 def _whole(reply: ServerReply, prompt: str, settings: LanguageSettings) -> str:

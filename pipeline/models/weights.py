@@ -132,8 +132,8 @@ def pick_device() -> str:
 
 
 def pick_dtype(dtype: DType, device: str, chats: bool = False) -> torch.dtype:
-    """Return the profile's dtype. "auto" is half precision on a GPU and float32 on a CPU, whatever dtype the files
-    have. Chat models (`chats`) run in bfloat16 if the GPU has it: they were trained in it, and some overflow in
+    """Return the profile's dtype. "auto" is half precision on a GPU and float32 on a CPU, independent of the files'
+    dtype. Chat models (`chats`) run in bfloat16 if the GPU has it: they were trained in it, and some overflow in
     float16.
     """
     import torch

@@ -69,7 +69,7 @@ class Lora(Weights):
 
     @property
     def title(self) -> str:
-        """Title with the file, as a repository may have several."""
+        """Title with the file name, as a repository may have several LoRAs."""
         part = f" at {self.weight:g}" if self.weight != 1 else ""
         return f"{super().title}/{self.file}{part}"
 

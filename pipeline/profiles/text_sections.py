@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from core.model_sections import Data, DType, Weights
+from core.settings import LONGEST_REPLY, LanguageSettings
 
 
 class BlipCaptioner(Weights):
@@ -51,7 +52,7 @@ class Blip2Captioner(Weights):
     dtype: DType = "auto"
     questions: tuple[CaptionQuestion, ...] = Field((CaptionQuestion(prompt=""),), min_length=1)
     samples: int = Field(0, ge=0, le=10)
-    """Number of captions drawn without a question and joined, repeated ones once. With 0, the questions are asked."""
+    """Number of captions drawn without a question and joined, each once. With 0, the questions are asked."""
     top_p: float = Field(0.9, gt=0, le=1)
     """Words of samples are drawn from the likeliest ones that have this probability together (nucleus sampling)."""
 
@@ -196,6 +197,28 @@ class ServerLanguage(Server):
     kind: Literal["openai"]
     system: str = ""
     """System text sent to the model before every prompt."""
+
+
+class JudgeSettings(LanguageSettings):
+    """Settings of the replies of a judge."""
+
+    max_new_tokens: int = Field(300, ge=8, le=LONGEST_REPLY, description="Longest reply, in tokens")
+    attempts: int = Field(3, ge=1, le=10, description="How often a reply that cannot be read is asked for again")
+
+
+class ServerJudge(ServerLanguage):
+    """A chat model that sees pictures and judges images, on an OpenAI-compatible server."""
+
+    max_pixels: int = Field(1_000_000, ge=1_024, le=50_000_000)
+    """Pictures with more pixels are made smaller before they are sent."""
+    settings: JudgeSettings = JudgeSettings()
+
+
+class CaptionerJudge(Data):
+    """The profile's captioner as the judge: a chat model of transformers, which needs no further download."""
+
+    kind: Literal["captioner"]
+    settings: JudgeSettings = JudgeSettings()
 
 
 class GgufLanguage(Weights):

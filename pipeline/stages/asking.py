@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from PIL import Image
+
 from core.csv_tables import cells
 from core.errors import CannotLoad, UnreadableReply, UserError
 from core.progress import stop_if
@@ -54,6 +56,8 @@ class NoAnswer:
     prompt: str
     raw_reply: str
     attempts: int
+    reason: str = ""
+    """Why no reply could be read, as a clause; "" if no reply came."""
     notes: tuple[str, ...] = ()
 
 
@@ -70,6 +74,8 @@ class Inquiry(Generic[V]):
     shortcomings: Callable[[V], int] = lambda _value: 0
     schema: Schema | None = None
     """Schema that constrains the model if possible. The reply may be JSON that fits it, or lines, or neither."""
+    pictures: tuple[Image.Image, ...] = ()
+    """RGB pictures that the prompt is about, for a model that sees."""
 
 
 def ask(
@@ -101,10 +107,22 @@ def ask_all(
     on_done: Callable[[int], None] = lambda _done: None,
     cancelled: threading.Event | None = None,
 ) -> list[Answer[V] | NoAnswer]:
+    """Return what `ask_each` returns. Raises CannotLoad, or else the first error, if all inquiries fail."""
+    return _unless_all_failed(ask_each(what, language_model, prompt, inquiries, settings, on_done, cancelled))
+
+
+def ask_each(
+    what: str,
+    language_model: LanguageModel,
+    prompt: Prompt,
+    inquiries: Sequence[Inquiry[V]],
+    settings: LanguageSettings,
+    on_done: Callable[[int], None] = lambda _done: None,
+    cancelled: threading.Event | None = None,
+) -> list[Answer[V] | NoAnswer]:
     """Return the answer of `ask` to each inquiry, or the error of an inquiry without an answer. The inquiries are asked
     together if the model takes several; a request that fails is then made again without the others, unless all others
-    would fail too (CannotLoad). `on_done` gets the number of finished inquiries, beginning with 0. Raises
-    CannotLoad, or else the first error, if all inquiries fail. Raises Cancelled too.
+    would fail too (CannotLoad). `on_done` gets the number of finished inquiries, beginning with 0. Raises Cancelled.
     """
     every = [_Attempts(what, prompt, inquiry, settings) for inquiry in inquiries]
     if not isinstance(language_model, BatchLanguageModel):
@@ -124,7 +142,7 @@ def ask_all(
             stop_if(cancelled if attempts.best is None else None)
             results.append(attempts.result())
         on_done(len(results))
-        return _unless_all_failed(results)
+        return results
     settled = most = 0
 
     def told(replies: int) -> None:
@@ -147,7 +165,7 @@ def ask_all(
         stop_if(cancelled)
     results = [attempts.result() for attempts in every]
     on_done(len(every))
-    return _unless_all_failed(results)
+    return results
 
 
 def unanswered(results: Sequence[Answer[V] | NoAnswer]) -> list[str]:
@@ -182,7 +200,8 @@ class _Attempts(Generic[V]):
         return self._made < self._most and (self.best is None or self.best[0] > 0)
 
     def request(self) -> LanguageRequest:
-        return LanguageRequest(self._text, self._inquiry.seed + self._made, self._stop, self._inquiry.schema)
+        one = self._inquiry
+        return LanguageRequest(self._text, one.seed + self._made, self._stop, one.schema, one.pictures)
 
     def take(self, reply: str) -> None:
         seed, self._error = self._inquiry.seed + self._made, None
@@ -212,7 +231,7 @@ class _Attempts(Generic[V]):
         try:
             return self.answer()
         except UserError as error:
-            return NoAnswer(error, self._text, self._reply, self._made)
+            return NoAnswer(error, self._text, self._reply, self._made, "" if self._error else self._reason)
 
     def answer(self) -> Answer[V]:
         if self.best is None and self._error is not None:

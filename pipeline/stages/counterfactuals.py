@@ -42,6 +42,7 @@ from pipeline.stages.asking import BETWEEN, Answer, Inquiry, NoAnswer, ask_all
 from pipeline.stages.base import EarlyReply, Stage, StageInputs
 from pipeline.stages.caption import caption_text
 from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
+from pipeline.stages.factorial import factorial
 from pipeline.stages.parsing import Unreadable, read_caption, read_edits
 from pipeline.stages.reply_schema import caption_schema, edit_text
 
@@ -146,7 +147,9 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
 
 
 def _written_before(before: CounterfactualCaptions | None) -> dict[int, CounterfactualCaption]:
-    """Return the written captions of the last try by number, if others are missing; else none."""
+    """Return the captions that the last try wrote, by number, if some of its captions are missing. Otherwise return
+    none.
+    """
     items = before.items if before is not None else ()
     written = {number: item for number, item in enumerate(items) if tokens(item.text)}
     return written if len(written) < len(items) else {}
@@ -209,6 +212,7 @@ def choose_edits(
 
     `settings.combinations` names the way to choose. A combination that a person chose is left out if one of its edits
     no longer exists. If none is left, or if the model should choose and does not, combinations are spread evenly.
+    "factorial" ignores `edits_at_once`.
     Raises UserError for more than `MOST_COMBINATIONS`.
     """
     pools, at_once = edit_pools(caption, alternatives, settings)
@@ -232,6 +236,8 @@ def choose_edits(
     if settings.combinations == "one of each":
         groups = math.comb(len(pools), at_once) if pools else 0
         return _spread(pools, at_once, min(groups, MOST_COMBINATIONS), rng, once=True)
+    if settings.combinations == "factorial":
+        return factorial(pools, settings.captions, seed)
     if settings.combinations == "at random":
         first_ones = list(islice(all_combinations(caption, alternatives, settings), _LOOKED_AT))
         drawn = sorted(rng.sample(range(len(first_ones)), min(settings.captions, len(first_ones))))

@@ -60,7 +60,7 @@ def run(inputs: StageInputs) -> StageValue[Region]:
     if mask is None or not mask.any():
         where = " within the box" if box else ""
         named = " or ".join(f"“{phrase}”" for phrase in phrases)
-        raise UserError(f"No {named} was found{where}: look for another word, or paint it over the picture.")
+        raise UserError(f"No {named} was found{where}: try another word, or paint the subject yourself.")
     if mask.mean() > LARGE:
         filled = percent(float(mask.mean()))
         raise UserError(

@@ -241,7 +241,9 @@ class _CaptionSelection:
         return low
 
     def _least_share(self) -> float | None:
-        """Return the lowest share of a word that could allow all requested captions, or None if none is requested."""
+        """Return the lowest share of a word that could allow all requested captions. None if no caption is
+        requested.
+        """
         if not self.wanted:
             return None
         limits = range(1, self.wanted + 1)

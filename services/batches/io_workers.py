@@ -53,7 +53,7 @@ exists."""
 
 @dataclass(frozen=True)
 class Order:
-    """All that a worker needs to know about its batch. It can be pickled and sent to another machine."""
+    """The facts that a worker needs about its batch. It can be pickled and sent to another machine."""
 
     plan: BatchPlan
     profile: Profile

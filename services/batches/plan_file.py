@@ -9,18 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from core.check_words import CAPTION_WORDS, WORDS
 from core.errors import UserError
+from core.judgements import JUDGE
 from core.lineage import DEFAULT_RECIPE
 from core.seeds import LARGEST
-from core.settings import BackgroundsSettings, PerturbationSettings, Settings, SettingsWithBackgrounds
+from core.settings import BackgroundsSettings, PerturbationSettings, Settings, SettingsWithBackgrounds, Start
 from core.types import EDIT_TYPES, Task, TaskKind
 from core.validation_messages import place_of, reason
 from core.words import count_of
@@ -34,7 +35,7 @@ PLANS = Path(__file__).resolve().parent / "plans"
 """Folder of plans that repeat the paper's set-ups. Users add the path of their data: see `BatchPlan.with_root`."""
 LISTED = 12
 """Maximum number of known names listed in an error, the most similar first."""
-CHECKS = (*WORDS, *CAPTION_WORDS)
+CHECKS = (*(name for name in WORDS if not name.startswith(JUDGE)), *CAPTION_WORDS)
 """Names of the checks of images and captions that a plan may ask for."""
 SAID_BY_PLAN = {
     "generation.images_per_caption": "images.seeds_a_caption",
@@ -42,7 +43,8 @@ SAID_BY_PLAN = {
     "generation.seed": "make.seed",
 }
 """Settings that make.settings may not contain, each with the plan's own key for it."""
-_SO_MANY = ("spread", "at random", "model")
+LONGEST_NAME = 100
+_SO_MANY = ("spread", "at random", "factorial", "model")
 """Values of `counterfactuals.combinations` with which `counterfactuals.captions` limits the number of captions."""
 _TRIFLES = {"name", "note", "cost", "run"}
 """Parts of a plan that do not change the images. The digest leaves them out."""
@@ -73,6 +75,8 @@ def _edit_types(shares: dict[str, float]) -> dict[str, float]:
 def _checks(names: tuple[str, ...]) -> tuple[str, ...]:
     titles = {words.title: name for name, words in WORDS.items()}
     for name in names:
+        if titles.get(name, name).startswith(JUDGE):
+            raise ValueError(f"a judge sees images after they are drawn, so a plan cannot ask for “{name}”")
         if name not in CHECKS and name in titles:
             raise ValueError(f"the check that pages call “{name}” is named “{titles[name]}”: write that")
     _all_known(names, CHECKS, "check")
@@ -220,7 +224,7 @@ class RunPart(_Part):
 class BatchPlan(_Part):
     """A complete plan. Its paths are absolute, and `choose.keys` has the keys themselves."""
 
-    name: str = Field("", max_length=100)
+    name: str = Field("", max_length=LONGEST_NAME)
     """Title for people. `read_plan` uses the file's name if the plan has none."""
     note: str = ""
     """Note for people. It has no effect on the work."""
@@ -369,6 +373,14 @@ def settings_of(plan: BatchPlan) -> Settings:
             f"images.seeds_a_caption is {plan.images.seeds_a_caption}. {equal}", field="images.seeds_a_caption"
         )
     written = most_captions(plan, settings)
+    limits = {"captions_a_source": edits.captions_a_source, "most_share_of_a_word": edits.most_share_of_a_word}
+    limit = next((f"edits.{name}" for name, value in limits.items() if value is not None), "")
+    if limit and written is not None and settings.counterfactuals.combinations == "factorial":
+        raise UserError(
+            f"{limit} would leave out combinations of the factorial experiment: take it out, and set "
+            "counterfactuals.captions under make.settings instead.",
+            field=limit,
+        )
     if edits.captions_a_source is not None and written is not None and edits.captions_a_source > written:
         raise UserError(
             f"edits.captions_a_source is {edits.captions_a_source}, but at most "
@@ -377,6 +389,70 @@ def settings_of(plan: BatchPlan) -> Settings:
             field="edits.captions_a_source",
         )
     return settings
+
+
+def plans_of_methods(plan: BatchPlan, methods: Sequence[str]) -> tuple[tuple[BatchPlan, ...], tuple[BatchPlan, ...]]:
+    """Return a plan for each method, and plans that draw their control sets, all with the items of `plan`. A method is
+    a recipe, such as "lance", or a recipe and the start of its drawing, such as "dillema:inverted".
+
+    Each plan has the settings that its recipe reads. Where fewer captions are written than the plan allows, it draws
+    them all. Raises UserError as `settings_of`, for an unknown start, and for a setting that no method reads.
+    """
+    named = [_method_of(name) for name in dict.fromkeys(methods)]
+    recipes = [recipe for recipe, _ in named]
+    for setting in plan.make.settings:
+        if not any(_reads(plan, recipe, setting) for recipe in recipes):
+            _known_setting(setting, _plain_settings(plan, recipes[0]), recipes[0])  # raises the error
+    made, controls = list[BatchPlan](), dict[str, BatchPlan]()
+    for recipe, start in named:
+        own = _by(plan, recipe, start, recipe.title)
+        most = most_captions(own, settings_of(own.model_copy(update={"edits": EditsPart()})))
+        if most is not None and own.edits.captions_a_source is not None:
+            edits = own.edits.model_copy(update={"captions_a_source": min(most, own.edits.captions_a_source)})
+            own = own.model_copy(update={"edits": edits})
+        settings_of(own)
+        made.append(own)
+        if recipe.control:
+            control = _by(plan, recipe_of(recipe.control), start, f"control of {recipe.title}")
+            images = control.images.model_copy(update={"seeds_a_caption": 1, "checks": ()})
+            control = control.model_copy(update={"edits": EditsPart(), "images": images})
+            settings_of(control)
+            controls.setdefault(control.digest, control)
+    return tuple(made), tuple(controls.values())
+
+
+def _method_of(name: str) -> tuple[Recipe, str]:
+    """Return the recipe and the start that the name of a method says, "" for the profile's start."""
+    recipe_name, _, start = name.partition(":")
+    recipes, starts = [recipe.name for recipe in known_recipes()], get_args(Start)
+    if recipe_name not in recipes:
+        raise _unknown("recipe", recipe_name, "methods", recipes)
+    if start and start not in starts:
+        raise UserError(f"{start!r:.80} is no start of a drawing: write {' or '.join(starts)}.", field="methods")
+    return recipe_of(recipe_name), start
+
+
+def _by(plan: BatchPlan, recipe: Recipe, start: str, title: str) -> BatchPlan:
+    """Return a plan for another recipe, with those of its settings that the recipe reads."""
+    settings = {name: value for name, value in plan.make.settings.items() if _reads(plan, recipe, name)}
+    if start:
+        settings["generation.start"] = start
+    make = plan.make.model_copy(update={"recipe": recipe.name, "settings": settings})
+    name = f"{plan.name}, {title}" + (f" from {start}" if start else "")
+    return plan.model_copy(update={"make": make, "name": name[:LONGEST_NAME]})
+
+
+def _plain_settings(plan: BatchPlan, recipe: Recipe) -> dict[str, Any]:
+    return recipe.settings_in(load_profile(plan.make.profile)).model_dump(mode="json")
+
+
+def _reads(plan: BatchPlan, recipe: Recipe, setting: str) -> bool:
+    """Return True if a recipe reads a setting."""
+    try:
+        _known_setting(setting, _plain_settings(plan, recipe), recipe)
+    except UserError:
+        return False
+    return True
 
 
 def most_captions(plan: BatchPlan, settings: Settings) -> int | None:

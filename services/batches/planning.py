@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -41,7 +41,7 @@ from storage.workspace import Workspace
 SOURCES_OF_A_LOT = 8
 """Number of sources that are captioned together, or that the language model writes for together."""
 TOGETHER = 512
-"""Number of sources planned together. Of their images of equal shape, only the last `Lot` may be smaller."""
+"""Number of sources planned together. Of the lots of their images of one shape, only the last may be incomplete."""
 EDITED = "Its caption was edited before it was drawn: the edited one is drawn."
 TAKEN_OUT = "Its caption was taken out before it was drawn."
 
@@ -163,16 +163,19 @@ class Planner:
         shape = self._method.shape(self._own, run.size)
         shapes[shape].append(NewWork(source.id, key, 0, 0, seed, caption))
 
-    def choose(self, chosen: Sequence[tuple[Candidate, ChosenBy]]) -> None:
-        """Plan images that wait for a search, in new lots."""
-        runs, shapes = self._ledger.source_runs(list({one.run for one, _ in chosen})), _Shapes[Chosen](list)
-        for one, how in chosen:
-            shapes[self._method.shape(self._own, runs[one.run].size)].append(Chosen(one.id, 0, 0, how))
+    def choose(self, chosen: Sequence[tuple[Candidate, ChosenBy, str]]) -> None:
+        """Plan images that wait for a search, in new lots. The last value of each is `Chosen.asked`."""
+        runs, shapes = self._ledger.source_runs(list({one.run for one, _, _ in chosen})), _Shapes[Chosen](list)
+        for one, how, asked in chosen:
+            shapes[self._method.shape(self._own, runs[one.run].size)].append(Chosen(one.id, 0, 0, how, asked))
         work, _ = _in_lots(shapes, self._ledger.next_lot(self._number, "images"), self._order.at_once)
         self._ledger.choose(self._number, work)
 
     def _plan_edited(self) -> None:
-        """Plan images again if their captions were edited in Explore after planning and they are not begun."""
+        """Plan images again if their captions were edited in Explore after planning and they are not begun. A search
+        also gets the captions that a person added there.
+        """
+        planning = self._method.planning(self._order.settings)
         for source in self._ledger.edited(self._number):
             run = self._ledger.source_runs([source.run or ""])[source.run or ""]
             slots: dict[tuple[int, int], list[PlannedDrawing]] = {}
@@ -191,12 +194,29 @@ class Planner:
                 if caption is not None and not any(one.counterfactual == caption for one in drawings):
                     self._add(shapes, source, run, caption, slot[1])
                 for one in drawings:
-                    if one.counterfactual != caption and not one.skipped:
+                    if one.counterfactual != caption and (one.waits or not one.skipped):
                         left[one.id] = TAKEN_OUT if caption is None else EDITED
                     elif one.counterfactual == caption and one.skipped and not one.waits:
                         back.append(one.id)
+            if self._holds_back:
+                for place, caption in self._added(source.run or "", run, {place for place, _ in slots}):
+                    for number in range(planning.images_per_caption):
+                        self._add(shapes, source, run, caption, seed_of(planning, self._seed(source), place, number))
             work, _ = _in_lots(shapes, self._ledger.next_lot(self._number, "images"), self._order.at_once)
             self._ledger.replan(self._number, left, back, work)
+
+    def _added(
+        self, run_id: str, run: SourceRun, planned: Collection[int]
+    ) -> Iterator[tuple[int, CounterfactualCaption]]:
+        """Yield index and caption of each ticked caption that no model wrote, except those at the indices `planned`."""
+        captions, written = self._recipe.captions(_bare(run)), set[CounterfactualCaption]()
+        for version in self._runs.history(run_id, self._recipe.last.name):
+            if version.value.trace.author == "model":
+                before = self._recipe.captions({**_bare(run), self._recipe.last.name: version.value.value})
+                written.update(before.items if before is not None else ())
+        for place, caption in enumerate(captions.items if captions is not None else ()):
+            if caption.used and place not in planned and caption not in written:
+                yield place, caption
 
 
 def caption_now(

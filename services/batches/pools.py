@@ -95,7 +95,7 @@ class Died:
     """Message that a worker ended without being asked to."""
 
     how: str
-    """How the worker ended, in a sentence for the person who runs the batch."""
+    """Sentence on how the worker ended, for the person who runs the batch."""
 
 
 @dataclass(eq=False)

@@ -62,6 +62,13 @@ class PassStatus:
     counts: Mapping[WorkState, Counted]
     a_minute: float | None
     """Pieces of work finished per minute in the last `RECENT` minutes; None without any."""
+    waiting: int = 0
+    """Number of skipped pieces that wait for a search to choose them."""
+
+    @property
+    def left_out(self) -> int:
+        """Return the number of skipped pieces that nothing may still choose."""
+        return self.number("skipped") - self.waiting
 
     @property
     def total(self) -> int:
@@ -107,7 +114,7 @@ class BatchStatus:
     invalid: int
     place: Place = ""
     problem: str = ""
-    """Why the batch stopped, in a sentence; "" if nothing went wrong."""
+    """Sentence on why the batch stopped; "" if nothing went wrong."""
 
     @property
     def here(self) -> bool:
@@ -188,7 +195,7 @@ class CaptionSample:
 
 @dataclass(frozen=True)
 class BatchDetails:
-    """All that pages and scripts show of one batch."""
+    """The facts that pages and scripts show of one batch."""
 
     status: BatchStatus
     hour: tuple[int, ...]
@@ -228,7 +235,7 @@ class BatchService:
         chosen = ItemSelection(_counted(data.items(), on_count), plan.choose)
         first = next(chosen, None)
         if first is None:
-            raise UserError("The plan chooses no image of the data set: look at what it says under [choose].")
+            raise UserError("The plan chooses no image of the data set: correct its section [choose].")
         if number is None:
             number = self._ledger.create(
                 plan.name,
@@ -254,7 +261,11 @@ class BatchService:
     def passes(self, number: int) -> tuple[PassStatus, ...]:
         """Return the progress of each pass of a batch."""
         counts = self._ledger.counts(number)
-        return tuple(PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one)) for one in PASSES)
+        waiting = self._ledger.waiting(number) if "skipped" in counts["images"] else 0
+        return tuple(
+            PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one), waiting if one == "images" else 0)
+            for one in PASSES
+        )
 
     def status(self, number: int, place: Place = "", problem: str = "") -> BatchStatus:
         """Return the status of a batch. `place` and `problem` are its state here. Raises UserError if it is unknown."""
@@ -427,8 +438,9 @@ def facts_of(status: BatchStatus) -> Mapping[str, Any]:
             {
                 "pass": one.stage,
                 "planned": one.total,
-                **{state: one.number(state) for state in ("done", "failed", "skipped")},
-                **facts(one, "left a_minute"),
+                **{state: one.number(state) for state in ("done", "failed")},
+                "skipped": one.left_out,
+                **facts(one, "waiting left a_minute"),
                 "seconds_left": one.seconds_left if status.state == "running" else None,
             }
             for one in status.passes

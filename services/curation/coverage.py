@@ -122,8 +122,8 @@ def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
     """Return at most `most` gaps. A gap is a cell without images whose row and column have images. If any image of the
     table is accepted, a cell without an accepted image is a gap too.
 
-    The gaps are sorted by the product of the numbers of images in their row and column, the largest first: that is how
-    many images the cell would have in proportion.
+    Gaps that would have most images in proportion come first: the order is by the product of the numbers of images in
+    their row and column.
     """
     any_accepted = any(cell.reviews.get("accepted") for cell in table.cells.values())
     missing: list[Gap] = []
@@ -161,7 +161,7 @@ class Figures:
 
 
 def figures_of(cell: Cell | None, model: str) -> Figures:
-    """Return the figures of a cell. `cell` is None for a cell without images. A share of no images has no value."""
+    """Return the figures of a cell. `cell` is None for a cell without images. A share of zero images has no value."""
     reviews = cell.reviews if cell is not None else {}
     stands = cell.models.get(model, {}) if cell is not None else {}
     accepted, newly = reviews.get("accepted", 0), stands.get("newly wrong", 0)

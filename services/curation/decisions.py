@@ -168,7 +168,7 @@ class CurationDecisions:
     def undo(
         self,
         decision: Annotated[
-            Id, Field(description="The decision to undo; undoing an undo redoes; 0 for your latest decision in force")
+            Id, Field(description="The decision to undo, maybe itself an undo; 0 for your latest decision in force")
         ] = 0,
         author: Author = "",
         key: Key = "",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from core.catalogue import Bar, CatalogueEntry, CataloguePage, Count, CoverageGrid, ScoreCounts
 from core.image_filter import Facet, ImageFilter
 from core.images import read_image
+from core.judgements import JudgeReply
 from core.latest import Latest
 from core.stored_runs import StoredTestCase, StoredValue
 from core.test_sets import SetVersion
@@ -18,10 +20,12 @@ from core.types import StageName
 from core.validity_score import ScoreRun
 from pipeline.recipes import recipe_of
 from services.curation.coverage import CoverageTable, coverage_table
+from services.curation.judging import Judging
 from services.curation.map import ImageMap
 from services.curation.meaning import Meaning, Picture
 from services.curation.near_duplicates import NearDuplicates
 from services.curation.views import View
+from services.evaluation.check_agreement import Agreements, CheckAgreements
 from storage.curation import entry_sets
 from storage.curation.decisions import Said
 from storage.curation.entry_sets import Bits
@@ -58,6 +62,10 @@ class Totals:
     """Runs of scoring that gave the scores, sorted by task."""
     waiting: int = 0
     """Number of images that may belong to the view but are not embedded or hashed yet."""
+    agreements: Mapping[str, Agreements] = field(default_factory=dict)
+    """Agreement of the requested checks with votes, by check and task."""
+    judging: Mapping[str, Any] = field(default_factory=dict)
+    """The judge and its work, as `Judging.show` returns them; {} for a view that is no filter."""
 
 
 @dataclass(frozen=True)
@@ -109,15 +117,19 @@ class Gallery:
         meaning: Meaning,
         near_duplicates: NearDuplicates,
         image_map: ImageMap,
+        check_agreements: CheckAgreements,
+        judging: Judging,
         on_request: Callable[[], None] = lambda: None,
     ) -> None:
         """Create the queries. `on_request` is called at each request for a page, so that background work can pause."""
         self._workspace, self._meaning, self._asked = workspace, meaning, on_request
         self._near_duplicates, self._map = near_duplicates, image_map
+        self._check_agreements, self._judging = check_agreements, judging
         self.entry = workspace.catalogue.get
         """Returns one image. Raises UserError for an unknown one."""
         self._held = Latest[Held | _Listed](MOST_HELD)
         self._listed = Latest[_Listed | _Alike](MOST_LISTED)
+        self._agreements = Latest[Mapping[str, Agreements]](MOST_LISTED)
 
     def coverage(self, grid: CoverageGrid, find: str = "") -> CoverageTable:
         """Return the coverage table of a grid. `find` selects the rows whose value contains this text."""
@@ -195,6 +207,10 @@ class Gallery:
             catalogue.scores(counted, runs[0].agreement.threshold) if runs else None,
             runs,
             known.waiting if isinstance(known, _Listed | _Alike) else 0,
+            self._agreements.once(
+                (tuple(histograms), self._workspace.saved()), lambda: self._check_agreements.of(histograms)
+            ),
+            self._judging.show(view.filter) if view.is_filter else {},
         )
 
     def ids(self, view: View, held_name: str = "") -> tuple[int, ...]:
@@ -255,6 +271,10 @@ class Gallery:
             workspace.decisions.of_entry(entry.id),
             workspace.catalogue.count(ImageFilter(source=entry.source_sha)).number if entry.source_sha else 1,
         )
+
+    def judge_replies(self, entry_id: int) -> Mapping[str, JudgeReply]:
+        """Return the questions to a judge about an image and its replies, by the name of the check."""
+        return self._workspace.judgements.replies(entry_id)
 
     def origin(self, entry_id: int) -> Mapping[StageName, StoredValue]:
         """Return the value that each text stage had when an image was drawn. Raises UserError for an unknown image."""

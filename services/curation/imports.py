@@ -240,7 +240,7 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
     """
     imported = workspace.imports.get(number)
     if imported.state != "done":
-        raise UserError(f"The import “{imported.name}” is not finished: start the same one again, then this.")
+        raise UserError(f"The import “{imported.name}” is not finished: import the same files again, then repeat this.")
     sets, header = workspace.test_sets, imported.header
     set_name = " ".join(test_set.split()) or str(header.get("name", "")) or imported.name
     images = workspace.imports.held(number)

@@ -217,7 +217,7 @@ class CellPlans:
 
     def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
         """Return the values of a run with a person's edits. Stale earlier values are stored as that person's too, since
-        they contain the words to change and must not be written anew.
+        they contain the words to change and must not be written again.
         """
         recipe, pixels, stale = (
             recipe_of(run.recipe),

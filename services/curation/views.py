@@ -35,7 +35,7 @@ class ShownColours:
     """Colours shown on the map when a region was picked. An image has the colour of its first value."""
 
     by: str
-    """What the colours represent: a facet, or "model:" and the name of a model under test."""
+    """Facet that the colours represent, or "model:" and the name of a model under test."""
     values: tuple[tuple[str, bool], ...] = ()
     """Values with their own colour, in legend order, each with True if it is shown."""
     others: bool = False

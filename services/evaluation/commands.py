@@ -67,6 +67,16 @@ class OnTwoModels(OnModel):
     beside: str = Field("", max_length=80, description="A second model to compare: a “key” of list_models_under_test")
 
 
+class OnMethods(OnModel):
+    """A command that compares the methods that made images."""
+
+    reference: str = Field(
+        "",
+        max_length=120,
+        description="The method that the others are compared with, such as “dillema:noise”; empty: the first",
+    )
+
+
 class BeginRetraining(OnModel):
     """A command that names a model to train further, and the images and settings of the training."""
 

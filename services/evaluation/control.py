@@ -46,7 +46,7 @@ class ControlsDrawn:
     failed: tuple[tuple[str, str], ...]
     """Run and error sentence of each failed reconstruction."""
     not_read: str = ""
-    """Why the model did not read all reconstructions, in a sentence or two; "" if it did."""
+    """A sentence or two on why the model did not read all reconstructions; "" if it did."""
 
     @property
     def note(self) -> str:
@@ -142,7 +142,8 @@ class ControlSets:
             self._until_over(before.id, tell)
         run, control = runs.get(run_id), _control(lineage)
         lineages = (case.lineage for case in run.test_cases)
-        if any(one.recipe == control.name and one.method == lineage.method for one in lineages):
+        drawn_as = control.name, lineage.method, lineage.settings.start
+        if any((one.recipe, one.method, one.settings.start) == drawn_as for one in lineages):
             return False
         text = recipe_of(lineage.recipe).source_caption({name: saved.value.value for name, saved in run.values.items()})
         if not text:

@@ -1,5 +1,5 @@
-"""Where a model under test looks: Grad-CAM maps and figures of `evaluation.focus` for the images of an evaluation. Two
-models can be compared, such as before and after a retraining.
+"""Measures where a model under test looks: Grad-CAM maps and figures of `evaluation.focus` for an evaluation's images.
+Two models can be compared, such as before and after a retraining.
 
 Figures need a mask of an image's main object. It is the first of these that exists: the mask that its test case stores,
 the object marked in its run, the class of its mask with the name of its label, the only class of its mask besides the
@@ -50,7 +50,7 @@ SUBJECT, SUBJECT_MASK = "subject", "subject mask"
 GROUPS = ("originals", "test cases", "reconstructions")
 _Mask = tuple[str, str]
 """The mask of a main object: the text of a `Region` and "", or class numbers in JSON and the SHA-256 of a mask image.
-If there are no numbers but "", the object is the white pixels of that image."""
+If the JSON is "", the object is the white pixels of the mask image."""
 
 
 class _Seen(NamedTuple):
@@ -83,24 +83,19 @@ class Focus:
         """Show where a classifier looks (Grad-CAM): the share of its maps on the main object, insertion, deletion, AIC,
         SIC and purity, for the images with a map so far; with a second model, also the differences.
         """
-        return focus_facts(self.figures(*self.asked(sent)))
+        return focus_facts(self.figures(*self._evaluations.asked_both(sent)))
 
     @does("begin-focus", acts.OnTwoModels)
     def begin_focus(self, sent: acts.OnTwoModels) -> dict[str, Any]:
         """Compute the Grad-CAM maps of a classifier that show_focus lacks, for at most 1,000 images of a test set."""
-        return work_facts(self.begin(*self.asked(sent)))
+        return work_facts(self.begin(*self._evaluations.asked_both(sent)))
 
     @does("cancel-focus")
     def cancel_focus(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_focus gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_focus returned")]
     ) -> dict[str, Any]:
         """Stop computing maps; finished maps stay until the studio ends."""
         return cancelled(self.work, work)
-
-    def asked(self, sent: acts.OnTwoModels) -> tuple[EvaluationQuestion, ...]:
-        """Return an `EvaluationQuestion` for each of the one or two models that a command names."""
-        keys = (sent.key, sent.beside) if sent.beside else (sent.key,)
-        return tuple(self._evaluations.asked(sent.model_copy(update={"key": key})) for key in keys)
 
     def begin(self, *questions: EvaluationQuestion) -> WorkView:
         """Begin to compute the missing maps, or return the work in progress. Raises UserError for a segmentation, and

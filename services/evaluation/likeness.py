@@ -115,7 +115,7 @@ class Likeness:
 
     @does("cancel-likeness")
     def cancel_likeness(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_likeness gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_likeness returned")]
     ) -> dict[str, Any]:
         """Stop reading images and words; the embedder's results stay."""
         return cancelled(self.work, work)

@@ -7,17 +7,20 @@ from datetime import datetime
 from pathlib import Path
 
 from core.evaluation_results import BUDGETS, ORIGINAL
-from core.figures import percent
+from core.figures import Figure, percent
 from core.model_sections import in_bytes
 from core.text_templates import TextTemplates
 from core.twins import RATES
 from core.words import count_of
+from evaluation.factors import FEWEST
 from evaluation.report import per_cent, with_interval
 from services.evaluation.caption_ranking import CaptionRanking
+from services.evaluation.factors import FactorView, parts_words
+from services.evaluation.methods import MethodsCompared, method_counts, method_rows
 from services.evaluation.ranking import Ranking
 from services.evaluation.retraining.results import RetrainingResult, sides_words
 from services.evaluation.retraining.weights import KeptTraining, disk_of
-from services.evaluation.searching import SearchView
+from services.evaluation.weak_cells import SearchView
 from storage.workspace import Workspace
 
 
@@ -37,9 +40,22 @@ def result_markdown(found: RetrainingResult) -> str:
     return _lines("retraining.md", found=found, miou=miou, original=ORIGINAL, rates=RATES)
 
 
+def methods_markdown(found: MethodsCompared) -> str:
+    """Return a comparison of methods."""
+    reference = found.names[found.reference]
+    differences = [f"{name} less {reference}" for name in found.names if name != reference]
+    heads = [*found.names, *differences]
+    return _lines("methods.md", found=found, heads=heads, counts=method_counts(found), rows=method_rows)
+
+
 def search_markdown(batch: str, found: SearchView) -> str:
     """Return what a search for weak cells in a batch has found."""
     return _lines("search.md", batch=batch, found=found)
+
+
+def factors_markdown(found: FactorView) -> str:
+    """Return what a factor experiment found."""
+    return _lines("factors.md", found=found, fewest=FEWEST)
 
 
 def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], removed: Sequence[KeptTraining]) -> str:
@@ -50,6 +66,12 @@ def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], remo
 
 def _lines(name: str, /, **values: object) -> str:
     return _TEMPLATES.lines(name, **values).removesuffix("\n")
+
+
+def _look(effect: Figure) -> str:
+    if effect.value is None or effect.low is None or effect.high is None:
+        return effect.why
+    return f"{effect.value:+.2f} ({effect.low:+.2f} to {effect.high:+.2f})"
 
 
 def _cell(text: str) -> str:
@@ -66,6 +88,8 @@ _TEMPLATES = TextTemplates(
     cell=_cell,
     count_of=count_of,
     in_bytes=in_bytes,
+    look=_look,
+    parts_words=parts_words,
     per_cent=per_cent,
     percent=percent,
     sides_words=sides_words,

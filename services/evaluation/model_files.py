@@ -113,7 +113,9 @@ def _unpack(file: Path, to: Path) -> None:
                 if path.parent == folders[0] and path.suffix in _OF_TRANSFORMERS and not path.name.startswith(".")
             ]
             if sum(one.file_size for one in members_to_unpack) > MOST_UNPACKED:
-                raise UserError("The zip holds too much data: give the path of its folder instead.", field="file")
+                raise UserError(
+                    "The zip holds too much data: unpack it, and give the path of the folder instead.", field="file"
+                )
             for one in members_to_unpack:
                 with archive.open(one) as packed, (to / PurePosixPath(one.filename).name).open("wb") as written:
                     shutil.copyfileobj(packed, written)

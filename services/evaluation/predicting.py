@@ -51,7 +51,7 @@ class Read:
     """SHA-256 and error sentence of each unreadable image."""
 
     unchecked: str = ""
-    """Why the masks could not be checked, in a sentence; "" if they were, or there are none."""
+    """Sentence on why the masks could not be checked; "" if they were, or there are none."""
 
     @property
     def note(self) -> str:

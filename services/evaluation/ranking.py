@@ -158,7 +158,7 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
         generated.masks.of(places) if generated.masks else generated.masks,
     )
     cases = replace(found.cases, generated=images, way=found.cases.way[places])
-    columns = {name: getattr(found, name)[places] for name in ("right", "predicted", "read", "change")}
+    columns = {name: getattr(found, name)[places] for name in ("right", "predicted", "read", "change", "after")}
     return replace(found, cases=cases, pixels=None, **columns)
 
 

@@ -30,7 +30,7 @@ from services.evaluation.scoring import Scored, judged_of, worth_words
 from services.evaluation.segmented import MaskValidity, PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study_votes import StudyVotes, chosen_words, votes_on
-from services.evaluation.subjects import Cases, Images
+from services.evaluation.subjects import Cases, Images, methods_of
 from services.evaluation.types import (
     EDIT_TABLES,
     WORST,
@@ -84,6 +84,12 @@ class EvaluationResult(Standing):
     """Possible answers: the labels, or the protected classes of a segmenter."""
     change: Floats
     """Figure of each test case minus that of the reconstruction or original it is compared with; NaN if unknown."""
+    after: Floats
+    """Figure of each test case: the probability of the true class or the share of right pixels; NaN if unknown."""
+    control_right: NDArray[np.int8]
+    """Like `right`, for the reconstructions."""
+    control_after: Floats
+    """Like `after`, for the reconstructions."""
     pixels: PixelCells | None = None
     """Flags of the images that each pixel figure of a segmenter counts; None for a classifier."""
 
@@ -183,7 +189,18 @@ class Evaluation:
         self._notes += notes
         words = answer(self.title, effect, validity, [one.row for one in tables["edit type"]])
         evaluated = self._evaluated(words, tables, against_control, validity, cases.labels, effectiveness=effect)
-        return EvaluationResult(evaluated=evaluated, cases=cases, names=cases.labels, change=change, **vars(standing))
+        controls = control.place, control.answers.right, control.true
+        return self._result(standing, controls, evaluated=evaluated, names=cases.labels, change=change, after=after)
+
+    def _result(
+        self, standing: Standing, controls: tuple[Numbers, NDArray[np.int8], Floats], **values: Any
+    ) -> EvaluationResult:
+        """Return the result. `controls` are positions, outcomes and figures of the reconstructions that were read."""
+        place, outcome, figure = controls
+        after = np.full(len(self.cases.controls), np.nan)
+        after[place] = figure
+        right = _spread(place, outcome, len(after))
+        return EvaluationResult(cases=self.cases, control_right=right, control_after=after, **values, **vars(standing))
 
     def _segmented(self) -> EvaluationResult:
         cases, holds = self.cases, self.masks.holds
@@ -249,9 +266,9 @@ class Evaluation:
             losses=losses,
             unchecked=self.masks.unchecked,
         )
-        return EvaluationResult(
-            evaluated=evaluated, cases=cases, names=lost.names, change=change, pixels=cells.result(), **vars(stood)
-        )
+        controls = control.place, lost.controls.right, right_pixels(control.pixels)
+        values = {"evaluated": evaluated, "names": lost.names, "change": change, "after": after}
+        return self._result(stood, controls, pixels=cells.result(), **values)
 
     def _evaluated(
         self,
@@ -365,16 +382,17 @@ class Evaluation:
         cases, right, compared = self.cases, standing.right, standing.compared
         known = (right != UNKNOWN) & compared[cases.generated.source]
         row = cases.generated.row[known]
-        judged = judged_of(cases, self.votes)[known]
-        votes = votes_on(cases.table.test_case[row], self.votes, self.studies)
-        if not ((judged >= 0) | votes.undecided).any():
-            return None, ["No study has judged an image of these test cases: the number of valid faults is not known."]
         stratum, names = strata_of(cases, right == WRONG)
-        study_names = few_names([f"“{one.title}”" for one in votes.studies])
+        found = judged_images(cases, np.flatnonzero(known), right == WRONG, stratum, self.votes, self.studies)
+        if found is None:
+            return None, ["No study has judged an image of these test cases: the number of valid faults is not known."]
+        judged, studies = found
+        study_names = few_names([f"“{one}”" for one in judged.studies])
+        several_methods = ", by edit type and method" if len(cases.methods) > 1 else ", by edit type"
         notes = [
-            f"Images were judged in the {'studies' if len(votes.studies) > 1 else 'study'} {study_names}.",
+            f"Images were judged in the {'studies' if len(judged.studies) > 1 else 'study'} {study_names}.",
             "The figures on validity are right if the judged images are a random sample within each stratum "
-            f"({' or '.join(STANDING[cases.view.kind or 'classification'])}, by edit type).",
+            f"({' or '.join(STANDING[cases.view.kind or 'classification'])}{several_methods}).",
         ]
         chance, score = None, self._scored.result()
         if isinstance(score, str):
@@ -382,26 +400,45 @@ class Evaluation:
         else:
             chance = score.chance[row]
         subject = cases.view.subject.filter
-        chosen = chosen_words(votes.studies, subject.words if subject is not None else "")
-        outside = None
-        accepted = cases.table.verdict[row] == ACCEPTED
-        if all_of_a_part(accepted, (judged >= 0) | votes.undecided):
-            outside, chosen = ~accepted, "; ".join(filter(None, ("all of them accepted", chosen)))
-        judged_images = Judged(
-            cases.generated.source[known],
-            (right == WRONG)[known],
-            stratum[known],
-            (judged == 1).astype(np.int64),
-            (judged >= 0).astype(np.int64),
-            chance,
-            undecided=votes.undecided,
-            ballots=votes.ballots,
-            adjudicated=votes.adjudicated,
-            outside=outside,
-            study=votes.study,
-            studies=tuple(one.title for one in votes.studies),
-        )
-        return replace(validity_effect(judged_images, names, weighing=self.weighing), chosen=chosen), notes
+        chosen = chosen_words(studies, subject.words if subject is not None else "")
+        if judged.outside is not None:
+            chosen = "; ".join(filter(None, ("all of them accepted", chosen)))
+        effect = validity_effect(replace(judged, score=chance), names, weighing=self.weighing)
+        return replace(effect, chosen=chosen), notes
+
+
+def judged_images(
+    cases: Cases,
+    place: Numbers,
+    wrong: Flags,
+    stratum: Numbers,
+    outcomes: Sequence[Outcome],
+    studies: Sequence[StudyVotes],
+) -> tuple[Judged, tuple[StudyVotes, ...]] | None:
+    """Return people's votes on the test cases at these positions, and the studies that judged them; None without a
+    vote. `wrong` and `stratum` have a value for each test case of `cases`.
+    """
+    row = cases.generated.row[place]
+    judged = judged_of(cases, outcomes)[place]
+    votes = votes_on(cases.table.test_case[row], outcomes, studies)
+    voted = (judged >= 0) | votes.undecided
+    if not voted.any():
+        return None
+    accepted = cases.table.verdict[row] == ACCEPTED
+    images = Judged(
+        cases.generated.source[place],
+        wrong[place],
+        stratum[place],
+        (judged == 1).astype(np.int64),
+        (judged >= 0).astype(np.int64),
+        undecided=votes.undecided,
+        ballots=votes.ballots,
+        adjudicated=votes.adjudicated,
+        outside=~accepted if all_of_a_part(accepted, voted) else None,
+        study=votes.study,
+        studies=tuple(one.title for one in votes.studies),
+    )
+    return images, votes.studies
 
 
 def edits_of(cases: Cases, table: EditTable) -> _Edits:
@@ -420,7 +457,9 @@ def edits_of(cases: Cases, table: EditTable) -> _Edits:
 
 
 def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
-    """Return the stratum of each test case (right or wrong, and its edit type), and the strata's names."""
+    """Return the stratum of each test case (right or wrong, its edit type, and if there are several methods, its
+    method), and the strata's names.
+    """
     edits = edits_of(cases, "edit type")
     types = len(edits.names)
     kind = np.full(len(wrong), types)
@@ -428,21 +467,24 @@ def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
     different = np.unique(edits.case * (types + 1) + edits.group) // (types + 1)
     kind[np.bincount(different, minlength=len(wrong)) > 1] = types + 1
     names = [*edits.names, NO_EDIT, SEVERAL_TYPES]
-    stratum = kind * 2 + wrong
-    used_strata, stratum = np.unique(stratum, return_inverse=True)
+    method, methods = methods_of(cases.table, cases.generated.row)
+    number = (method * (types + 2) + kind) * 2 + wrong
+    used_strata, stratum = np.unique(number, return_inverse=True)
     words = STANDING[cases.view.kind or "classification"]
-    stratum_names = tuple(f"{words[one % 2]}, {names[one // 2]}" for one in used_strata.tolist())
-    return stratum, stratum_names
+    stratum_names = []
+    for one in used_strata.tolist():
+        parts = [words[one % 2], names[one // 2 % (types + 2)]]
+        stratum_names.append(", ".join(parts + [methods[one // 2 // (types + 2)].title] * (len(methods) > 1)))
+    return stratum, tuple(stratum_names)
 
 
 def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> Standing:
-    def spread(answers: _Answers, images: int) -> tuple[NDArray[np.int8], Numbers]:
-        right, classes = np.full(images, UNKNOWN, np.int8), np.full(images, -1)
-        right[answers[0]], classes[answers[0]] = answers[1:]
-        return right, classes
-
-    right, classes = spread(after, len(cases.generated))
-    first, first_said = spread(before, len(cases.originals))
+    right, first = (
+        _spread(answers[0], answers[1], images)
+        for answers, images in ((after, len(cases.generated)), (before, len(cases.originals)))
+    )
+    classes, first_said = np.full(len(right), -1), np.full(len(first), -1)
+    classes[after[0]], first_said[before[0]] = after[2], before[2]
     has_case, read = np.zeros(len(first), bool), np.zeros(len(right), bool)
     has_case[cases.generated.source[right != UNKNOWN]] = True
     read[after[0]] = True
@@ -450,6 +492,13 @@ def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> Standing:
     return Standing(
         right=right, predicted=classes, before=first, predicted_before=first_said, compared=compared, read=read
     )
+
+
+def _spread(place: Numbers, right: NDArray[np.int8], images: int) -> NDArray[np.int8]:
+    """Return an outcome for each image: `right` at the positions `place`, `UNKNOWN` elsewhere."""
+    outcomes = np.full(images, UNKNOWN, np.int8)
+    outcomes[place] = right
+    return outcomes
 
 
 def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:

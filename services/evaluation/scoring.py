@@ -132,7 +132,7 @@ class ScoringResult:
     runs: tuple[ScoreRun, ...]
     """The stored scores of each task with enough votes."""
     notes: tuple[str, ...]
-    """Why images of another task have no new score, a sentence each."""
+    """Sentences on why images of another task have no new score, one for each task."""
 
 
 def score_workspace(workspace: Workspace) -> ScoringResult:

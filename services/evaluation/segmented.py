@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 4096
 """Number of images whose pixels are processed at a time: the calculation takes several times their memory."""
-_Class = tuple[str, tuple[int, ...]]
+ProtectedClass = tuple[str, tuple[int, ...]]
 """A protected class: its name, and its positions among the groups of a class map."""
 NOBODY = (
     "It is not known which masks still fit their images: the profile names no segmenter that checks this, and the "
@@ -52,7 +52,7 @@ class PixelCells:
     names: tuple[str, ...]
     """Names of the groups of classes, which are the rows and columns."""
     counts: Flags
-    """True for each test case that counts: its own pixels and the pixels of its original were counted."""
+    """True for each test case in the figures: the pixels of both the test case and its original were read."""
     kept: Flags
     """True for each test case whose mask holds."""
     there: Flags
@@ -110,7 +110,7 @@ def losses_of(
     ways = [
         ways_of(cases, images, counts.place) for images, counts in ((cases.generated, cased), (cases.controls, control))
     ]
-    classes_by_way = [[_classes_of(*way, mapping) for way in own] for own, _ in ways]
+    classes_by_way = [[classes_of(*way, mapping) for way in own] for own, _ in ways]
     classes = tuple(dict.fromkeys(one for own in classes_by_way for each in own for one in each))
     in_cases, in_controls = (
         np.array([[one in each for one in classes] for each in own], bool).reshape(len(own), len(classes))[number]
@@ -143,7 +143,8 @@ def ways_of(cases: Cases, images: Images, place: Numbers) -> tuple[list[tuple[st
     return ways, np.argsort(order)[number]
 
 
-def _classes_of(protected: str, mask_names: str, mapping: ClassMap) -> list[_Class]:
+def classes_of(protected: str, mask_names: str, mapping: ClassMap) -> list[ProtectedClass]:
+    """Return the protected classes of an image that the map knows. `protected` and `mask_names` are as in `ways_of`."""
     named = {int(number): name for number, name in json.loads(mask_names).items()}
     group_of = {mapping.labels[label].label: at for at, group in enumerate(mapping.groups) for label in group}
     classes = []

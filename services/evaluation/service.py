@@ -6,7 +6,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -17,7 +17,7 @@ from pydantic import Field
 from core.csv_tables import facts
 from core.errors import UserError
 from core.evaluation_results import GateResult
-from core.figures import Numbers
+from core.figures import Floats, Numbers
 from core.images import png_of
 from core.latest import Latest
 from core.progress import OnCount
@@ -33,6 +33,7 @@ from services.evaluation import commands as acts
 from services.evaluation.caption_ranking import CaptionRanking, caption_ranking_facts, rank_captions
 from services.evaluation.control import ControlSets
 from services.evaluation.facts import assumption_facts, facts_of, image_counts
+from services.evaluation.methods import MethodsResult, methods_facts, methods_result
 from services.evaluation.model_choice import chosen_model
 from services.evaluation.model_files import found_here, keep_upload
 from services.evaluation.predicting import Predicting, Read
@@ -40,7 +41,7 @@ from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Evaluation, EvaluationResult, compared, entries_of, gate_of
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.segmented import MaskChecks, MaskValidity
-from services.evaluation.stored_predictions import ModelAnswers
+from services.evaluation.stored_predictions import ClassifierAnswers, ModelAnswers, SegmenterCounts
 from services.evaluation.study import Create, StudyPlan, draft_study, plan_study
 from services.evaluation.study_votes import StudyVotesReader
 from services.evaluation.subjects import Cases, read_cases
@@ -71,6 +72,19 @@ NO_MODEL = "There is no such model any more: take one from the list."
 NOT_LOADED = "This model is not loaded. Press Begin to load it and list its classes."
 
 
+@dataclass(frozen=True, eq=False)
+class EvaluationInputs:
+    """What the figures of an evaluation are computed from, besides `EvaluationResult.cases`."""
+
+    answers: tuple[ClassifierAnswers | SegmenterCounts, ...]
+    """Answers on the originals, the test cases and the reconstructions: pixel counts of a segmenter."""
+    mapping: ClassMap
+    studies: tuple[str, ...]
+    """Ids of the studies that judged some of the test cases."""
+    chance: Floats | None
+    """Validity score of each test case, 0 to 1; None if none can be learnt."""
+
+
 class EvaluationService:
     """The evaluations of one workspace. All methods may be called from any thread."""
 
@@ -89,10 +103,11 @@ class EvaluationService:
         self._masks = MaskChecks(workspace, self._answers, profile.checks)
         self._study_votes = StudyVotesReader(workspace)
         self.work = WorkQueue(changes, name="work with a model under test")
-        """Queue of models that read images. `work.of(about(question))` finds the work on a question."""
+        """Queue of the models' predictions. `work.of(about(question))` finds the work for an `EvaluationQuestion`."""
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
-        """Draws control sets; `controls.work.of(about_control(subject))` finds the work on a subject."""
+        """Draws control sets; `controls.work.of(about_control(subject))` finds the drawing for a subject."""
         self._cases, self._found = Latest[Cases](HELD), Latest[EvaluationResult](HELD)
+        self._methods = Latest[MethodsResult](HELD)
         self._inputs = Latest[bytes](HELD)
         self._score: dict[TaskKind, tuple[Texts, list[Outcome], Scored | str]] = {}
         self._lock = threading.Lock()
@@ -113,14 +128,14 @@ class EvaluationService:
 
     @does("cancel-predictions")
     def cancel_predictions(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_predictions returned")]
     ) -> dict[str, Any]:
         """Stop a model that reads images; its predictions so far stay."""
         return cancelled(self.work, work)
 
     @does("show-predictions", Query)
     def show_predictions(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_predictions returned")]
     ) -> dict[str, Any]:
         """Show the progress of a model that reads images."""
         return work_facts(self.work.view(work))
@@ -145,14 +160,14 @@ class EvaluationService:
 
     @does("cancel-control-set")
     def cancel_control_set(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that make_control_set returned")]
     ) -> dict[str, Any]:
         """Stop drawing reconstructions; finished ones stay."""
         return cancelled(self._controls.work, work)
 
     @does("show-control-set", Query)
     def show_control_set(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that make_control_set returned")]
     ) -> dict[str, Any]:
         """Show the progress of drawing reconstructions."""
         return work_facts(self._controls.work.view(work))
@@ -201,9 +216,16 @@ class EvaluationService:
         """Evaluate a model on a test set: errors, or mIoU and lost classes, with intervals, excess over reconstruction,
         and edits that hurt; with a second model, also which of the two is better.
         """
-        question = self.asked(sent)
-        second = self.asked(sent.model_copy(update={"key": sent.beside})) if sent.beside else None
-        return facts_of(self.evaluate(question), self.compare(question, second) if second else None)
+        question, *second = self.asked_both(sent)
+        return facts_of(self.evaluate(question), self.compare(question, *second) if second else None)
+
+    @does("compare-methods", acts.OnMethods, looks=True)
+    def compare_methods(self, sent: acts.OnMethods) -> dict[str, Any]:
+        """Compare the methods (recipes, and starts of their drawing) that made the images of a test set, on the same
+        sources: share of valid images, errors, excess over each method's own control set, valid failures per 100 images
+        and per minute of model time, weak cells found, and cost, with intervals and differences.
+        """
+        return methods_facts(self.methods(self.asked(sent), sent.reference).compared)
 
     @does("list-models-under-test", acts.OnSubject, looks=True)
     def list_models(self, sent: acts.OnSubject) -> dict[str, Any]:
@@ -273,9 +295,14 @@ class EvaluationService:
     # Questions to a model
 
     def asked(self, sent: acts.OnModel) -> EvaluationQuestion:
-        """Return the question of a command. Raises UserError for an unknown model."""
+        """Return the `EvaluationQuestion` that a command asks. Raises UserError for an unknown model."""
         subject = sent.subject
         return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping, sent.weighing, sent.among_labels)
+
+    def asked_both(self, sent: acts.OnTwoModels) -> tuple[EvaluationQuestion, ...]:
+        """Return the question on each of the one or two models that a command names. Raises as `asked`."""
+        keys = (sent.key, sent.beside) if sent.beside else (sent.key,)
+        return tuple(self.asked(sent.model_copy(update={"key": key})) for key in keys)
 
     def mapping(self, question: EvaluationQuestion) -> ClassMapping | None:
         """Map labels to classes; None if the model was never loaded. Raises UserError for an unreadable mapping."""
@@ -387,6 +414,18 @@ class EvaluationService:
         votes = self._workspace.case_columns.outcomes()
         return gate_of(self.result(first), self.result(second), votes, margin, by_class, first.weighing)
 
+    def methods(self, question: EvaluationQuestion, reference: str = "") -> MethodsResult:
+        """Compare the methods that made the test cases. `reference` is a `Method.key`; "" for the first method. Raises
+        UserError as `evaluate`, and if there are not several methods.
+        """
+
+        def compare() -> MethodsResult:
+            result, votes = self.result(question), self._workspace.case_columns.outcomes()
+            ids = result.cases.table.test_case[result.cases.generated.row]
+            return methods_result(self._workspace, result, votes, self._study_votes.of(votes, ids), reference)
+
+        return self._methods.once((repr(question), reference, self._workspace.saved()), compare)
+
     def entries(self, question: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
         """Return the sorted catalogue entries that a number of `evaluate` counts."""
         return entries_of(self.result(question), cell)
@@ -448,6 +487,17 @@ class EvaluationService:
         """Return the figures with the columns behind them. Raises UserError as `evaluate`."""
         return self._found.once((repr(question), self._workspace.saved()), lambda: self._evaluated(question))
 
+    def inputs(self, question: EvaluationQuestion) -> EvaluationInputs:
+        """Return what the figures of `evaluate` are computed from. Raises UserError as it does."""
+        cases, stored = self.cases(question.subject), self._stored(question.model)
+        mapping, votes = self._answering(question, cases, stored), self._workspace.case_columns.outcomes()
+        read = self._answers.segmented if cases.view.kind == "segmentation" else self._answers.classified
+        answers = tuple(read(stored, mapping, cases, images) for images in cases.all_images)
+        studies = self._study_votes.of(votes, cases.table.test_case[cases.generated.row])
+        score = self._scored(cases, votes)
+        chance = None if isinstance(score, str) else score.chance[cases.generated.row]
+        return EvaluationInputs(answers, mapping, tuple(one.study for one in studies), chance)
+
     def _evaluated(self, question: EvaluationQuestion) -> EvaluationResult:
         cases = self.cases(question.subject)
         self._require(cases)
@@ -458,9 +508,8 @@ class EvaluationService:
         masks = MaskValidity(np.zeros(0, bool))
         if cases.view.kind == "segmentation":
             masks = self._masks.of(cases, stored, self.predicting.broken(cases.pictures))
-        mapping, title = self.class_map(question, cases, stored), self.title(question.model)
-        if question.among_labels and mapping.kind == "classification" and mapping.left_over:
-            mapping = replace(mapping, among_labels=True)
+        mapping, title = self._answering(question, cases, stored), self.title(question.model)
+        if mapping.among_labels:
             classes = len(mapping.classes)
             title = f"{title}, choosing among {classes - len(mapping.left_over):,} of its {classes:,} classes"
         votes, pending = self._workspace.case_columns.outcomes(), self.pending(question)
@@ -500,6 +549,12 @@ class EvaluationService:
         everywhere = [name for name in {*cases.table.labels.values, *cases.table.task_labels.values} if name]
         kind = cases.view.kind or stored.identity.kind
         return map_classes(cases.labels, stored.identity.classes, kind, own_mapping, everywhere)
+
+    def _answering(self, question: EvaluationQuestion, cases: Cases, stored: StoredModel) -> ClassMap:
+        """Return the class map of `class_map`, marked if the model chooses among the classes of the labels only."""
+        mapping = self.class_map(question, cases, stored)
+        among_labels = question.among_labels and mapping.kind == "classification" and bool(mapping.left_over)
+        return replace(mapping, among_labels=among_labels)
 
     def misfit(self, cases: Cases, stored: StoredModel) -> str:
         """Return why a model cannot predict these images, in a sentence; "" if it can."""
@@ -564,12 +619,12 @@ def cancelled(queue: WorkQueue, number: int) -> dict[str, Any]:
 
 
 def about(question: EvaluationQuestion) -> str:
-    """Return the key that finds the work on a question."""
+    """Return the key under which `work` has the predictions for an `EvaluationQuestion`."""
     return hashlib.sha256(repr((question.subject, question.model)).encode()).hexdigest()[:24]
 
 
 def about_control(subject: Subject) -> str:
-    """Return the key that finds the work on a control set."""
+    """Return the key under which `controls.work` has the drawing of a subject's control set."""
     return hashlib.sha256(repr(subject).encode()).hexdigest()[:24]
 
 

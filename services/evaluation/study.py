@@ -60,7 +60,9 @@ class StudyPlan:
     """Expected width of the 95 % interval of the share of images that are wrong and valid, 0 to 1."""
     kind: TaskKind = "classification"
     not_asked: int = 0
-    """Number of test cases left out: no question of the template is about what they show."""
+    """Number of test cases left out, since no question of the template is about their classes."""
+    methods: int = 1
+    """Number of methods that made the test cases. If there are several, each has strata of its own."""
 
     @property
     def judged(self) -> int:
@@ -76,7 +78,7 @@ class StudyPlan:
 
 def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
     """Plan how many images of each stratum to judge, at most `judged` in all. Raises UserError if no test case can be
-    compared, or for a segmenter if no question of the template is about what they show.
+    compared, or for a segmenter if no question of the template is about the classes.
     """
     _, number, names, not_asked = _judgeable(found)
     images = np.bincount(number, minlength=len(names)).tolist()
@@ -92,7 +94,7 @@ def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
     shares, asked_of = [images[one] / total for one in wrong], [sizes[one] for one in wrong]
     width = expected_width(shares, asked_of, LIKELY_VALID, measured)
     rows = tuple(SampleRow(*row) for row in zip(names, images, sizes, strict=True))
-    return StudyPlan(rows, width, kind, not_asked)
+    return StudyPlan(rows, width, kind, not_asked, len(found.cases.methods))
 
 
 def draft_study(
@@ -136,8 +138,8 @@ def draft_study(
 
 
 def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[str, ...], int]:
-    """Return the places of test cases that can be judged, their strata, the strata's names, and the number of
-    those left out because no question is about what they show.
+    """Return the places of test cases that can be judged, their strata, the strata's names, and the number of test
+    cases left out because no question is about their classes.
     """
     cases = found.cases
     judgeable = found.compared[cases.generated.source] & (found.right != UNKNOWN)

@@ -35,7 +35,7 @@ class StudyVotes:
     study: str
     title: str
     chosen: tuple[str, ...]
-    """In words, how the study's images were chosen. Random draws from all images are left out."""
+    """Description of the way in which the study's images were chosen. Random draws from all images are left out."""
     cases: Numbers
     """Test case of each single vote; -1 for a control item. All columns have equal length."""
     worker: Numbers
@@ -73,7 +73,7 @@ class StudyVotesReader:
 
 
 def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return in words how a study's images were chosen. Random draws from all images are left out."""
+    """Describe the way in which a study's images were chosen. Random draws from all images are left out."""
     ways = list[str]()
     drawn = [detail for event, detail in log if event == DRAWN]
     if not drawn:

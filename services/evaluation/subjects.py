@@ -1,7 +1,7 @@
 """The images of a subject (an evaluation's images) as columns: originals, test cases and reconstructions, with label,
 source, split and mask. Test cases and reconstructions are never mixed: in any filter or test set, an image of a recipe
-that is the control of another (`Recipe.control`) is a control. All reconstructions of the same sources count, anywhere
-in the workspace, for test cases of each recipe that they are the control of.
+that is the control of another (`Recipe.control`) is a control. All reconstructions of the same sources, anywhere in the
+workspace, count for the test cases of each recipe whose control they are.
 
 A rejected image counts in no figure, in any subject: a fault on it is not the model's. That holds for a released
 version too, which keeps the image. Its figures then exclude it, and a note says how many are excluded.
@@ -20,6 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from core.figures import Flags, Numbers
+from core.image_filter import Facet, ImageFilter
 from core.types import TaskKind
 from core.words import count_of, few_names
 from pipeline.recipes import control_of, control_recipes, known_recipes
@@ -100,6 +101,49 @@ class Images:
         return len(self.source)
 
 
+STARTS: Mapping[str, str] = {"noise": "from noise", "inverted": "from the inverted source"}
+"""Words for the start of a drawing."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to make test cases: a recipe, and the start of its drawing if the images compared have several."""
+
+    recipe: str
+    start: str = ""
+
+    def of(self, image_filter: ImageFilter) -> ImageFilter:
+        """Return a filter for those of its images that are by this method."""
+        own: dict[Facet, tuple[str, ...]] = {**image_filter.facets, "recipe": (self.recipe,)}
+        if self.start:
+            own["start"] = (self.start,)
+        return replace(image_filter, facets=own)
+
+    @property
+    def key(self) -> str:
+        """The method as people and scripts write it, such as "lance" or "dillema:inverted"."""
+        return f"{self.recipe}:{self.start}" if self.start else self.recipe
+
+    @property
+    def title(self) -> str:
+        """Return the name for pages, such as "DILLEMA from noise"."""
+        name = next((one.title for one in known_recipes() if one.name == self.recipe), self.recipe or "no recipe")
+        return f"{name} {STARTS[self.start]}" if self.start else name
+
+
+def methods_of(table: CaseTable, rows: Numbers) -> tuple[Numbers, tuple[Method, ...]]:
+    """Return the number of the method of each of these rows, and the methods in the order of the recipes."""
+    starts = [*table.starts.values, ""]  # -1 is the last
+    pairs = (table.recipes.numbers[rows] + 1) * len(starts) + table.starts.numbers[rows] % len(starts)
+    used, pair = np.unique(pairs, return_inverse=True)
+    named = [(["", *table.recipes.values][one // len(starts)], starts[one % len(starts)]) for one in used.tolist()]
+    several = Counter(recipe for recipe, _ in named)
+    methods = [Method(recipe, start if several[recipe] > 1 else "") for recipe, start in named]
+    order = {recipe.name: place for place, recipe in enumerate(known_recipes())}
+    ordered = sorted(methods, key=lambda one: (order.get(one.recipe, len(order)), one.recipe, one.start != "noise"))
+    return np.array([ordered.index(one) for one in methods], np.int64)[pair], tuple(ordered)
+
+
 @dataclass(frozen=True, eq=False)
 class Cases:
     """All images of a subject."""
@@ -119,9 +163,11 @@ class Cases:
     lacking: Numbers
     """Positions of test cases to draw reconstructions for: one for each source and control set that lacks one."""
     way: Numbers
-    """Number of the recipe that draws each test case's control set; -1 if its recipe has none."""
+    """Number of each test case's control set: its recipe and the start of its drawing; -1 if the recipe has none."""
     control_way: Numbers
-    """Number of each reconstruction's recipe. Test cases are compared with reconstructions of the same number."""
+    """Number of each reconstruction's set. Test cases are compared with reconstructions of the same number."""
+    rejected: Numbers
+    """Rows in `table` of the rejected test cases, which count in no figure of an evaluation."""
     without_control: str
     """A sentence on test cases whose recipes have no control set; "" for none."""
 
@@ -134,6 +180,11 @@ class Cases:
     def digest(self) -> str:
         """Return a digest that changes with the images."""
         return hashlib.sha256("\n".join(sorted(self.pictures)).encode()).hexdigest()[:16]
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """Return the methods that made the test cases."""
+        return methods_of(self.table, self.generated.row)[1]
 
     @property
     def mixed(self) -> bool:
@@ -204,10 +255,13 @@ class _Reading:
         controls = [control_of(name) for name in (*table.recipes.values, "")]
         ways = np.array([-1 if recipe is None else names.index(recipe.name) for recipe in controls])
         self._is_control = own[table.recipes.numbers] >= 0
-        self._way = np.where(self._is_control, own[table.recipes.numbers], ways[table.recipes.numbers])
-        """For each row of the table: the number of the recipe that draws its control set; for a reconstruction, of its
-        own recipe. -1 for none."""
-        self._control_methods = [recipe.method for recipe in control_recipes()]
+        self._control = np.where(self._is_control, own[table.recipes.numbers], ways[table.recipes.numbers])
+        """Number of the recipe that draws each row's control set; for a reconstruction, of its own recipe."""
+        starts = len(table.starts.values) + 1
+        self._way = np.where(self._control >= 0, self._control * starts + table.starts.numbers + 1, -1)
+        """For each row of the table: the number of its control set, which one recipe draws from one start; for a
+        reconstruction, of its own set. -1 for none."""
+        self._control_methods = [one.method for one in control_recipes() for _ in range(starts)]
         self._left_out: list[str] = []
         self._labels, self._splits = table.labels, table.splits
         self._masks, self._mask_classes = table.masks, table.mask_classes
@@ -260,9 +314,9 @@ class _Reading:
         self._tell_rejected(len(rejected), "test case")
         if len(rejected) and self._subject.version is not None:
             self._left_out[-1] += f" The version still has {'them' if len(rejected) > 1 else 'it'}."
-        return self._built(cases, segments, split_names, problem)
+        return self._built(cases, rejected, segments, split_names, problem)
 
-    def _built(self, rows: Numbers, segments: bool, there: tuple[str, ...], problem: str) -> Cases:
+    def _built(self, rows: Numbers, rejected: Numbers, segments: bool, there: tuple[str, ...], problem: str) -> Cases:
         table = self._table
         known, first, source = np.unique(table.sources.numbers[rows], return_index=True, return_inverse=True)
         of_source = np.full(len(table.sources.values) + 1, -1)
@@ -299,7 +353,7 @@ class _Reading:
         self._left_out += [without] if without and (way >= 0).any() else []
         return Cases(
             *(view, table, originals, generated, drawn, names, split, tuple(self._left_out), lacking),
-            *(way, self._way[controls], without),
+            *(way, self._way[controls], rejected, without),
         )
 
     def _labelled(self, rows: Numbers, first: Numbers, shas: list[str]) -> tuple[tuple[str, ...], Numbers, Numbers]:
@@ -329,7 +383,8 @@ class _Reading:
         if not alike.all():
             words = "reconstructions of its sources are" if (~alike).sum() > 1 else "reconstruction of its sources is"
             self._left_out.append(
-                f"{int((~alike).sum()):,} {words} left out, drawn by another profile or method than its test cases."
+                f"{int((~alike).sum()):,} {words} left out, drawn by another profile, method or start than its "
+                "test cases."
             )
         return reconstructions[alike]
 
@@ -349,11 +404,13 @@ class _Reading:
 
     def _reconstructed(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
         """Return all reconstructions of the sources of these test cases, drawn by the recipes of their control sets
-        with any method. Rejected ones are included.
+        with any method and start. Rejected ones are included.
         """
         table = self._table
         fits = self._is_control & table.there & (table.segmentation == segments)
-        return np.flatnonzero(fits & (of_source[table.sources.numbers] >= 0) & np.isin(self._way, self._way[rows]))
+        return np.flatnonzero(
+            fits & (of_source[table.sources.numbers] >= 0) & np.isin(self._control, self._control[rows])
+        )
 
     def _drawn_by(self, rows: Numbers) -> Numbers:
         table = self._table

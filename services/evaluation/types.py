@@ -67,7 +67,7 @@ class SubjectView:
     splits: tuple[str, ...]
     """Splits of the sources, including `WITHOUT_SPLIT`. If there are several, one must be chosen."""
     problem: str
-    """Why the images cannot be evaluated, in one sentence; "" if they can."""
+    """Sentence on why the images cannot be evaluated; "" if they can."""
     can_make_control: bool = False
     """True if `make-control-set` can add reconstructions: some source has none, and its file is in the workspace."""
 
@@ -153,7 +153,7 @@ class ClassMapping:
     identity: ModelIdentity
     report: results.MappingReport
     problem: str = ""
-    """Why nothing can be compared, in one sentence; "" if something can."""
+    """Sentence on why nothing can be compared; "" if something can."""
     sample: str = ""
     """SHA-256 of an image that shows what input the model gets; "" without one."""
 
@@ -236,7 +236,7 @@ class FocusRow:
 
 @dataclass(frozen=True)
 class FocusFigures:
-    """Where one or two models look, for the images with maps so far."""
+    """Figures on where one or two models look, for the images with maps so far."""
 
     models: tuple[str, ...]
     layers: tuple[str, ...]

@@ -107,8 +107,9 @@ class CombinationEdits:
             Combinations,
             Field(
                 description="“spread”: a number of combinations, spread evenly; “all”; “one of each”: one for each "
-                "keyword or group of keywords; “at random”: a number of random ones; “chosen”: those ticked one by "
-                "one; “model”: those that the language model chooses, up to a number"
+                "keyword or group of keywords; “at random”: a number of random ones; “factorial”: a factorial "
+                "experiment of the edit types, up to a number; “chosen”: those ticked one by one; “model”: those that "
+                "the language model chooses, up to a number"
             ),
         ],
         captions: Annotated[int | None, Field(ge=1, le=32, description="Number; null keeps the present one")] = None,

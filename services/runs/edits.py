@@ -199,9 +199,7 @@ def add_counterfactual(value: CounterfactualCaptions, run: Run, new: _WholeCapti
     added, source = CounterfactualCaption(" ".join(new.split()), ()), caption_of(run)  # no known edits
     require(counterfactual_checks(source, added, run.task)[:1])
     if tokens(added.text) == tokens(source):
-        raise UserError(
-            "This is the caption of the source: change the words for what the new image should show differently."
-        )
+        raise UserError("This is the caption of the source: change what should differ in the new image.")
     if any(tokens(added.text) == tokens(item.text) for item in value.items):
         raise UserError("The list has this caption already: change it, or tick the one in the list.")
     return CounterfactualCaptions((*value.items, added))

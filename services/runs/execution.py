@@ -56,7 +56,7 @@ class RunStage(RunCommand):
 
 class RunStore:
     """The driver's access to a run of a workspace. `job_id` is the job to which new images belong. Values with equal
-    `batch` are undone together; by default those of this store are.
+    `batch` are undone together. By default, all values of this store have the same one.
     """
 
     def __init__(
@@ -207,7 +207,9 @@ class Execution:
         onwards = recipe.onwards(stage)
         anew = next((name for name in onwards if name in stale or not self._holds_edit(stored, name)), None)
         if anew is None:
-            raise UserError("You edited this and all later stages: to replace an edit, run its stage alone.")
+            raise UserError(
+                "You edited this and all later stages, so nothing was run: to replace an edit, run its stage alone."
+            )
         self.start(run, onwards[onwards.index(anew) :], anew)
 
     @does("run-all", RunCommand)
@@ -462,7 +464,9 @@ class Execution:
 
 
 def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
-    """Return the run's present alternatives, which a person may have edited, with what `grown` adds to `before`."""
+    """Return the run's present alternatives, which a person may have edited, with those that `grown` has and `before`
+    lacks.
+    """
     stored = run.values.get("alternatives")
     items: dict[str, KeywordAlternatives] = {
         item.keyword: item for item in (stored.value.value.items if stored else ())

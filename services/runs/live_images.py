@@ -80,7 +80,7 @@ class ControlImages:
 
     def _map(self, run: Run, side: int) -> Pixels:
         if run.mask_sha is None:
-            raise UserError("This run has no mask, from which a segmentation map is painted: add a mask.")
+            raise UserError("A segmentation map needs a mask, and this run has none: add a mask.")
         mask = NamedMask(self._workspace.images.load(run.mask_sha), run.mask_classes)
         height, width = self.fitted(run.source_sha, side).shape[:2]
         return np.asarray(painted(mask, (width, height)), np.uint8)

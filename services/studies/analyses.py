@@ -84,8 +84,8 @@ class Analyses:
         return found.stamp == self._stamp(found.data.study.id)
 
     def changed(self) -> None:
-        """Discard all cached analyses after a lead's change, so that the lead sees it. All, since a change to a
-        worker's record affects every study.
+        """Discard all cached analyses after a lead's change, so that the lead sees it. The analyses of all studies are
+        discarded, since a change to a worker's record affects every study.
         """
         with self._lock:
             self._changes += 1

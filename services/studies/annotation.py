@@ -1,7 +1,7 @@
 """The annotation service: gives workers their next item by the rules of the study, and stores their answers.
 
-Every method reads the workspace anew, so a worker may have two pages, reload a page, or go on after a restart of the
-server.
+Every method reads the workspace again, so a worker may have two pages, reload a page, or continue after a restart of
+the server.
 """
 
 from __future__ import annotations

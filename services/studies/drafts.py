@@ -132,7 +132,7 @@ class DraftState:
 
 @dataclass(frozen=True)
 class DrawnItems:
-    """A draft after items were drawn into it, with words on the draw."""
+    """A draft after items were drawn into it, and the draw in words."""
 
     draft: DraftState
     words: str
@@ -385,7 +385,7 @@ class StudyDrafts:
         return DrawnItems(draft, f"{words[:1].upper()}{words[1:]}." if words else "")
 
     def drawn(self, study: Study, request: ItemDraw) -> tuple[tuple[NewItem, ...], str]:
-        """Return the items of a draw, and words on the draw. Saves nothing. Raises UserError if there are none."""
+        """Return the items of a draw, and the draw in words. Saves nothing. Raises UserError if there are none."""
         catalogue = self._workspace.catalogue
         pool = pool_of(catalogue, request, study.id)
         if pool.unmeasured and measure(self._workspace, self._masks, pool.model):

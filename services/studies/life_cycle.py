@@ -227,7 +227,7 @@ class StudyLifeCycle:
         self._studies.note("items drawn", words, study.id)
 
     def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], str]:
-        """Return the new items of a draw, and words on the draw. Raises UserError if they cannot be added."""
+        """Return the new items of a draw, and the draw in words. Raises UserError if they cannot be added."""
         new, words = self._drafts.drawn(study, sent)
         with in_words():
             check_more(study.rules, new)
@@ -293,4 +293,4 @@ def _panel_of(sent: SetPanel) -> Panel:
 
 
 _CONSEQUENCES = TextTemplates(Path(__file__).with_name("consequences"), change_words=change_words, count_of=count_of)
-"""Texts on the effects, one file per command. Its paragraphs are the question, the button, and notes."""
+"""Texts on the effects, one file per command. The paragraphs of a file are the question, the button, and notes."""

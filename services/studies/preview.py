@@ -94,7 +94,7 @@ def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
     place -= len(way.quiz)
     if place < len(way.items):
         return Previewed(study, number, "item", "", place, len(way.items) - place, way.items[place], side, undo=undo)
-    words = "You have judged all images. There is no other one for you in this study."
+    words = "You have judged all images. There are no more for you in this study."
     return Previewed(
         study, number, "done", words if way.items else "There is no image in this study yet.", len(way.items)
     )

@@ -1,5 +1,5 @@
-"""Hashes of the workspace's pictures, computed once from their files and stored; and twins: pairs of pictures of which
-one is an edited copy of the other, as found by `core.twins`.
+"""Hashes of the workspace's pictures, computed once from their files and stored; and twins: pairs of a picture and an
+edited copy of it, as found by `core.twins`.
 """
 
 from __future__ import annotations

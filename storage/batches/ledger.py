@@ -59,7 +59,7 @@ from storage.runs.test_cases import insert_test_cases
 WAITS = "It waits for the search."
 """Reason why an image is skipped that a search for weak cells may still choose. `ledger.toml` repeats it."""
 MOST_DEATHS = 3
-"""Number of workers that may die with a piece of work. Then the piece counts as failed."""
+"""Number of workers that die with a piece of work before the piece counts as failed."""
 _AT_ONCE = 20_000
 """Maximum number of rows written in one transaction. Other writers can write between transactions."""
 _QUERIES = DataTable(__file__, str)
@@ -160,7 +160,7 @@ class Batches(Repository):
 
     @read
     def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
-        """Return sources with planned or skipped images whose runs a person edited after the batch used them."""
+        """Return sources whose images are planned and whose runs a person edited after the batch used them."""
         return tuple(map(_source, db.query(_QUERIES["edited"], {"batch": batch})))
 
     @read
@@ -170,12 +170,14 @@ class Batches(Repository):
 
     @write
     def replan(self, db: Db, batch: int, left: Mapping[int, str], back: Sequence[int], work: Sequence[NewWork]) -> None:
-        """Change images, all or nothing: skip planned ones (`left`), plan skipped ones (`back`), and add `work`."""
-        time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ? AND state = ?"
+        """Change images, all or nothing: skip planned ones and those that wait for a search (`left`), plan skipped ones
+        (`back`), and add `work`.
+        """
+        time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ?"
         for one, reason in left.items():
-            db.execute(change, ["skipped", reason, time, one, "planned"])
+            db.execute(f"{change} AND (state = 'planned' OR reason = ?)", ["skipped", reason, time, one, WAITS])
         for one in back:
-            db.execute(change, ["planned", "", time, one, "skipped"])
+            db.execute(f"{change} AND state = 'skipped'", ["planned", "", time, one])
         _add_work(db, batch, "images", work, {})
 
     # A search for weak cells, which chooses what is drawn
@@ -190,7 +192,7 @@ class Batches(Repository):
 
     @write
     def add_search(self, db: Db, batch: int, settings: Mapping[str, Any]) -> None:
-        """Record that a search begins or goes on with these settings."""
+        """Record that a search begins or continues with these settings."""
         _require(db, batch)
         insert_row(db, "batch_searches", {"batch": batch, "settings": pack(settings), "created": now()})
 
@@ -203,7 +205,9 @@ class Batches(Repository):
 
     @write
     def hold_back(self, db: Db, batch: int) -> int:
-        """Have all planned images wait for a search to choose them. Return the number of images that wait from now."""
+        """Have all planned images wait for a search to choose them. Return the number of images that have begun to
+        wait.
+        """
         _require(db, batch)
         parameters = {"batch": batch, "reason": WAITS, "time": now()}
         return int(db.execute(_QUERIES["hold_back"], parameters).rowcount)
@@ -399,6 +403,14 @@ class Batches(Repository):
         return counts_by_pass
 
     @read
+    def waiting(self, db: Db, batch: int) -> int:
+        """Return the number of images that wait for a search to choose them."""
+        query = (
+            "SELECT count(*) FROM batch_work WHERE batch = ? AND pass = 'images' AND state = 'skipped' AND reason = ?"
+        )
+        return int(db.execute(query, [batch, WAITS]).fetchone()[0])
+
+    @read
     def minutes(self, db: Db, batch: int, stage: Pass, most: int = 60) -> tuple[tuple[str, int], ...]:
         """Return (minute in UTC, number of finished pieces) for the latest minutes of a pass with finished pieces."""
         query = "SELECT minute, number FROM batch_minutes WHERE batch = ? AND pass = ? ORDER BY minute DESC LIMIT ?"
@@ -412,8 +424,10 @@ class Batches(Repository):
 
     @read
     def failures(self, db: Db, batch: int, most: int = 100) -> tuple[FailedGroup, ...]:
-        """Return failed and skipped work, grouped by pass and reason, the largest group first."""
-        groups = list(db.query(_QUERIES["failures"], [batch, most]))
+        """Return failed and skipped work, grouped by pass and reason, the largest group first. Images that wait for a
+        search are not in it.
+        """
+        groups = list(db.query(_QUERIES["failures"], {"batch": batch, "most": most, "waits": WAITS}))
         return tuple(
             FailedGroup(
                 *(row["pass"], row["state"], row["reason"], row["number"]),

@@ -11,7 +11,7 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
 from core.image_filter import ImageFilter
+from core.settings import Start
+from core.types import TaskKind
 from storage.curation import entry_sets
 from storage.curation.selection import Selection
 from storage.engine.database import Database, Repository, read
@@ -67,30 +69,32 @@ class CaseTable:
     images: Texts
     """SHA-256 of each image."""
     sources: Texts
-    """SHA-256 of each source image; -1 if the workspace has no source of the image."""
+    """SHA-256 of each source image; index -1 if the workspace has no source of the image."""
     runs: Texts
     segmentation: NDArray[np.bool_]
     recipes: Texts
     profiles: Texts
     methods: Texts
+    starts: Texts
+    """Where the drawing of each image started: noise or the inverted source; -1 if unknown."""
     labels: Texts
-    """Label of each image after people's decisions; -1 for none."""
+    """Label of each image after people's decisions; index -1 for none."""
     verdict: NDArray[np.int8]
     """Verdict on each image: `OPEN`, `ACCEPTED` or `REJECTED`."""
     there: NDArray[np.bool_]
     """False for each image whose run is deleted, True for all others."""
     task_labels: Texts
-    """Label of each source, as its run's task states it; -1 for none."""
+    """Label of each source, as its run's task states it; index -1 for none."""
     splits: Texts
-    """Split that each source had in its data set; -1 for none."""
+    """Split that each source had in its data set; index -1 for none."""
     masks: Texts
-    """SHA-256 of the current mask of each image's run; -1 for none."""
+    """SHA-256 of the current mask of each image's run; index -1 for none."""
     mask_classes: Texts
     """Class names of each mask by number, as JSON."""
     edits: EditColumns
     protected: Texts
-    """Classes that must not change, as JSON: the protected classes of the task, or an imported image's mask classes. -1
-    for a classification."""
+    """Classes that must not change, as JSON: the protected classes of the task, or an imported image's mask classes.
+    Index -1 for a classification."""
 
     def __len__(self) -> int:
         return len(self.entry)
@@ -123,6 +127,16 @@ class Outcome(NamedTuple):
     """Name of the outcome, such as "valid" or "invalid"."""
     study: str
     title: str
+
+
+class BatchSeconds(NamedTuple):
+    """The work of a batch on one source."""
+
+    batch: int
+    run: str
+    source: str
+    """SHA-256 of the source image."""
+    seconds: float
 
 
 class CaseColumns(Repository):
@@ -180,6 +194,13 @@ class CaseColumns(Repository):
         return figures_by_check
 
     @read
+    def outcomes_of_entries(self, db: Db) -> list[tuple[int, str, TaskKind, str]]:
+        """Return the catalogue number, the source's SHA-256 ("" for none), the task and the outcome of each test case
+        in a study, in the order of the studies' items.
+        """
+        return db.execute(_QUERIES["outcomes_of_entries"]).fetchall()
+
+    @read
     def passed(self, db: Db, entries: Numbers) -> Floats:
         """Return the share of passed checks of each entry, 0 to 1; NaN if no check could tell."""
         selection = Selection(db, ImageFilter())
@@ -190,6 +211,29 @@ class CaseColumns(Repository):
             passed += good
             decided += good | entry_sets.has(selection.value(facet, "failed"), entries)
         return np.divide(passed, decided, out=np.full(len(entries), np.nan), where=decided > 0)
+
+    @read
+    def check_outcomes(self, db: Db, entries: Numbers) -> dict[str, NDArray[np.int8]]:
+        """Return the outcome of each check for each entry: 1 passed, 0 failed, -1 cannot tell, -2 not made."""
+        selection, outcomes = Selection(db, ImageFilter()), dict[str, NDArray[np.int8]]()
+        query = (
+            "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;' ORDER BY facet"
+        )
+        for (facet,) in db.execute(query).fetchall():
+            column = outcomes[facet.removeprefix("check:")] = np.full(len(entries), -2, np.int8)
+            for number, name in ((-1, "cannot tell"), (1, "passed"), (0, "failed")):
+                column[entry_sets.has(selection.value(facet, name), entries)] = number
+        return outcomes
+
+    @read
+    def batch_seconds(self, db: Db) -> list[BatchSeconds]:
+        """Return the worker seconds of each source of each batch, for all its captions, texts and images together."""
+        return [BatchSeconds(*row) for row in db.execute(_QUERIES["batch_seconds"])]
+
+    @read
+    def edits_by_hand(self, db: Db) -> dict[str, int]:
+        """Return the number of stage values that people wrote, by run; runs without one are left out."""
+        return dict(db.execute("SELECT run, count(*) FROM stage_values WHERE author = 'person' GROUP BY run"))
 
 
 def _constant_columns(db: Db) -> dict[str, Any]:
@@ -202,8 +246,17 @@ def _constant_columns(db: Db) -> dict[str, Any]:
         "test_case": np.array(columns[1], np.int64),
         "segmentation": np.array(columns[5], bool),
         "edits": _edits(db, entry),
+        "starts": _starts(db, entry),
         **dict(zip(names, texts, strict=True)),
     }
+
+
+def _starts(db: Db, entry: Numbers) -> Texts:
+    selection, names = Selection(db, ImageFilter()), get_args(Start)
+    numbers = np.full(len(entry), -1)
+    for number, name in enumerate(names):
+        numbers[entry_sets.has(selection.value("start", name), entry)] = number
+    return Texts(list(names), numbers)
 
 
 def _changing_columns(db: Db, entry: Numbers, runs: Texts) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from storage.curation.selection import Held, Selection, counts, hold, walk
 from storage.engine.database import Database, Repository, read, reading, write
 from storage.engine.rows import Row, record_of, unpack_value, when
 from storage.images import Images, file_name
+from storage.runs.test_cases import checks_of
 
 COUNTED = 10_000
 """Maximum number of images that is counted exactly if a filter has words. Beyond it the count is a lower bound."""
@@ -106,7 +107,7 @@ class Catalogue(Repository):
         """Return one image, even if its run is deleted. Raises UserError if the number is unknown."""
         for found in self._entries(db, [PageKey(entry)]):
             return found
-        raise UserError(f"The catalogue has no image {entry}; pick one from a list of it.", field="entry")
+        raise UserError(f"The catalogue has no image {entry}; pick one that the gallery lists.", field="entry")
 
     @read
     def listed(self, db: Db, entries: Sequence[int]) -> tuple[CatalogueEntry, ...]:
@@ -275,6 +276,7 @@ def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
         row,
         image_path=images / file_name(row["image"]),
         image_size=(row["width"], row["height"]),
+        checks=checks_of(row),
         caption=caption.get("text", "") or row["brought_caption"] or "",
         counterfactual=counterfactual.text,
         edits=counterfactual.edits,

@@ -23,7 +23,8 @@ BYTES = CHUNK // 8
 BINS = 50
 """Number of bins for each unit of a measure. Figures of checks range from -1 to 1."""
 REVIEWS = 409_600.0
-"""Unit of the measures "reviewed" and "source", which number reviews and first entries. A bin covers 8,192."""
+"""Unit of the measures "reviewed" and "source", whose values are row numbers of reviews and of first entries. A bin
+covers 8,192 of them."""
 SLACK = 1e-9
 """Distance from the end of a bin within which float rounding may put a number into the next bin."""
 Bits = NDArray[np.uint8]

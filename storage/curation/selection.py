@@ -77,11 +77,12 @@ class Selection:
         self.everything = self._words == "" and replace(image_filter, text="", edited="") == ImageFilter()
         """True if the filter excludes nothing. Then the stored counts can be used."""
         self.bits = self._without_words()
-        """Set of entries that match the filter without its words. `whole` and `part` apply the words too."""
+        """Set of entries that match the filter without its search words. `whole` and `part` apply the search words
+        too."""
 
     @property
     def has_words(self) -> bool:
-        """True if the filter has words for a full-text search."""
+        """True if the filter has search words."""
         return self._words != ""
 
     @cached_property

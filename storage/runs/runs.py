@@ -154,7 +154,9 @@ class Runs(Repository):
 
     @write
     def set_prompts(self, db: Db, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
-        """Replace all prompt templates that a person edited for the run. Return the id of the new state, or None."""
+        """Replace all prompt templates that a person edited for the run. Return the id of the new state, or None if
+        nothing changed.
+        """
         return change_state(db, run_id, prompts=pack(dict(prompts)))
 
     def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
@@ -251,7 +253,9 @@ class Runs(Repository):
 
     @read
     def edited(self, db: Db, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
-        """Count the values that people changed, by profile and stage, in these runs or in all not deleted ones."""
+        """Count the values that people changed, by profile and stage, in these runs or in all runs that are not
+        deleted.
+        """
         chosen, order = None if run_ids is None else pack(list(run_ids)), list(stage_kinds())
         shares = [EditedShare(**row) for row in db.query(_QUERIES["edited"], {"runs": chosen}) if row["stage"] in order]
         return tuple(sorted(shares, key=lambda one: (one.profile, order.index(one.stage))))

@@ -26,7 +26,7 @@ from core.stored_runs import (
     Verdict,
 )
 from core.stored_studies import Candidate
-from core.types import LONGEST_REASON, CounterfactualCaption, ReviewDecision, Task, to_plain
+from core.types import LONGEST_REASON, Check, CounterfactualCaption, ReviewDecision, Task, to_plain
 from storage.engine.database import Database, Repository, first_row, read, write, writing
 from storage.engine.rows import Row, checked_text, insert_row, now, pack, pack_value, record_of, unpack_value, when
 from storage.evaluation.predictions import prediction_of
@@ -234,12 +234,20 @@ def _case(row: Row, images: Path) -> StoredTestCase:
         row,
         image_path=images / file_name(row["image_sha"]),
         image_size=(row["width"], row["height"]),
+        checks=checks_of(row),
         lineage=record_of(Lineage, row, settings=_settings(row["method"], row["settings"]), task=_task(row["task"])),
         artifacts={
             name: StoredArtifact(sha, images / file_name(sha)) for name, sha in json.loads(row["artifacts"]).items()
         },
         review=Review(row["verdict"], row["reason"], when(row["reviewed"])) if is_reviewed else None,
     )
+
+
+def checks_of(row: Row) -> tuple[Check, ...]:
+    """Return the checks of an image: its own, and those of its latest judgement."""
+    own: tuple[Check, ...] = unpack_value(tuple[Check, ...], row["checks"])
+    judged: tuple[Check, ...] = unpack_value(tuple[Check, ...], row["judged"] or "[]")
+    return own + judged
 
 
 def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) -> Candidate:

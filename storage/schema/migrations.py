@@ -61,7 +61,42 @@ def m003_searches(db: Db) -> None:
     )
 
 
-STEPS: tuple[Callable[[Db], None], ...] = (m001_initial, m002_decision_keys, m003_searches)
+def m004_questions(db: Db) -> None:
+    """Store for which part of a person's question a search chose an image, as the key of the part; "" for none."""
+    db.execute("ALTER TABLE batch_work ADD COLUMN asked TEXT NOT NULL DEFAULT ''")
+
+
+def m005_starts(db: Db) -> None:
+    """Make the start of a drawing, noise or the inverted source, a facet of the catalogue."""
+    (first_facets,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'catalogue_first_facets'").fetchone()
+    db.execute("DROP VIEW catalogue_first_facets")
+    db.execute(f"""{first_facets}
+UNION ALL SELECT catalogue.id, 'start',
+    iif(json_extract(settings, '$.generation.start') = 'inverted', 'inverted', 'noise')
+FROM catalogue JOIN test_cases ON test_cases.id = catalogue.test_case
+WHERE json_type(settings, '$.generation') = 'object'
+UNION ALL SELECT entry, 'start',
+    iif(json_extract(facts, '$.lineage.settings.generation.start') = 'inverted', 'inverted', 'noise')
+FROM imported_images WHERE made AND json_type(facts, '$.lineage.settings.generation') = 'object'""")
+    db.execute(
+        "INSERT INTO catalogue_marks SELECT entry, facet, value, 1 FROM catalogue_first_facets WHERE facet = 'start'"
+    )
+
+
+def m006_judgements(db: Db) -> None:
+    """Store what a model that sees has judged of images, and add it to their checks in the catalogue."""
+    for statement in _statements((Path(__file__).parent / "m006.sql").read_text("utf-8")):
+        db.execute(statement)
+
+
+STEPS: tuple[Callable[[Db], None], ...] = (
+    m001_initial,
+    m002_decision_keys,
+    m003_searches,
+    m004_questions,
+    m005_starts,
+    m006_judgements,
+)
 
 
 def _statements(script: str) -> Iterator[str]:

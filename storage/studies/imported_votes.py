@@ -15,7 +15,8 @@ from storage.engine.rows import Row, change_row, insert_row, now, pack, whole
 from storage.studies.workers import enrol, insert_decision
 
 IMPORTED = "imported-"
-"""Prefix for the name of a worker who voted elsewhere. It keeps their record apart from our worker of the same name."""
+"""Prefix for the name of a worker who voted elsewhere. It keeps their record apart from the record of a worker here
+with the same name."""
 LONGEST_WORKER = 80
 
 

@@ -110,7 +110,9 @@ def _first(places: Sequence[int], found: Mapping[int, Row]) -> Row | None:
 
 @lru_cache(maxsize=512)
 def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
-    """Return the places 0 to count - 1 in the worker's order. Cached, as shuffling thousands takes longest."""
+    """Return the places 0 to count - 1 in the worker's order. Cached, as shuffling thousands of places is the slowest
+    step.
+    """
     places = list(range(count))
     random.Random(f"order\0{seed}\0{worker}\0{kind}").shuffle(places)
     return array("L", places)

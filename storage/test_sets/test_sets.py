@@ -67,8 +67,8 @@ def _begin_next(db: Db, version: int) -> SetVersion:
 def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
     """Add images to a draft, all or none. Return the number of new ones. Images that the draft has stay unchanged.
 
-    `entries` are read one by one. All images must be in the workspace, except the source of an image without a test
-    case. Raises UserError for a released version, a missing image, and too many images.
+    `entries` are read one by one. All images must be in the workspace, except the source of an imported image. Raises
+    UserError for a released version, a missing image, and too many images.
     """
     _require_draft(db, version)
     count_before, waiting = _count(db, version), iter(entries)

@@ -136,9 +136,7 @@ def test_two_annotators_finish_a_study_with_keys_alone(place: Place) -> None:
             page.keyboard.press("y" if number % 2 else "n")
     for page in pages:
         end(page, "All done: thank you")
-        expect(page.locator("#why")).to_have_text(
-            "You have judged 6 images. There is no other one for you in this study."
-        )
+        expect(page.locator("#why")).to_have_text("You have judged 6 images. There are no more for you in this study.")
         expect(page.locator("#saved")).to_have_text("Your last answer is saved")
     found = [vote for vote in place.data(study_id).votes if vote.kind == "item"]
     assert len(found) == 8 and len({(vote.item, vote.worker) for vote in found}) == 8

@@ -15,8 +15,11 @@ from playwright.sync_api import expect
 from core.batches import Item
 from services.batches import service
 from services.batches.plan_file import BatchPlan
+from services.evaluation.service import model_choice_key
 from tests.support.batch_cases import NO_IDEA, Doubtful, Gate, comes_to, pictures, plan_text, planned, work_here
-from tests.support.scripted import ScriptedModels
+from tests.support.model_cases import onnx_of_steps
+from tests.support.scripted import ScriptedLanguageModel, ScriptedModels
+from tests.support.search_cases import Looking, Painter, coloured, one_edit_each, plan_of_colours
 from tests.support.serving import serving_here, until
 
 if TYPE_CHECKING:
@@ -375,6 +378,67 @@ def test_a_search_draws_some_images_and_tells_what_it_found(desk: Desk, tmp_path
     expect(page.locator("#search-said")).to_contain_text("3 of 3 chosen images drawn.")
     expect(page.locator("#part-search")).to_contain_text("The model is wrong about")
     expect(page.locator("#part-head")).to_contain_text("The others wait.")
+    expect(desk.row("images")).to_have_text(re.compile(r"^3 of \d+ done, \d+ wait for the search$"))
+    expect(page.locator("#part-failures")).to_be_empty()
     expect(page.locator("#begin-search")).to_have_text("Go on searching")
     expect(page.get_by_role("spinbutton", name="Images", exact=True)).to_have_value("3")
     assert len(desk.studio.batches.details(number).latest) == 3
+
+
+def test_a_person_follows_a_search_asks_stops_it_and_drafts_a_study_of_the_weak_cell(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, models = desk.page, ScriptedModels(ScriptedLanguageModel(one_edit_each))
+    monkeypatch.setattr(desk.studio.driver.models, "language", models.language)
+    models.captioner, models.generator = Looking(), Painter()
+    gate = desk.gate = work_here(desk.studio.batches, models)
+    coloured(tmp_path / "data")
+    model = onnx_of_steps(tmp_path / "colours.onnx")
+    desk.studio.evaluations.predicting.identify(model)
+    number = desk.to_the_yes(plan_of_colours(tmp_path / "data"))
+    gate.shut()
+    desk.open(number)
+    page.select_option("#search-form [name=key]", model_choice_key(model))
+    page.get_by_role("spinbutton", name="Images", exact=True).fill("100")
+    page.click("#begin-search")
+    said = page.locator("#search-said")
+    for drawn in (20, 40, 60):
+        expect(said).to_contain_text(f"{drawn - 20} of {drawn} chosen images drawn")
+        gate.let(3)  # a round of 20 images is three lots
+    expect(said).to_contain_text("60 of 80 chosen images drawn")
+    expect(page.locator("#search-budget")).to_contain_text("20 of 100 images are left")
+    weak = page.locator(".cells-found").first.locator("tbody tr").first
+    expect(weak).to_contain_text("weak")
+    expect(weak).to_contain_text("foggy")
+    page.locator("#next-round > summary").click()
+    expect(page.locator("#next-round")).to_contain_text("4 of any cell at random")
+
+    page.fill("#ask-form [name=question]", "fog")
+    page.keyboard.press("Enter")
+    expect(page.locator("#ask-form [data-problem]")).to_contain_text("The nearest in meaning")
+    expect(page.locator("#ask-form [name=question]")).to_have_value("fog")
+    page.fill("#ask-form [name=question]", "red things in foggy weather")
+    page.click("#ask")
+    answer = page.locator(".answer")
+    expect(answer).to_contain_text("red, foggy")
+    expect(answer).to_contain_text("In no label or edit of this batch: things.")
+    expect(page.locator("#ask-form [data-problem]")).to_be_empty()
+
+    page.locator("#near > summary").click()
+    desk.press("Propose more")
+    proposed = page.locator("#near form").filter(has=page.locator("[name=alternative][value=misty]"))
+    proposed.get_by_role("button", name="Add").click()
+    expect(page.locator("#near")).to_contain_text("taken when the search goes on: misty.")
+
+    desk.press("Pause")
+    desk.sees("paused")
+    expect(page.locator("#begin-search")).to_have_text("Go on searching")
+    weak.get_by_role("link", name="foggy").click()
+    page.wait_for_url(re.compile("/curate/"))
+    cell = desk.studio.searches.state(number).view
+    assert cell is not None
+    expect(page.locator(".tile")).to_have_count(cell.told[0].images)
+    desk.open(number)
+    page.click("#draft-told")
+    page.wait_for_url(re.compile("/study/"))
+    expect(page.locator("main")).to_contain_text(f"{cell.told[0].images} items")

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import threading
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -503,7 +504,7 @@ def test_the_question_mark_explains_every_figure(page: Page, server: Server) -> 
     expect(window.locator("#explains-excess")).to_be_in_viewport()
     expect(window.locator(".sought")).to_have_count(1)
     assert page.url == here, "the page stays"
-    window.locator("[data-keys-close]").click()
+    window.locator("[data-close-window]").click()
     page.goto(address(server, OBJECTS))
     page.locator("#other-model summary").click()
     page.locator("#model-form [name=model]").press_sequentially("a?")
@@ -760,3 +761,29 @@ def test_a_control_set_is_watched_as_it_is_drawn(page: Page, odd: Server) -> Non
     expect(page.locator("#begin")).to_have_count(0)
     expect(page.locator("#card-excess .value")).not_to_have_text("cannot tell")
     expect(page.locator("main")).not_to_contain_text("There are no reconstructions")
+
+
+def test_the_evidence_of_a_released_version_is_written_and_downloaded(page: Page, odd: Server) -> None:
+    url, studio = odd
+    fill(studio.workspace, 3, label="flower", most=(2, 2))
+    answered(page, odd, "class=flower")
+    expect(page.locator("#evidence-said")).to_contain_text("of a released version of a test set")
+    expect(page.locator("#begin-evidence")).to_have_count(0)
+
+    made = studio.commands.send("create-test-set", {"title": "Flowers"})["test_set"]
+    studio.commands.send("add-to-test-set", {"test_set": made, "filter": "class=flower", "sources": True})
+    studio.commands.send("release-test-set", {"test_set": made, "unreviewed": True})
+    version = studio.workspace.test_sets.get(made).versions[-1].number
+    key = model_choice_key(asked(studio, "class=flower").model)
+    page.goto(f"{url}evaluate/?version={version}&key={key}")
+    ranked(page)
+    page.locator("#begin-evidence").click()
+    link = page.locator("#evidence-said").get_by_role("link", name="flowers-v1-evidence.zip")
+    expect(link).to_be_visible(timeout=READ)
+    with page.expect_download() as waiting:
+        link.click()
+    with zipfile.ZipFile(waiting.value.path()) as archive:
+        assert archive.testzip() is None
+        names = archive.namelist()
+    assert names[-1] == "flowers-v1-evidence/manifest.json" and "flowers-v1-evidence/recompute.py" in names
+    expect(page.locator("#begin-evidence")).to_have_text("Write it again")

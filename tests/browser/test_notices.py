@@ -110,3 +110,27 @@ def test_a_chip_that_is_pointed_at_shows_its_words_and_a_check_box_its_focus(at_
     at_work.keyboard.press("Shift+Tab")
     expect(box).to_be_focused()
     expect(box).to_have_css("outline-style", "solid")
+
+
+BROKEN_CHIPS = """() => [...document.querySelectorAll('#recipes .chip')].filter((chip) => {
+  const words = document.createRange();
+  words.selectNode(chip.lastChild);
+  return words.getClientRects().length !== 1;
+}).map((chip) => chip.textContent.trim())"""
+
+
+def test_what_a_run_says_of_its_picture_and_its_recipes_are_read_whole_at_any_width(at_work: Page) -> None:
+    at_work.evaluate("document.body.classList.remove('all-open')")
+    notice = at_work.locator("#unknown-picture")
+    found = {}
+    for width in WIDTHS:
+        at_work.set_viewport_size({"width": width, "height": 900})
+        cut = notice.evaluate("one => one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 1")
+        found[f"{width}: notice"] = cut
+    notice.get_by_role("button", name="What helps").click()
+    expect(notice).to_contain_text("make run PROFILE=laptop", use_inner_text=True)
+    at_work.click("#source header [data-more-of]")
+    for width in WIDTHS:
+        at_work.set_viewport_size({"width": width, "height": 900})
+        found[f"{width}: recipes"] = at_work.evaluate(BROKEN_CHIPS)
+    assert {name: cut for name, cut in found.items() if cut} == {}

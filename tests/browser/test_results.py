@@ -418,7 +418,7 @@ def test_every_key_is_listed_under_the_question_mark_and_every_check_explained(s
     expect(window).to_be_hidden()
     page.click("#keys-button")
     expect(window).to_be_visible()
-    page.click("#keys-window [data-keys-close]")
+    page.click("#keys-window [data-close-window]")
     expect(window).to_be_hidden()
 
     # The window explains each check too. Not only colour tells checks apart.

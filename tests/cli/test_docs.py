@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -96,9 +97,11 @@ WAITS_FOR_YES = 4
 CODES = {
     "python -m services.test_sets diff": {1},  # the versions differ
     "python -m services.test_sets leaks": {1},  # the folder contains an image of the set
+    "python -m pipeline batch run 1 2": {3},  # the stand-ins cannot make the images of one of the methods
     "python -m pipeline batch run 1": {0, WAITS_FOR_YES},
     "python -m pipeline batch merge": {0, WAITS_FOR_YES},
     "python -m pipeline batch run plan.toml": {WAITS_FOR_YES},
+    "python -m pipeline batch run factors.toml": {WAITS_FOR_YES},
     ".venv/bin/python -m evaluation gate": {4},  # three sources are too few
 }
 """Expected exit codes that a page documents, by the beginning of the command. All others end with 0."""
@@ -322,6 +325,17 @@ def follow_gate(shell: Shell) -> None:
     assert 'errors="1"' in Path("gate.xml").read_text(encoding="utf-8")
 
 
+def follow_evidence(shell: Shell) -> None:
+    evaluated(shell)
+    write, check = SHELL["docs/evidence.md"]
+    shell.block(write)
+    with zipfile.ZipFile("birds.zip") as archive:
+        archive.extractall()
+    assert check.commands()[-1] == "check/bin/python recompute.py"
+    done = subprocess.run([sys.executable, "birds/recompute.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "; 0 differ." in done.stdout, done.stdout + done.stderr
+
+
 def follow_search(shell: Shell) -> None:
     """The pictures are noise, so nothing is told but what the search chose."""
     pictures(shell.folder / "sets", 3)
@@ -332,6 +346,37 @@ def follow_search(shell: Shell) -> None:
         shell.block(block)
     with Workspace(shell.folder / "workspace") as workspace:
         assert any(one.chosen_by and one.test_case for one in workspace.batches.candidates(1))
+
+
+def follow_factors(shell: Shell) -> None:
+    """The pictures are one colour each, and too few to tell anything."""
+    pictures(shell.folder / "photos", 3)
+    plans = [block.text for block in BLOCKS if block.page == "docs/factors.md" and block.language == "toml"]
+    for name, plan in zip(("factors", "unchanged"), plans, strict=True):
+        Path(f"{name}.toml").write_text(plan, encoding="utf-8")
+    shutil.rmtree("workspace")
+    workspace_in(shell.folder / "workspace").close()
+    for block in SHELL["docs/factors.md"]:
+        shell.block(block)
+    with Workspace(shell.folder / "workspace") as workspace:
+        assert len(workspace.catalogue.ids()) == 3 * 7 + 3
+
+
+def follow_compare_methods(shell: Shell) -> None:
+    """The pictures are noise, and too few to tell anything. The stand-ins cannot make LANCE's images."""
+    pictures(shell.folder / "sets", 3)
+    Path("plan.toml").write_text(plan_text(shell.folder / "sets", captions=2), encoding="utf-8")
+    Path("compared").mkdir()
+    shutil.copy("plan.toml", "compared/plan.toml")
+    shutil.rmtree("workspace")
+    workspace_in(shell.folder / "workspace").close()
+    for block in SHELL["docs/compare-methods.md"]:
+        shell.block(block)
+    with Workspace(shell.folder / "workspace") as workspace:
+        counts = workspace.catalogue.facets(names=("recipe", "start"))
+        assert {"dillema", "aga", "reconstruction"} == set(counts["recipe"])
+        assert all(counts["start"][one] for one in ("noise", "inverted"))
+        assert len(workspace.batches.all()) == 7, "the same plan again makes no batch"
 
 
 def follow_class_mapping(shell: Shell) -> None:
@@ -400,7 +445,10 @@ FOLLOWED: Mapping[str, Callable[[Shell], None]] = {
     "docs/class-mapping.md": follow_class_mapping,
     "docs/clusters.md": follow_clusters,
     "docs/command-line.md": follow_command_line,
+    "docs/compare-methods.md": follow_compare_methods,
     "docs/evaluate.md": follow_evaluate,
+    "docs/factors.md": follow_factors,
+    "docs/evidence.md": follow_evidence,
     "docs/formats.md": follow_formats,
     "docs/gate.md": follow_gate,
     "docs/laptop.md": follow_laptop,

@@ -128,7 +128,7 @@ def test_classes_as_text_and_back() -> None:
     [
         ("sky", "“sky” is no class"),
         ("0 sky, 300 road", "number 300"),
-        ("0 sky, 0 road", "there twice: “sky” and “road”"),
+        ("0 sky, 0 road", "“sky” and “road” have the same number 0: correct one."),
         ("1", "is no class"),
         ("1road", "is no class"),
         (f"1 {'x' * 61}", "too long"),

@@ -12,6 +12,7 @@ from core.words import (
     find_phrase,
     forms_of,
     is_protected,
+    meaning,
     plural,
     protected_spans,
     protected_words_in,
@@ -32,6 +33,13 @@ def test_a_phrase_is_found_as_whole_words_whatever_the_case() -> None:
     assert not contains(text, "day lamps")
     assert find_phrase(text, "") == find_phrase(text, "...") == find_phrase("", "car") == []
     assert not contains("a tree-lined road", "tree")
+
+
+def test_phrases_of_one_meaning_are_those_that_differ_in_spelling_alone() -> None:
+    assert {meaning(one) for one in ("Dusk", "at dusk", "the dusk.", "during the  DUSK")} == {"dusk"}
+    assert meaning("snow-covered ground") == meaning("on Snow covered ground")
+    apart = ("dusk", "not dusk", "dusk or dawn", "two birds", "birds", "no birds", "in", "!")
+    assert len({meaning(one) for one in apart}) == len(apart)
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,7 @@ def test_folders_of_transformers_that_do_not_fit_are_refused(tmp_path: Path) -> 
         torch.save(load_file(changed / "model.safetensors"), changed / "pytorch_model.bin")
         (changed / "model.safetensors").unlink()
 
-    refused("no weights in safetensors, and others could hold a program", pickled)
+    refused("no weights in safetensors, and other files could contain a program", pickled)
     refused("they lack classifier.bias", lambda: weights(lambda held: held.pop("classifier.bias")))
     renamed = lambda held: held.update(head=held.pop("classifier.weight"))  # noqa: E731
     refused("they lack classifier.weight", lambda: weights(renamed))

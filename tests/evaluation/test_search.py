@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from core.figures import Numbers
-from evaluation.search import EVERY, FALSE, WEAK, Cells, beliefs, log_evidence, next_round, told
+from evaluation.search import (
+    EVERY,
+    FALSE,
+    WEAK,
+    Cells,
+    anytime_interval,
+    beliefs,
+    log_evidence,
+    next_round,
+    told,
+)
 
 LABELS, ALTERNATIVES = 5, 8
 CELLS = Cells(
@@ -103,3 +113,36 @@ def test_cells_whose_images_are_rarely_valid_wait() -> None:
     chance, valid = np.random.default_rng(4), np.where(CELLS.alternative < 4, 0.2, 0.9)
     pick = next_round(CELLS, NONE, NONE, np.full(40, 5), 20, chance, valid)
     assert (CELLS.alternative[pick.cell[~pick.uniform]] >= 4).all()
+
+
+def test_an_interval_that_is_looked_at_all_the_time_holds_the_share_in_95_percent() -> None:
+    most = 60
+    low, high = np.full((2, most, most + 1), np.nan)
+    for n in range(1, most + 1):
+        for k in range(n + 1):
+            low[n - 1, k], high[n - 1, k] = anytime_interval(n, k)
+    for share in (0.02, 0.1, 0.5):
+        faults = (np.random.default_rng(3).random((5_000, most)) < share).cumsum(axis=1)
+        looks = np.arange(most), faults
+        missed = (low[looks] > share) | (high[looks] < share)
+        assert missed.any(axis=1).mean() <= 0.05
+    assert anytime_interval(0, 0) == (0.0, 1.0)
+    assert anytime_interval(100, 50)[0] > 0.33 and anytime_interval(100, 50)[1] < 0.67
+    assert anytime_interval(20, 0)[0] == 0.0 and anytime_interval(20, 20)[1] == 1.0
+
+
+def test_open_questions_get_a_share_of_the_round_and_the_random_fifth_remains() -> None:
+    chance, alternative = np.random.default_rng(5), np.arange(5)
+    asked: Numbers = np.zeros(len(CELLS), np.int64)
+    for _ in range(400):
+        pick = next_round(CELLS, NONE, NONE, np.full(40, 10), 20, chance, questions=[alternative, np.array([39])])
+        assert pick.uniform.sum() == 4 and not (pick.uniform & (pick.question >= 0)).any()
+        assert set(pick.cell[pick.question == 0]) <= {*alternative.tolist()} and set(pick.cell[pick.question == 1]) == {
+            39
+        }
+        asked += np.bincount(pick.cell[pick.question == 0], minlength=40)
+    assert asked[:5].min() > 0.8 * asked[:5].mean(), "each image of the question is as likely"
+    left = np.full(40, 10)
+    left[39] = 0
+    pick = next_round(CELLS, NONE, NONE, left, 20, chance, questions=[np.array([39])])
+    assert len(pick.cell) == 20 and (pick.question == -1).all(), "a question without images left holds nothing up"

@@ -286,7 +286,7 @@ def test_cocos_label_is_the_largest_object_if_that_is_asked_for(tmp_path: Path) 
     data_set = open_data_set(coco(tmp_path), "coco", "val", label="largest")
     assert list(labels(data_set).values()) == ["Zahnbürste", "", ""]
     assert data_set.classes == ("person", "Zahnbürste")
-    assert "“largest” (object) or nothing" in refusal(tmp_path, "coco", "val", label="smallest")
+    assert "“largest” (object) or left out" in refusal(tmp_path, "coco", "val", label="smallest")
 
 
 def test_coco_that_is_damaged_or_changed_is_said_to_be(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def test_what_cannot_be_edited_is_refused_in_one_sentence() -> None:
 
     rough = settings(steps=2)
     rough = rough.model_copy(update={"generation": rough.generation.model_copy(update={"inversion_evaluations": 1})})
-    with pytest.raises(UserError, match=r"it reaches only \d+\.\d dB, and 25 dB are needed") as told:
+    with pytest.raises(UserError, match=r"it reaches a PSNR of only \d+\.\d dB, and 25 dB are needed") as told:
         method.prepare(Source(noise("a", 1, (128, 128)), ROAD, SAID), EDIT.settings_of(rough, SAID))
     assert "the recipe DILLEMA" in str(told.value)
 
@@ -287,7 +287,7 @@ def test_the_page_tells_at_the_last_card_that_a_source_does_not_invert(tmp_path:
         card = parts_of(studio, run_id)["generation"]
         assert not workspace.runs.get(run_id).test_cases
         studio.close()
-    assert "redrawn from its noise, it reaches only" in card and "draw it on its edges with the recipe DILLEMA" in card
+    assert "redrawn without a change, it reaches a PSNR of only" in card and "use the recipe DILLEMA" in card
 
 
 def test_models_that_cannot_be_inverted_draw_no_edits(recipe: Recipe) -> None:

@@ -114,7 +114,7 @@ def test_without_a_model_the_subject_is_cut_out_of_a_box_or_around_points() -> N
 @pytest.mark.parametrize(
     ("image", "settings", "segmenter", "reason"),
     [
-        (picture(), None, RedThings(), "No “bird” was found: look for another word, or paint it over the picture."),
+        (picture(), None, RedThings(), "No “bird” was found: try another word, or paint the subject yourself."),
         (picture(), SubjectSettings(phrase="ghost"), ScriptedSegmenter(), "No “ghost” was found"),
         (picture(), SubjectSettings(phrase="unicorn"), ScriptedSegmenter(), "The segmenter does not know “unicorn”"),
         (Image.new("RGB", SIZE, (200, 0, 0)), None, RedThings(), "The subject fills 100 % of the picture"),

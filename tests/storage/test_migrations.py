@@ -16,11 +16,12 @@ from PIL import Image
 from core.figures import Figure
 from core.images import StoredImage
 from core.imports import ImportRow
+from core.judgements import Judgement, JudgeReply
 from core.model_identity import ModelIdentity, Preprocessing
 from core.panel import Panel
 from core.predictions import Doubt, Guess, Prediction, encode_map
 from core.test_sets import ImageHashes, SetEntry
-from core.types import Caption, StageValue, Task, Trace
+from core.types import Caption, Check, StageValue, Task, Trace
 from core.validity_score import Agreement, ValidityScore
 from storage.curation.decisions import Target
 from storage.curation.imports import NewImage
@@ -91,6 +92,9 @@ def filled(folder: Path) -> None:
         workspace.vectors.add("an embedder", [1], np.ones((1, 4)))
         learnt = ValidityScore(("edges kept",), *((0.0,), (0.0,), (1.0,), (0.0, 0.0)), intercept=0.0)
         agreement = Agreement(1, 1, Figure(None), (), 0.5, None, None)
+        reply = JudgeReply("Is it whole?", "yes", 1)
+        judgement = Judgement((Check("judge: picture whole", True, 1.0),), {"judge: picture whole": reply}, 0.5, None)
+        workspace.judgements.save("a judge", "q", {1: judgement})
         workspace.scores.save(NewScores({"s": "A study"}, learnt, agreement, np.array([1]), np.array([0.5])))
 
 
@@ -164,7 +168,7 @@ def of_all_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database
     database.close()
 
 
-@pytest.mark.parametrize("table", migrations.APPEND_ONLY)
+@pytest.mark.parametrize("table", (*migrations.APPEND_ONLY, "judgements"))
 def test_rows_never_change_and_never_go(of_all_tables: Database, table: str) -> None:
     database = of_all_tables
     before = database.read(lambda db: list(db[table].rows))

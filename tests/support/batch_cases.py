@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
 
 from core.errors import UserError
 from core.settings import CaptionSettings
-from core.types import Task
+from core.types import CounterfactualCaption, CounterfactualCaptions, Task, Trace
 from services.batches.io_workers import Order
 from services.batches.pools import HerePool, Pool, Returned
 from services.batches.running import BatchRuns
@@ -113,6 +114,15 @@ def planned(studio: Studio, text: str) -> int:
 def comes_to(studio: Studio, number: int, state: str) -> None:
     """Wait until a batch has this state."""
     until(lambda: studio.batches.status(number).state == state)
+
+
+def edited(workspace: Workspace, run: str, change: Callable[[list[CounterfactualCaption]], None]) -> None:
+    """Change the captions of a run as a person does in Explore."""
+    held = workspace.runs.get(run).values["counterfactuals"].value
+    captions = list(held.value.items)
+    change(captions)
+    value = replace(held, value=CounterfactualCaptions(tuple(captions)), trace=Trace("person"))
+    workspace.runs.append_value(run, "counterfactuals", value)
 
 
 def batch_images(workspace: Workspace, batch: int) -> dict[str, str]:

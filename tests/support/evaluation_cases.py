@@ -139,15 +139,16 @@ def _run(workspace: Workspace, scene: Scene, road: bool, controls: bool, most: t
     weathers, times = [one for one in WEATHERS if one != look.weather], [one for one in TIMES if one != look.time]
     changed = [(scene.with_look(weather=one), (Edit(look.weather, one, "weather"),)) for one in weathers[-most[0] :]]
     changed += [(scene.with_look(time=one), (Edit(look.time, one, "time of day"),)) for one in times[-most[1] :]]
-    cases = [_case(task, one, edits, number) for number, (one, edits) in enumerate(changed)]
+    cases = [case_of(task, one, edits, number) for number, (one, edits) in enumerate(changed)]
     if controls:
         again = drawn(scene).point(lambda value: min(255, value + 2))  # a little lighter, with no other change
-        cases.append(replace(_case(task, scene, (), 99, RECONSTRUCTION.name), image=again))
+        cases.append(replace(case_of(task, scene, (), 99, RECONSTRUCTION.name), image=again))
     workspace.test_cases.extend(run, None, cases)
     return run
 
 
-def _case(task: Task, scene: Scene, edits: Sequence[Edit], seed: int, recipe: str = DEFAULT_RECIPE) -> TestCase:
+def case_of(task: Task, scene: Scene, edits: Sequence[Edit], seed: int, recipe: str = DEFAULT_RECIPE) -> TestCase:
+    """Return a test case of a scene, as if `recipe` had drawn it."""
     counterfactual = CounterfactualCaption(caption(scene), tuple(edits))
     lineage = Lineage(
         *(counterfactual, seed, "controlnet", "demo/sd", counterfactual.text, "", ControlNetSettings(), 0.1),

@@ -396,6 +396,7 @@ class ScriptedModels:
         self.generator = NoiseGenerator()
         self.editor: Editor = NoiseEditor()
         self.segmenter: Segmenter = ScriptedSegmenter()
+        self.judge = ScriptedLanguageModel('{"reason": "It is as asked for.", "answer": "yes"}')
         self.embedder = ScriptedEmbedder()
         self.sentences = ScriptedSentences(("crimson", "red"))
 

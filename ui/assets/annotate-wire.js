@@ -110,8 +110,6 @@
 
   // Status 0 means no answer, or an answer from another server.
   async function ask(method, address, body, leaving = false) {
-    const stop = new AbortController();
-    const timer = setTimeout(() => stop.abort(), ANSWER_WITHIN);
     try {
       const reply = await fetch(address, {
         method,
@@ -119,15 +117,10 @@
         body: body && JSON.stringify(body),
         cache: "no-store",
         keepalive: leaving,        // the request continues when the page is left
-        signal: stop.signal,
+        signal: AbortSignal.timeout(ANSWER_WITHIN),
       });
-      const data = await reply.json();
-      return { status: reply.status, data };
-    } catch {
-      return { status: 0, data: {} };
-    } finally {
-      clearTimeout(timer);
-    }
+      return { status: reply.status, data: await reply.json() };
+    } catch { return { status: 0, data: {} }; }
   }
 
   // Try until there is an answer; an error of the server counts as none. `keeps` is true if an answer to an item is

@@ -22,22 +22,8 @@
 
   // ---- Actions on the page of a batch
 
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-send]");
-    if (!button || !page) return;
-    const { send, reason } = button.dataset;
-    const fields = button.form ? Object.fromEntries(new FormData(button.form)) : {};
-    if (button.form && !button.form.reportValidity()) return;
-    event.preventDefault();
-    button.disabled = true;
-    study.tell("", "");
-    batches.during(async () => {
-      try { batches.shown(await wire.post(api(send), { batch: number, reason, ...fields })); }
-      catch (error) { study.tell("", error.message); batches.revision = ""; }
-      button.disabled = false;
-      document.querySelector("details.cancel[open]")?.removeAttribute("open");
-    });
-  });
+  const fieldsOf = (form) => (form ? Object.fromEntries(new FormData(form)) : {});
+  study.sends(api, ({ form, dataset }) => ({ batch: number, reason: dataset.reason, ...fieldsOf(form) }), batches);
 
   // ---- A new batch
 

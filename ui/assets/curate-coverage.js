@@ -2,7 +2,6 @@
 // else is a link. After wire.js, patch.js and study.js.
 (() => {
   "use strict";
-  document.documentElement.classList.add("js");
   const table = document.getElementById("cells-table");
   const dialog = document.getElementById("plan-dialog");
   const columns = table ? [...table.tHead.rows[0].cells].map((cell) => cell.dataset.place) : [];
@@ -96,16 +95,17 @@
 
   function refused(line, place, sentence) {
     const part = document.getElementById("plan"), { make, button } = window.patch;
-    const acts = make("div", { className: "acts" }, button("Close", null, { className: "btn q", id: "plan-no" }), make("a", { href: wire.at("/?run="), className: "btn p" }, "Open Explore"));
+    const close = button("Close", () => dialog.close(), { className: "btn q", id: "plan-no" });
+    const explore = make("a", { href: wire.at("/?run="), className: "btn p" }, "Open Explore");
+    const acts = make("div", { className: "acts" }, close, explore);
     part.replaceChildren(make("h2", { id: "plan-title" }, "No plan for this cell"), make("p", {}, sentence), acts);
     Object.assign(part.dataset, { line, place });
   }
 
   document.addEventListener("click", async (event) => {
-    const target = event.target.closest?.("[data-plan], [data-line][data-place]:is(button), #plan-no, #plan-go");
+    const target = event.target.closest?.("[data-plan], [data-line][data-place]:is(button), #plan-go");
     if (!target) return;
-    if (target.id === "plan-no") dialog.close();
-    else if (target.id === "plan-go") begin(target);
+    if (target.id === "plan-go") begin(target);
     else if ("plan" in target.dataset) plan(target.closest("tr").dataset.line, columns[target.closest("td").cellIndex]);
     else plan(target.dataset.line, target.dataset.place);
   });

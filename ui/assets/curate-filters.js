@@ -90,18 +90,16 @@
     if (!range) return;
     const [low, high] = ends(range), [least, largest] = [Number(event.target.min), Number(event.target.max)];
     const query = new URLSearchParams(gallery.aimed), check = range.dataset.range;
+    const some = low > least || high < largest;
     if (range.dataset.score) {   // one range of scores replaces all earlier choices of scores
-      const none = query.getAll("none").filter((one) => one !== "score");
-      for (const name of ["score", "none"]) query.delete(name);
-      for (const one of none) query.append("none", one);
-      if (low > least || high < largest) query.append("score", `${low > least ? low : ""}:${high < largest ? high : ""}`);
-      gallery.go(query.toString());
-      return;
+      query.delete("score");
+      query.delete("none", "score");
+      if (some) query.append("score", `${low > least ? low : ""}:${high < largest ? high : ""}`);
+    } else {
+      const checkOf = (one) => one.slice(0, one.lastIndexOf(":", one.lastIndexOf(":") - 1));
+      for (const one of query.getAll("range")) if (checkOf(one) === check) query.delete("range", one);
+      if (some) query.append("range", `${check}:${low > least ? low : -1000}:${high < largest ? high : 1000}`);
     }
-    const others = query.getAll("range").filter((one) => one.slice(0, one.lastIndexOf(":", one.lastIndexOf(":") - 1)) !== check);
-    query.delete("range");
-    for (const one of others) query.append("range", one);
-    if (low > least || high < largest) query.append("range", `${check}:${low > least ? low : -1000}:${high < largest ? high : 1000}`);
     gallery.go(query.toString());
   });
 
@@ -117,6 +115,31 @@
       gallery.say(`${result.images.toLocaleString("en-US")} images are scored.`);
     } catch (error) { gallery.refuse(error.message); } finally { press.disabled = false; }
   });
+
+  // Let the judge answer in the background, and show how far it is.
+  const JUDGING = 1500;   // milliseconds between two looks
+  document.addEventListener("click", async (event) => {
+    const press = event.target.closest("#judge-images, #stop-judging");
+    if (!press || press.disabled) return;
+    press.disabled = true;
+    try {
+      await wire.post(`/curate/api/${press.id}`, press.id === "judge-images" ? { filter: press.dataset.filter } : {});
+      await gallery.totals();
+      followJudge();
+    } catch (error) { gallery.refuse(error.message); } finally { press.disabled = false; }
+  });
+  const judges = () => document.querySelector("#judging[data-working]");
+  let following = false;
+  async function followJudge() {
+    if (following) return;
+    for (following = true; judges();) {
+      await new Promise((resolve) => { setTimeout(resolve, JUDGING); });
+      if (!document.hidden) await (judges() ? gallery.totals() : null);
+      if (!judges()) await gallery.again();
+    }
+    following = false;
+  }
+  followJudge();
 
   // On a phone the filters are below the images. The link works without a script too, but would add a step to the
   // history.

@@ -157,7 +157,8 @@
     };
     const done = (said, choice) => {
       if (!said && !empty) { byId("ask-problem").textContent = "Write something, or cancel."; return; }
-      shut();
+      ask.close();
+      toPage();
       act(said, choice);
     };
     ask.querySelector("form").onsubmit = (event) => { event.preventDefault(); done(field.value.trim()); };
@@ -166,10 +167,7 @@
   }
   // An invisible field must not keep the keys: a hidden grid takes no focus, and browsers return the focus late.
   const toPage = () => { document.activeElement?.blur(); (gallery.large ? byId("large") : grid).focus({ preventScroll: true }); };
-  const shut = () => { ask.close(); toPage(); };
-  byId("ask-cancel").addEventListener("click", shut);
   ask.addEventListener("close", () => { if (!ask.open) toPage(); });   // this event comes late, when the next question may be open already
-  review.question = question;
 
   const words = (number) => (number === 1 ? "1 image" : `${number.toLocaleString("en-US")} images`);
   const many = (ids) => words(ids.length);

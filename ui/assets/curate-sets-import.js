@@ -72,20 +72,17 @@
   // ---- Sending
 
   let sending = null;
-  function show(words, share, stop) {
-    const line = make("i");
-    line.style.width = `${Math.round(100 * share)}%`;
-    place.replaceChildren(make("span", {}, words), make("div", { className: "bar" }, line));
-    if (stop) place.append(makeButton("Stop", stop, { className: "btn s" }));
-    place.hidden = false;
-  }
+  const stop = makeButton("Stop", () => sending.abort(), { className: "btn s" });
   const sent = (address, body) => new Promise((go, no) => {
     const lost = Object.assign(new Error("No answer from the studio: is it running? Nothing was imported."), { lost: true });
     sending = new XMLHttpRequest();
     sending.open("POST", wire.at(address));
     sending.setRequestHeader("content-type", "application/octet-stream");
     sending.setRequestHeader("x-studio", "1");
-    sending.upload.addEventListener("progress", (event) => show(`Sending ${(event.loaded / 1e6).toFixed(1)} of ${(event.total / 1e6).toFixed(1)} MB`, event.loaded / event.total, () => sending.abort()));
+    sending.upload.addEventListener("progress", ({ loaded, total }) => {
+      const words = `Sending ${(loaded / 1e6).toFixed(1)} of ${(total / 1e6).toFixed(1)} MB`;
+      study.progress(place, words, loaded / total, stop);
+    });
     sending.addEventListener("load", () => {
       let said = {};
       try { said = JSON.parse(sending.responseText); } catch { no(lost); return; }
@@ -128,14 +125,10 @@
   async function watch() {
     if (watching) return;
     watching = true;
-    try {
-      for (let active = true; active;) {
-        const said = await wire.patient("/curate/api/import", {}, (words) => document.querySelector("#part-import .mut")?.replaceChildren(words));
-        patch.parts(said.parts);
-        active = said.active;
-        if (active) await wire.pause(500);
-      }
-    } catch (error) { refuse(error); }
+    const unheard = (words) => document.querySelector("#part-import .mut")?.replaceChildren(words);
+    const shown = (said) => { patch.parts(said.parts); return said.active; };
+    try { await wire.until(() => wire.patient("/curate/api/import", {}, unheard), shown); }
+    catch (error) { refuse(error); }
     watching = false;
   }
   document.addEventListener("click", (event) => {

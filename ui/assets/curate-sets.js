@@ -122,20 +122,18 @@
 
   // ---- Long work
 
-  function progress(place, told, stop) {
-    const line = make("div", { className: "bar" }, make("i"));
-    if (told.total) line.firstChild.style.width = `${Math.round((100 * told.done) / told.total)}%`;
-    else line.classList.add("unsure");
-    const words = told.state === "waiting" ? "Waiting for earlier work" : told.total ? `${told.done.toLocaleString("en")} of ${told.total.toLocaleString("en")}${told.left}` : "Working";
-    place.hidden = false;
-    place.replaceChildren(make("span", {}, words), line, makeButton("Cancel", stop, { className: "btn s" }));
+  const goesOn = ({ state }) => state === "waiting" || state === "running";
+  function wordsOf({ state, done, total, left }) {
+    if (state === "waiting") return "Waiting for earlier work";
+    return total ? `${done.toLocaleString("en")} of ${total.toLocaleString("en")}${left}` : "Working";
   }
 
   // Follow work to its end. Returns its last state, or null if it was cancelled. Throws its error.
   async function follow(told, place) {
-    const stop = () => wire.post(api("set-cancel"), { number: told.work }).catch(() => {});
-    while (told.state === "waiting" || told.state === "running") {
-      progress(place, told, stop);
+    const cancelled = () => wire.post(api("set-cancel"), { number: told.work }).catch(() => {});
+    const stop = makeButton("Cancel", cancelled, { className: "btn s" });
+    while (goesOn(told)) {
+      study.progress(place, wordsOf(told), told.total ? told.done / told.total : null, stop);
       await wire.pause(400);
       told = await wire.patient(api("set-work"), { work: told.work }, (words) => place.firstChild?.replaceChildren(words));
     }
@@ -179,13 +177,12 @@
     if (watched.has(work) || sets.busy) return;
     watched.add(work);
     try {
-      let told = await heard("set-work", { work });
-      while (told.state === "waiting" || told.state === "running") {
+      let told;
+      await wire.until(async () => (told = await heard("set-work", { work })), () => {
         const line = document.querySelector(`#part-work [data-work="${work}"] .bar i`);
         if (line && told.total) line.style.width = `${Math.round((100 * told.done) / told.total)}%`;
-        await wire.pause(600);
-        told = await heard("set-work", { work });
-      }
+        return goesOn(told);
+      });
       if (told.state === "failed") say(told.error, true);
       await done({ said: told.said, go: told.go });
     } catch (error) { watched.delete(work); say(error.message, true); }
@@ -214,14 +211,9 @@
   async function watchExports() {
     if (watching) return;
     watching = true;
-    try {
-      for (let active = true; active;) {
-        const reply = await heard("set-exports", { version: page().dataset.version });
-        patch.parts(reply.parts);
-        active = reply.active;
-        if (active) await wire.pause(500);
-      }
-    } catch (error) { say(error.message, true); }
+    const shown = (reply) => { patch.parts(reply.parts); return reply.active; };
+    try { await wire.until(() => heard("set-exports", { version: page().dataset.version }), shown); }
+    catch (error) { say(error.message, true); }
     watching = false;
   }
   async function cancel(button) {
@@ -315,7 +307,6 @@
     if (!target) return;
     const data = target.dataset;
     if (data.openWindow) open(data.openWindow);
-    else if ("closeWindow" in data) target.closest("dialog").close();
     else if (data.send === "draft-test-set") send(data.send, { version: data.versionOf }, target);
     else if (data.send === "add-to-test-set") send(data.send, { ...about(), filter: "review=accepted&test_cases=1" }, document.getElementById("before-release"));
     else if (data.send === "part-test-set") send(data.send, about(), document.getElementById("before-release"));

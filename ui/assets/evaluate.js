@@ -41,14 +41,8 @@
     try { await followed(await wire.post(api("look"), place())); } catch { /* the part shows the error */ }
     await state.look();
   }
-  // The ranking comes after the figures, as it takes longer.
-  async function rank() {
-    if (!document.querySelector("#part-ranking[data-wanted]")) return;
-    try { study.fit((await wire.patient(`${api("ranking")}?${query}`)).parts); }
-    catch (error) { document.getElementById("ranking-said").textContent = error.message; }
-  }
-  // So do the likeness to originals and the focus of the model. While models read images for them, the parts show the
-  // progress.
+  // The ranking, the likeness to originals, the effects of factors, the focus of the model and the evidence bundle come
+  // after the figures, as they take longer. While they are worked on, the parts show the progress.
   async function follow(name) {
     try {
       for (let part; (part = document.querySelector(`#part-${name}:is([data-wanted], [data-work])`)); ) {
@@ -57,7 +51,11 @@
       }
     } catch (error) { document.getElementById(`${name}-said`).textContent = error.message; }
   }
-  rank().then(() => { follow("likeness"); follow("focus"); });
+  follow("ranking").then(() => {
+    follow("likeness").then(() => follow("factors"));
+    follow("focus");
+    follow("evidence");
+  });
 
   // A control set is being drawn: show its progress, and then its figures.
   async function watchDrawing() {
@@ -77,6 +75,7 @@
     atWork = "atWork" in work().dataset;
     if ("look" in work().dataset) lookAtModel();
     else if (atWork) state.look();
+    study.sends(api, ({ dataset: { work } }) => ({ ...place(), ...(work && { work: Number(work) }) }), state);
   }
 
   // ---- Presses
@@ -87,22 +86,7 @@
       const box = tab.closest("section");
       fields.choose(box.querySelectorAll("[data-tab]"), (one) => one === tab);
       for (const one of box.querySelectorAll("[data-table]")) one.hidden = one.dataset.table !== tab.dataset.tab;
-      return;
-    }
-    if (event.target.closest("[data-again]")) return void lookAtModel();
-    const button = event.target.closest("[data-send]");
-    if (!button || !head) return;
-    button.disabled = true;
-    study.tell("", "");
-    state.during(async () => {
-      try {
-        const data = place();
-        if ("work" in button.dataset) data.work = Number(button.dataset.work);
-        const said = await wire.post(api(button.dataset.send), data);
-        if (said.go) location.assign(wire.at(said.go)); else state.shown(said);
-      } catch (error) { study.tell("", error.message); }
-      button.disabled = false;
-    });
+    } else if (event.target.closest("[data-again]")) lookAtModel();
   });
 
   // ---- Another model

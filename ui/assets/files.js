@@ -84,12 +84,11 @@
     if (files.length > MOST) refused.push(`Only the first ${MOST} pictures were taken: give the others after these.`);
     say(runs.length > 1 ? `${runs.length} pictures were taken, a run each.` : runs.length ? "One picture was taken." : "", "");
     if (runs.length) studio.together(runs);
-    studio.refusedPictures = refused;
-    send({ name: "new", done: () => setTimeout(showRefused, 0) });
+    send({ name: "new", done: () => setTimeout(() => showRefused(refused), 0) });
   }
 
-  function showRefused() {
-    const refused = studio.refusedPictures ?? [], place = document.getElementById("together-refused");
+  function showRefused(refused) {
+    const place = document.getElementById("together-refused");
     if (!place) { if (refused.length) say(refused.join(" "), "bad"); return; }
     place.className = refused.length ? "notice" : "";   // the other pictures were accepted
     place.replaceChildren(...refused.map((text) => make("div", {}, text)));
@@ -125,11 +124,10 @@
   let waiting = null;   // a mask that was refused, and is sent again once its classes are named
 
   async function giveMask(file, run) {
-    const place = () => document.getElementById("mask-problem");
     const classes = document.getElementById("mask-classes");
     const reply = await giveOne("give_mask", file, { run, classes: classes ? classes.value : "" });
     waiting = reply.problem ? { file, run } : null;
-    if (place()) { place().textContent = reply.problem; place().className = reply.problem ? "problem" : ""; }
+    studio.tell("mask", reply.problem);
     if (reply.problem && classes) classes.closest("details").open = true;
     if (!reply.problem && reply.said.length) say(reply.said.join(" "));
     send({ name: "poll" });
@@ -239,5 +237,5 @@
     given(files);
   });
 
-  Object.assign(studio, { say, taken, giveMask, showRefused });
+  studio.say = say;
 })();

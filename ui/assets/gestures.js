@@ -22,9 +22,9 @@
 
   document.addEventListener("click", (event) => {
     const target = event.target.closest(
-      "[data-go], [data-panel-of], [data-more-of], [data-scroll-to], [data-edit], [data-submit], [data-view-mode], [data-view-case], [data-view-only], [data-toggle-runs], button[data-do]",
+      "[data-go], [data-panel-of], [data-more-of], [data-edit], [data-submit], [data-view-mode], [data-view-case], [data-view-only], [data-toggle-runs], button[data-do]",
     );
-    if (!event.target.closest(".pop, [data-edit], textarea.in-place")) closeEditors(null);
+    if (!event.target.closest(".pop, [data-edit], textarea.in-place")) closeEditors();
     if (!event.target.closest("#column-runs, [data-toggle-runs]")) document.body.classList.remove("runs-open");
     if (!target || target.disabled || !target.closest(".studio")) return;
     const data = target.dataset;
@@ -35,7 +35,6 @@
       send(data.go === "open" ? { name: "open", fields: { run: data.run } } : { name: "new" });
     } else if ("panelOf" in data) togglePanel(target);
     else if ("moreOf" in data) showMore(target);
-    else if ("scrollTo" in data) { event.preventDefault(); document.getElementById(data.scrollTo)?.scrollIntoView({ block: "start" }); }
     else if ("edit" in data) edit(target.closest(".chip, .line, .add-caption"));
     else if ("submit" in data) submit(target.closest("[data-form]"));
     else if ("viewMode" in data) look({ mode: data.viewMode, follow: false });
@@ -117,7 +116,7 @@
     }
     command.done = () => {
       for (const field of form.querySelectorAll("[data-fresh]")) field.value = field.server;
-      closeEditors(null);
+      closeEditors();
     };
     // An error names its field, or concerns the typed text.
     command.own = true;
@@ -130,15 +129,15 @@
 
   function edit(holder) {
     const opening = !("editing" in holder.dataset);
-    closeEditors(null);
+    closeEditors();
     if (!opening) return;
     holder.dataset.editing = "";
     const field = holder.querySelector(".pop input, .pop textarea, textarea.in-place");
     if (field) { fitHeight(field); field.focus(); if (field.setSelectionRange) field.setSelectionRange(field.value.length, field.value.length); }
   }
 
-  function closeEditors(except) {
-    for (const holder of document.querySelectorAll(".studio [data-editing]")) if (holder !== except) delete holder.dataset.editing;
+  function closeEditors() {
+    for (const holder of document.querySelectorAll(".studio [data-editing]")) delete holder.dataset.editing;
   }
 
   function togglePanel(toggle) {

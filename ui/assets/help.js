@@ -1,5 +1,5 @@
-// The help window: "?" opens and closes it, and an element with an explanation shows it there. Before the scripts of a
-// page.
+// The help window: "?" opens and closes it, and an element with an explanation shows it there. Menus, and links within
+// a page. Before the scripts of a page.
 (() => {
   "use strict";
   const helpWindow = () => document.getElementById("keys-window");
@@ -18,13 +18,33 @@
     // A press outside a window hits the dialog itself, since its content fills it. A window with unsaved text stays
     // open.
     if (event.target.matches("dialog:not(#ask, :has(#dialog-reason))")) event.target.close();
+    if (pressed("[data-close-window]")) pressed("dialog").close();
     if (!shown) return;
     const sought = pressed("[data-explain]");
     if (sought) { event.preventDefault(); explain(sought.dataset.explain); }
     else if (pressed("[data-keys-open]")) shown.showModal();
-    else if (pressed("[data-keys-close]")) shown.close();
-    else if (pressed("#keys-window [data-scroll-to]")) document.getElementById(pressed("[data-scroll-to]").dataset.scrollTo)?.scrollIntoView({ block: "start" });
   });
+  document.addEventListener("click", (event) => {
+    const target = event.target.closest("[data-scroll-to]");
+    if (!target) return;
+    event.preventDefault();
+    document.getElementById(target.dataset.scrollTo)?.scrollIntoView({ block: "start" });
+  });
+
+  // Menus and attached windows close on a press elsewhere and by Escape, with what is open in them.
+  const menus = () => document.querySelectorAll("details:is(.menu, .menu-of, .cancel)[open]");
+  const shut = (menu) => { for (const one of [menu, ...menu.querySelectorAll("details")]) one.open = false; };
+  document.addEventListener("click", (event) => {
+    for (const menu of menus()) if (!menu.contains(event.target)) shut(menu);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const menu of menus()) {
+      event.stopPropagation();   // Escape closes the innermost open part only
+      shut(menu);
+      menu.querySelector("summary").focus();
+    }
+  }, true);
 
   document.addEventListener("keydown", (event) => {
     const shown = helpWindow();

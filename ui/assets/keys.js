@@ -97,7 +97,7 @@
       for (const words of document.querySelectorAll(".studio [data-editing] .refusal")) back(words.of);
       if (field && inside) studio.accept(field);
       if (field && field.server !== undefined) { field.value = field.server; mark(field); if (field.matches("textarea")) fitHeight(field); }
-      closeEditors(null);
+      closeEditors();
       field?.blur();
     } else if (document.body.classList.contains("full-view")) toggle("full-view");
   }

@@ -3,7 +3,6 @@
 (() => {
   "use strict";
   const study = window.study;
-  const typing = (target) => target.closest("input, textarea, select, [contenteditable]");
 
   // ---- Parts that are updated
   const live = document.querySelector("[data-live]");
@@ -128,7 +127,7 @@
     });
     document.addEventListener("keydown", (event) => {
       if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-      if (typing(event.target)) { if (event.key === "Escape") event.target.blur(); return; }
+      if (event.target.closest("input, textarea, select")) { if (event.key === "Escape") event.target.blur(); return; }
       const target = [...deciding.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key);
       if (target) target.click();
       else if (event.key === "r") reason.focus();

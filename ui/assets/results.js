@@ -40,20 +40,20 @@
   });
 
   function mark() {
-    const full = document.body.classList.contains("full-view"), real = document.body.classList.contains("zoom-real");
-    byId("tool-full")?.setAttribute("aria-pressed", String(full));
-    byId("tool-zoom")?.setAttribute("aria-pressed", String(real));
-    byId("tool-open")?.setAttribute("aria-pressed", String(document.body.classList.contains("all-open")));
-    byId("tool-beside")?.setAttribute("aria-pressed", String(!document.body.classList.contains("alone")));
+    const looks = document.body.classList;
+    for (const [tool, name] of Object.entries(TOOLS)) {
+      const pressed = looks.contains(name) !== (name === "alone");   // pressed "beside" means that no picture is alone
+      byId(`tool-${tool}`)?.setAttribute("aria-pressed", String(pressed));
+    }
     byId("reject")?.setAttribute("aria-expanded", String("editing" in (byId("review")?.dataset ?? {})));
-    if (full && !byId("viewer")) document.body.classList.remove("full-view");   // such as on the start page
+    if (!byId("viewer")) looks.remove("full-view");   // such as on the start page
   }
 
   function askWhy() {
     const review = byId("review");
     if (!byId("reject")) return;
     const opening = !("editing" in review.dataset);
-    studio.closeEditors(null);
+    studio.closeEditors();
     if (opening) {
       review.dataset.editing = "";
       review.querySelector(".reason").focus({ preventScroll: true });
@@ -106,7 +106,7 @@
   }, true);
 
   document.addEventListener("click", (event) => {
-    if (event.target.closest(".why [data-do]")) studio.closeEditors(null);
+    if (event.target.closest(".why [data-do]")) studio.closeEditors();
     mark();
   });
 

@@ -7,21 +7,14 @@
 
   document.addEventListener("click", (event) => {
     const target = event.target.closest?.("[data-remove-run], [data-remove-picked], [data-keep-run], [data-rename-run], #column-runs [data-do]");
-    const menu = event.target.closest?.(".menu");
-    for (const open of document.querySelectorAll(".run-item .menu[open]")) if (open !== menu) close(open);
     if (!target || target.disabled) return;
     if ("removeRun" in target.dataset) remove(target.dataset.removeRun, target.dataset.name);
     else if ("removePicked" in target.dataset) removePicked();
     else if ("renameRun" in target.dataset) rename(target.dataset.renameRun);
-    if (menu && !("keepRun" in target.dataset)) close(menu);
-    const asked = target.closest(".ask");
-    if (asked) asked.open = false;
+    // A person who keeps the run stays in its menu.
+    const parts = "keepRun" in target.dataset ? "details.ask" : "details:is(.ask, .menu)";
+    for (const part of document.querySelectorAll(parts)) if (part.contains(target)) part.open = false;
   });
-
-  function close(menu) {
-    for (const inner of menu.querySelectorAll("details")) inner.open = false;
-    menu.open = false;
-  }
 
   function remove(run, name) {
     const back = () => send({ name: "restore-run", fields: { run }, refused });
@@ -133,15 +126,9 @@
     searching = setTimeout(() => { studio.find = event.target.value; send({ name: "poll" }); }, 150);
   });
   document.addEventListener("keydown", (event) => {
-    const open = event.target.closest?.(".run-item .menu[open]");
-    if (event.key === "Escape" && event.target.id === "find-run" && event.target.value) {
-      event.target.value = studio.find = "";
-      event.stopPropagation();
-      send({ name: "poll" });
-    } else if (event.key === "Escape" && open) {
-      event.stopPropagation();
-      close(open);
-      open.querySelector("summary").focus();
-    }
+    if (event.key !== "Escape" || event.target.id !== "find-run" || !event.target.value) return;
+    event.target.value = studio.find = "";
+    event.stopPropagation();
+    send({ name: "poll" });
   }, true);
 })();

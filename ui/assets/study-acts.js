@@ -135,10 +135,7 @@
       place.hidden = false;
     }
     const here = document.getElementById("here-only");
-    if (here && /^(localhost|127\.|\[::1\])/.test(location.host)) {
-      here.hidden = false;
-      here.textContent = "Links that are made here work on this machine only. To reach annotators elsewhere, serve the studio under an address of its own, as docs/serving.md says, and open this page there.";
-    }
+    if (here) here.hidden = !/^(localhost|127\.|\[::1\])/.test(location.host);
   }
 
   // ---- Votes that arrive while the page is open

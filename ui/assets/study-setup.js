@@ -120,7 +120,6 @@
     later(600);
   });
   form.addEventListener("change", (event) => {
-    if (event.target.id === "bring") { bring(event.target); return; }
     if (!saved(event.target)) return;
     if (event.target.dataset.redraw) { redraw = event.target.dataset.redraw; quietly(save()); } else later(50);
   });
@@ -169,25 +168,12 @@
     if (place) place.textContent = text ?? "";
   }
 
-  async function bring(field) {
-    const file = field.files[0];
-    if (!file) return;
-    const told = document.getElementById("bring-note");
-    study.tell("bring", "");
-    told.textContent = `Sending ${file.name} …`;
-    field.disabled = true;   // one file after the other
-    await study.settled().catch(() => {});
-    try {
-      const said = await wire.sendFile(`/study/files/${form.dataset.study}?name=${encodeURIComponent(file.name)}`, file);
-      told.textContent = said.said ?? "";
-      await change("refresh-draft");
-    } catch (error) {
-      told.textContent = "";
-      study.tell("bring", error.message);
-    }
-    field.disabled = false;
-    field.value = "";
-  }
+  study.takes.bring = async (file, told) => {
+    await quietly(study.settled());
+    const address = `/study/files/${form.dataset.study}?name=${encodeURIComponent(file.name)}`;
+    told.textContent = (await wire.sendFile(address, file)).said ?? "";
+    await change("refresh-draft");
+  };
 
   async function show(name, data) {
     try { window_.replaceChildren(patch.nodes((await wire.get(study.api(name), data)).html)); } catch (error) { study.cannot(error.message); return; }

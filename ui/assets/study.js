@@ -1,4 +1,4 @@
-// Shared by the lead's pages: updating of parts, polling, posting, confirmation windows, menus, copying. Pages add
+// Shared by the lead's pages: updating of parts, polling, posting, files, confirmation windows, copying. Pages add
 // their own functions to `window.study`. After patch.js.
 (() => {
   "use strict";
@@ -84,6 +84,54 @@
     button.disabled = false;
   });
 
+  // Buttons with `data-send` send the command of this name, with the fields that `data` returns. The reply is another
+  // page, or the state that `following` shows.
+  study.sends = (api, data, following) => document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-send]");
+    if (!button || (button.form && !button.form.reportValidity())) return;
+    event.preventDefault();   // the button of a form sends here, and not to another page
+    button.disabled = true;
+    study.tell("", "");
+    following.during(async () => {
+      try {
+        const said = await wire.post(api(button.dataset.send), data(button));
+        if (said.go) location.assign(wire.at(said.go)); else following.shown(said);
+      } catch (error) { study.tell("", error.message); following.revision = ""; }
+      button.disabled = false;
+      document.querySelector("details.cancel[open]")?.removeAttribute("open");
+    });
+  });
+
+  // Fields for a file: the function that sends it, by the id of the field. Beside the field is a note on its progress.
+  study.takes = {
+    async restore(file, note) {
+      note.textContent = `Restoring ${file.name} …`;
+      const { said, go } = await wire.sendFile("/study/restored", file);
+      note.replaceChildren(`${said} `, patch.make("a", { href: wire.at(go) }, "Open it"));
+    },
+  };
+  document.addEventListener("change", async ({ target: field }) => {
+    const send = study.takes[field.id], file = send && field.files[0];
+    if (!file) return;
+    const note = document.getElementById(`${field.id}-note`);
+    study.tell(field.id, "");
+    note.textContent = `Sending ${file.name} …`;
+    field.disabled = true;   // one file after the other
+    try { await send(file, note); } catch (error) { note.textContent = ""; study.tell(field.id, error.message); }
+    field.disabled = false;
+    field.value = "";   // so that the same file can be chosen again
+  });
+
+  // Show the progress of work in `place`: words, the share of finished work (null if it is unknown), and a button that
+  // stops the work.
+  study.progress = (place, words, share, stop) => {
+    const { make } = window.patch, line = make("i");
+    const bar = make("div", { className: share === null ? "bar unsure" : "bar" }, line);
+    line.style.width = `${Math.round(100 * share)}%`;
+    place.replaceChildren(make("span", {}, words), bar, stop);
+    place.hidden = false;
+  };
+
   // A window that informs or asks: `yes` calls `act`, and the window stays open with its error. Returns the result of
   // `act`, or null.
   study.ask = ({ title, content, yes = "", bad = false, no = "Not now", act }) => new Promise((resolve) => {
@@ -103,14 +151,6 @@
     asked.onclose = () => { asked.remove(); resolve(given); };
     document.querySelector(".studio").append(asked);
     asked.showModal();
-  });
-
-  // Menus and attached windows close on a press elsewhere.
-  const menus = () => document.querySelectorAll("details:is(.menu, .menu-of, .cancel)[open]");
-  document.addEventListener("click", (event) => { for (const menu of menus()) if (!menu.contains(event.target)) menu.open = false; });
-  document.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    for (const menu of menus()) { menu.open = false; menu.querySelector("summary").focus(); }
   });
 
   study.copy = async (text) => {
@@ -138,23 +178,5 @@
     if (!target) return;
     const from = document.querySelector(target.dataset.copyFrom);
     study.copied(target, await study.copy(from.textContent), from);
-  });
-})();
-
-// ---- The list: restoring a study from its file
-(() => {
-  const field = document.getElementById("restore"), note = document.getElementById("restore-note");
-  field?.addEventListener("change", async () => {
-    const [file] = field.files;
-    if (!file) return;
-    field.disabled = true;
-    window.study.tell("restore", "");
-    note.textContent = `Restoring ${file.name} …`;
-    try {
-      const { said, go } = await wire.sendFile("/study/restored", file);
-      note.replaceChildren(`${said} `, patch.make("a", { href: wire.at(go) }, "Open it"));
-    } catch (error) { note.textContent = ""; window.study.tell("restore", error.message); }
-    field.disabled = false;
-    field.value = "";   // so that the same file can be chosen again
   });
 })();

@@ -13,9 +13,8 @@
 
   // Return the result if it comes in time; a later one is ignored.
   wire.within = (milliseconds, asked) => {
-    let timer = null;
-    const late = new Promise((_, refuse) => { timer = setTimeout(() => refuse(new Error("No answer from the studio.")), milliseconds); });
-    return Promise.race([asked, late]).finally(() => clearTimeout(timer));
+    const late = wire.pause(milliseconds).then(() => { throw new Error("No answer from the studio."); });
+    return Promise.race([asked, late]);
   };
 
   // Return the result of a function of the server. For a failed call, Gradio returns nothing and no reason.
@@ -26,6 +25,8 @@
   };
 
   wire.pause = (milliseconds) => new Promise((go) => setTimeout(go, milliseconds));
+  // Ask again and again while `shown` returns true for the answer.
+  wire.until = async (ask, shown, pause = 500) => { while (shown(await ask())) await wire.pause(pause); };
 
   const lost = () => Object.assign(new Error("No answer from the studio: is it running? Nothing was changed."), { lost: true });
   const reached = async (path, how) => { try { return await fetch(wire.at(path), how); } catch { throw lost(); } };

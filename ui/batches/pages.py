@@ -9,14 +9,13 @@ from pathlib import Path
 from core.figures import percent
 from core.image_filter import Facet, ImageFilter
 from core.types import TaskKind
-from core.words import duration
+from core.words import duration, meaning
 from services.batches.drawn_scenes import COUNT
 from services.batches.estimate import amount
 from services.batches.service import BatchDetails, BatchStatus
 from services.batches.shipped import ShippedPlan
 from services.curation.views import gallery_address
-from services.evaluation.searches import SearchState
-from services.evaluation.searching import CellRow
+from services.evaluation.search_commands import SearchState
 from services.work_queue import WorkView
 from ui.batches import words
 from ui.batches.words import SCRIPTS, SHEETS, rate
@@ -66,7 +65,8 @@ def parts(details: BatchDetails, search: SearchState) -> Mapping[str, Html]:
         "details": details,
         "search": search,
         "percent": percent,
-        "gallery_of": lambda row: gallery_address(_images_of(in_batch, row)),
+        "gallery_of": lambda *names: gallery_address(_images_of(in_batch, *names)),
+        "meaning": meaning,
         "view": view,
         "sample": [
             (case, differences(shortened(word_diff(case.caption, case.new_caption))) if case.caption else "")
@@ -83,12 +83,11 @@ def parts(details: BatchDetails, search: SearchState) -> Mapping[str, Html]:
     return {f"part-{name}": render(f"batches/{name}.html", **values) for name in PARTS}
 
 
-def _images_of(in_batch: ImageFilter, row: CellRow) -> ImageFilter:
-    """Return the filter of the images of a cell."""
-    facets: dict[Facet, tuple[str, ...]] = {**in_batch.facets, "edit type": (row.edit_type,)}
-    if row.label:
-        facets["class"] = (row.label,)
-    return ImageFilter(facets=facets, edited=row.alternative)
+def _images_of(in_batch: ImageFilter, label: str, edit_type: str, meaning: str) -> ImageFilter:
+    """Return the filter of the images of a label and an edit; "" for any."""
+    named: dict[Facet, str] = {"class": label, "edit type": edit_type}
+    facets = {name: (value,) for name, value in named.items() if value}
+    return ImageFilter(facets={**in_batch.facets, **facets}, edited=meaning)
 
 
 def list_page(views: Sequence[BatchStatus], signed_in: bool) -> str:

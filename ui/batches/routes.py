@@ -17,7 +17,8 @@ from services.batches.running import BatchRuns
 from services.batches.shipped import layouts_in_words, shipped_plans
 from services.changes import Revisions
 from services.commands import Commands
-from services.evaluation.searches import Searches
+from services.evaluation.search_commands import Searches
+from services.evaluation.service import model_choice_key
 from services.work_queue import WorkView
 from ui.batches.pages import batch_page, list_page, list_part, new_page, parts, planning_part, starts
 from ui.batches.words import BATCHES, batch_address
@@ -26,7 +27,8 @@ from ui.replies import FRESH, add_posted, fetched_at, page_at, watched
 
 API = f"{BATCHES}api/"
 ALL_BATCHES = ("All batches", BATCHES)
-SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-batch", "begin-search")
+SEARCHES = ("begin-search", "ask-search", "forget-question", "propose-alternatives", "add-alternative")
+SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-batch", *SEARCHES)
 """Commands that the page of a batch sends. Each reply holds the updated page."""
 
 
@@ -88,6 +90,18 @@ def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns, searches: Searc
     for name in SENT:
         add_posted(app, f"{API}{name}", partial(act, name=name))
     add_posted(app, f"{API}plan-batch", lambda data: _planning(commands.send("plan-any-batch", data)))
+
+    def study(data: dict[str, Any]) -> dict[str, Any]:
+        """Draft a study of the images of the weak cells, and return its address."""
+        query: Any = commands.parse("show-search", {"batch": data.get("batch")})
+        state = searches.state(query.batch)
+        if state.settings is None or state.view is None or not state.view.told_filter:
+            raise UserError(state.problem or "No cell is called weak yet: go on searching first.")
+        fields = {"key": model_choice_key(state.settings.model), "mapping": state.settings.mapping}
+        drafted = commands.send("draft-evaluation-study", {"filter": state.view.told_filter, **fields})
+        return {"go": f"/study/{drafted['study']}"}
+
+    add_posted(app, f"{API}draft-evaluation-study", study)
 
     def stop(data: dict[str, Any]) -> dict[str, Any]:
         work = data.get("work")

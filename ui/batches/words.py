@@ -59,7 +59,8 @@ def counts_words(one: PassStatus) -> str:
         return "not begun"
     parts = [f"{one.number('done'):,} of {one.total:,} done"]
     parts += [f"{one.number('failed'):,} failed"] if one.number("failed") else []
-    parts += [f"{one.number('skipped'):,} left out"] if one.number("skipped") else []
+    parts += [f"{one.left_out:,} left out"] if one.left_out else []
+    parts += [f"{one.waiting:,} wait for the search"] if one.waiting else []
     return ", ".join(parts)
 
 

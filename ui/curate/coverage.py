@@ -249,7 +249,7 @@ def _images_of(look: Look, line: str, place: str) -> str:
 
 
 def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:
-    """Return the colour strength of a cell, 0 to `LEVELS`, and True if it is of a share of fewer than `FEW` images."""
+    """Return the colour strength of a cell, 0 to `LEVELS`, and True if it shows a share of fewer than `FEW` images."""
     if by == "images":
         return math.ceil(LEVELS * math.sqrt(figures.images / most)), False
     share = figures.accepted if by == "accepted" else figures.wrong

@@ -7,6 +7,7 @@ from typing import Any
 
 from core.check_words import words_of
 from core.image_filter import ImageFilter, Standing
+from core.judgements import JudgeReply
 from core.stored_runs import StoredValue
 from core.types import StageName
 from services.curation.gallery import Detail
@@ -48,7 +49,7 @@ def detail_panel(detail: Detail) -> Html:
         same_source=View(ImageFilter(source=entry.source_sha)),
         alike=View(near=entry.id),
         gallery_address=gallery_address,
-        checks=[(check, *OUTCOMES[check.outcome], words_of(check).title, explained(check)) for check in entry.checks],
+        checks=[(check, words_of(check), *OUTCOMES[check.outcome], explained(check)) for check in entry.checks],
         votes=facts["votes"],
         models=[_model(name, standing, facts["predictions"]) for name, standing in entry.standings.items()],
         sets=[(set_address(version.test_set, version=version_key(version)), version.words) for version in detail.sets],
@@ -56,9 +57,12 @@ def detail_panel(detail: Detail) -> Html:
     )
 
 
-def origin_part(values: Mapping[StageName, StoredValue]) -> Html:
-    """Return the origin of an image: for each stage, the author of its value, the prompt, and the raw reply."""
-    return render("curate/origin.html", stages=[(name, stored.value.trace) for name, stored in values.items()])
+def origin_part(values: Mapping[StageName, StoredValue], judged: Mapping[str, JudgeReply]) -> Html:
+    """Return the origin of an image: for each stage, the author of its value, the prompt, and the raw reply. The
+    questions to a judge and its replies, by the name of the check, follow.
+    """
+    stages = [(name, stored.value.trace) for name, stored in values.items()]
+    return render("curate/origin.html", stages=stages, judged=judged)
 
 
 def _pictures(detail: Detail) -> list[tuple[str, str, str]]:

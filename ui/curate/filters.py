@@ -15,7 +15,7 @@ from core.check_words import WORDS
 from core.data_files import DataTable
 from core.image_filter import CHECK_OUTCOMES, HIGHEST, LOWEST, NONE, SCORE, STANDINGS, UNREAD, Between, Facet, ScoreBand
 from core.validity_score import FEWEST, ScoreRun
-from core.words import and_list
+from core.words import and_list, duration
 from services.curation.gallery import Totals
 from services.curation.views import View, gallery_address
 from services.evaluation.scoring import agreement_words
@@ -28,7 +28,7 @@ SHOWN = 8
 """Number of values of a facet that are listed at first. A button shows the rest."""
 TITLES: Mapping[Facet, str] = DataTable(__file__, str, "titles")
 """Titles of the facets, in the order of the column."""
-_RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "edits"})
+_RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "start", "edits"})
 """Facets that are hidden if all images have the same value."""
 _USED = DataTable(__file__, str, "used")
 """Text for filters that have no value in this column, and for batches, since their pages link to the gallery."""
@@ -67,6 +67,7 @@ def filter_column(view: View, totals: Totals) -> Html:
         score=_score(view, totals.scores, runs) if totals.scores is not None and runs else None,
         score_runs=[(run, and_list([f"“{name}”" for name in run.studies.values()])) for run in runs],
         agreement_words=agreement_words,
+        duration=duration,
         not_scored=[kind for kind, number in kinds.items() if number and None not in scored and kind not in scored],
     )
 

@@ -33,7 +33,7 @@ from ui.security.request_limits import LIKE_PICTURE, refusal, require_own_page
 from ui.templating import render
 
 SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures",
-        "score-images")  # fmt: skip
+        "score-images", "judge-images", "stop-judging")  # fmt: skip
 """Commands that the gallery page sends."""
 SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js", "curate-growing.js")
 MOST_CHECKS = 12
@@ -126,7 +126,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @fetched_at(app, "/curate/api/origin")
     def origin(entry: EntryNumber) -> Mapping[str, Any]:
-        return {"parts": {"origin": origin_part(gallery.origin(entry))}}
+        return {"parts": {"origin": origin_part(gallery.origin(entry), gallery.judge_replies(entry))}}
 
 
 def _view(request: Request) -> View:

@@ -43,7 +43,7 @@ OBSTACLE_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class FormatWords:
-    """How to load a test set of one format: programs that can load it, and a line of Python."""
+    """Instructions to load a test set of one format: programs that can load it, and a line of Python."""
 
     loads: str
     line: str
@@ -58,7 +58,7 @@ class FormatWords:
 
 
 FORMATS = DataTable(__file__, FormatWords)
-"""How to load each format that the studio can write."""
+"""Instructions to load each format that the studio can write."""
 
 
 @dataclass(frozen=True)

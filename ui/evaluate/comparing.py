@@ -110,8 +110,8 @@ def _class_changes(evaluated: Evaluated) -> dict[str, Figure]:
 
 
 def _class_sizes(evaluated: Evaluated) -> dict[str, int]:
-    """Return the number of test cases of each class. For a segmenter it is the number of the whole set, since each
-    figure of a class counts pixels of all images.
+    """Return the number of test cases of each class. For a segmenter, each class gets the number of the whole set,
+    since its figures count pixels of all images.
     """
     if evaluated.effectiveness is not None:
         return {row.label: row.cases for row in evaluated.effectiveness.classes}

@@ -15,6 +15,7 @@ from core.evaluation_results import MappingRow
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from services.evaluation.facts import SUFFIXES
+from services.evaluation.methods import COUNTED, MethodsCompared, method_counts, method_rows
 from services.evaluation.ranking import Ranking
 from services.evaluation.retraining.jobs import TrainedModel
 from services.evaluation.service import READING
@@ -63,7 +64,7 @@ class Stand:
     work: WorkView | None = None
     """Current or last job of the model on these images, or None."""
     refused: str = ""
-    """Why the evaluation cannot go on, in one sentence; "" if it can."""
+    """Sentence on why the evaluation cannot go on; "" if it can."""
     control: WorkView | None = None
     """Job that draws the control set, or None. It is looked up before the subject, so that finished images count."""
 
@@ -172,9 +173,12 @@ def evaluation_page(
     parts: Mapping[str, Html],
     choices: Sequence[ModelChoice],
     versions: Sequence[SubjectView],
+    several_methods: bool,
     signed_in: bool,
 ) -> str:
-    """Return the page that evaluates a model on a subject: class mapping, progress of the predictions, and figures."""
+    """Return the page that evaluates a model on a subject: class mapping, progress of the predictions, and figures.
+    `several_methods`: the images are by several methods, which can be compared.
+    """
     place = stand.place
     content = render(
         "evaluation",
@@ -188,11 +192,25 @@ def evaluation_page(
             for one in versions
             if place.version is not None and one.subject.version != place.version and not one.problem
         ],
+        several_methods=several_methods,
         files=_FILES,
         refused="",
         WITHOUT_SPLIT=WITHOUT_SPLIT,
     )
     return _page(f"{stand.model} on {stand.subject.title}", content, signed_in)
+
+
+def methods_page(
+    found: MethodsCompared, place: Place, alone: Sequence[str], opened: Callable[..., str], signed_in: bool
+) -> str:
+    """Return the page that compares methods. `alone` are the addresses of the evaluation of each method, and `opened`
+    returns an address below the page's, from its end and its own parameters.
+    """
+    counts, rows, counted = method_counts(found), method_rows, COUNTED
+    content = render(
+        "methods", found=found, place=place, alone=alone, opened=opened, counts=counts, rows=rows, counted=counted
+    )
+    return _page("Methods on the same sources", content, signed_in)
 
 
 def state_parts(stand: Stand, result: Html | None, compared: Html | None) -> dict[str, Html]:

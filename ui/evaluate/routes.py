@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import FileResponse, RedirectResponse, Response
 
 from core.errors import UserError
 from core.types import TaskKind
@@ -15,6 +16,8 @@ from services.commands import Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.commands import OnModel, OnTwoModels
+from services.evaluation.evidence.service import Evidence
+from services.evaluation.factors import NOT_READ, Factors, parts_words
 from services.evaluation.facts import file_of
 from services.evaluation.focus import Focus
 from services.evaluation.likeness import Likeness
@@ -32,6 +35,7 @@ from ui.evaluate.page import (
     Stand,
     evaluation_page,
     list_page,
+    methods_page,
     models_part,
     report_html,
     state_parts,
@@ -39,12 +43,12 @@ from ui.evaluate.page import (
 )
 from ui.evaluate.ranking import most_shown, ranking_part
 from ui.evaluate.render import render
-from ui.evaluate.result import result_part
-from ui.evaluate.words import EVALUATE, Links, Place
+from ui.evaluate.result import SHOWN_ROWS, result_part
+from ui.evaluate.words import EVALUATE, Links, Place, evaluate_address
 from ui.explore.parts import thumb_url
 from ui.frame import signed_in
 from ui.markup import Html, el
-from ui.replies import FRESH, add_posted, attached, fetched_at, page_at, with_file
+from ui.replies import FRESH, add_posted, attached, fetched_at, file_at, page_at, with_file
 from ui.security.request_limits import MODEL_FILE
 
 API = f"{EVALUATE}api/"
@@ -87,9 +91,16 @@ class _Pages:
     """Values for the routes, read from the services."""
 
     def __init__(
-        self, evaluations: EvaluationService, retrainings: Retrainings, likeness: Likeness, focus: Focus
+        self,
+        evaluations: EvaluationService,
+        retrainings: Retrainings,
+        likeness: Likeness,
+        experiments: Factors,
+        focus: Focus,
+        evidence: Evidence,
     ) -> None:
-        self.evaluations, self.retrainings, self.like, self.looking = evaluations, retrainings, likeness, focus
+        self.evaluations, self.retrainings = evaluations, retrainings
+        self.like, self.experiments, self.looking, self.bundles = likeness, experiments, focus, evidence
 
     def asked(self, place: Place) -> EvaluationQuestion:
         """Return the evaluation question that a page's address asks. Raises UserError for an invalid address."""
@@ -176,6 +187,15 @@ class _Pages:
         figures = self.like.figures(question) if work is None or not work.active else None
         return render("likeness", found=figures, work=work, listed=_listed, picture=thumb_url, acts=True)
 
+    def factors(self, place: Place) -> Html:
+        """Return the section on what breaks the model together, or the reason why it cannot be shown."""
+        try:
+            found, refused = self.experiments.figures(self.asked(place)), ""
+        except UserError as error:
+            found, refused = None, str(error)
+        values = {"listed": _listed, "parts_words": parts_words, "NOT_READ": NOT_READ, "SHOWN": SHOWN_ROWS}
+        return render("factors", found=found, refused=refused, **values)
+
     def focus(self, place: Place) -> Html:
         """Return the section on where the model looks, or the progress of this work, or why it cannot be shown."""
         work = next(iter(self.looking.work.of(about(self.asked(place)))), None)
@@ -185,9 +205,19 @@ class _Pages:
     def focus_figures(self, place: Place) -> tuple[FocusFigures | None, str]:
         """Return the figures on where the model looks and "", or None and the reason why there are none."""
         try:
-            return self.looking.figures(*self.looking.asked(OnTwoModels.of(place.compared_fields))), ""
+            return self.looking.figures(*self.evaluations.asked_both(OnTwoModels.of(place.compared_fields))), ""
         except UserError as error:
             return None, str(error)
+
+    def evidence(self, place: Place) -> Html:
+        """Return the section with the evidence bundle, or the progress of writing it, or why none can be written."""
+        question, refused = self.asked(place), ""
+        try:
+            self.bundles.require(question)
+        except UserError as error:
+            refused = str(error)
+        work = next(iter(self.bundles.work.of(about(question))), None)
+        return render("evidence", work=work, refused=refused)
 
     def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | str | None:
         if found.validity is not None and found.validity.by_strata.value is not None:
@@ -228,11 +258,13 @@ def add_evaluate_routes(
     evaluations: EvaluationService,
     retrainings: Retrainings,
     likeness: Likeness,
+    experiments: Factors,
     focus: Focus,
+    evidence: Evidence,
     thumbnail: Callable[[str], bytes],
 ) -> None:
     """Add the pages below /evaluate/. `thumbnail` returns the thumbnail of an image as WebP."""
-    pages = _Pages(evaluations, retrainings, likeness, focus)
+    pages = _Pages(evaluations, retrainings, likeness, experiments, focus, evidence)
     _add_pages(app, pages)
     _add_files(app, pages, thumbnail)
     _add_sent(app, commands, pages)
@@ -259,7 +291,27 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
             return subject_page(subject, place, None if subject.problem else pages.models(place), signed)
         stand = pages.stand(place)
         versions = evaluations.subjects() if place.version is not None else ()
-        return evaluation_page(stand, pages.parts(stand), pages.choices(place), versions, signed)
+        several = len(evaluations.cases(OnModel.of(place.fields).subject).methods) > 1
+        return evaluation_page(stand, pages.parts(stand), pages.choices(place), versions, several, signed)
+
+    @page_at(app, f"{EVALUATE}methods", to_evaluation)
+    def methods(request: Request, place: At, reference: str = "") -> str:
+        found = evaluations.methods(pages.asked(place), reference).compared
+        chosen = OnModel.of(place.fields).subject.filter
+        alone = [place.to(filter=one.of(chosen).address) for one in found.methods]
+        reference = found.methods[found.reference].key
+
+        def opened(end: str, **parameters: str) -> str:
+            return evaluate_address(f"methods{end}", **{**asdict(place), "reference": reference, **parameters})
+
+        return methods_page(found, place, alone, opened, signed_in(request))
+
+    @page_at(app, f"{EVALUATE}methods/images", to_evaluation)
+    def images_of_method(
+        request: Request, place: At, method: str, figure: str = "", edit_type: str = "", reference: str = ""
+    ) -> Response:
+        found = evaluations.methods(pages.asked(place), reference)
+        return RedirectResponse(list_address(found.entries(method, figure, edit_type)), status_code=303)
 
     @fetched_at(app, f"{API}state")
     def state(place: At) -> Mapping[str, Any]:
@@ -273,9 +325,17 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     def likeness(place: At) -> Mapping[str, Any]:
         return {"parts": {"part-likeness": pages.likeness(place)}}
 
+    @fetched_at(app, f"{API}factors")
+    def factors(place: At) -> Mapping[str, Any]:
+        return {"parts": {"part-factors": pages.factors(place)}}
+
     @fetched_at(app, f"{API}focus")
     def focus(place: At) -> Mapping[str, Any]:
         return {"parts": {"part-focus": pages.focus(place)}}
+
+    @fetched_at(app, f"{API}evidence")
+    def evidence(place: At) -> Mapping[str, Any]:
+        return {"parts": {"part-evidence": pages.evidence(place)}}
 
     @fetched_at(app, f"{API}trained")
     def trained(kind: TaskKind) -> Mapping[str, Any]:
@@ -344,6 +404,11 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
         name = plain_name(f"{evaluated.subject.title} {evaluated.model}") or "evaluation"
         return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{FILES[kind]}"))
 
+    @file_at(app, f"{EVALUATE}evidence/{{number}}/{{name}}")
+    def bundle(number: int, name: str) -> Response:
+        ready = pages.bundles.ready(number)
+        return FileResponse(ready.file, media_type="application/zip", filename=ready.name, headers=FRESH)
+
 
 def plain_name(words: str) -> str:
     """Return words as a file name: small letters, digits and hyphens, at most 80 characters."""
@@ -366,7 +431,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         def act(data: dict[str, Any]) -> Mapping[str, Any]:
             work = data.pop("work", None)
             place = _sent_place(data)
-            fields = place.compared_fields if command == "begin-focus" else place.fields
+            fields = place.compared_fields if command in ("begin-focus", "begin-evidence") else place.fields
             commands.send(command, fields if work is None else {"work": work})
             return {"go": place.to()}
 
@@ -411,7 +476,10 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         "make-control-set": control,
         **{
             name: then_here(name)
-            for name in ("cancel-control-set", "begin-likeness", "cancel-likeness", "begin-focus", "cancel-focus")
+            for name in (
+                *("cancel-control-set", "begin-likeness", "cancel-likeness", "begin-focus", "cancel-focus"),
+                *("begin-evidence", "cancel-evidence"),
+            )
         },
     }
     for name, act in acts.items():

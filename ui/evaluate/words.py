@@ -86,9 +86,9 @@ class Links:
     control: Child = None
     """Part of the page with the button that makes the control set, and its progress."""
     weighed: Child = None
-    """Links to the figures with the other weighting, and among other classes."""
+    """Links to the figures with the other weighting, and with the other choice of classes."""
     study: StudyPlan | str | None = None
-    """A study that can be drafted, or a sentence that says why none can; None where none is needed."""
+    """Plan of a study that can be drafted, or a sentence on why none can be; None if no study is needed."""
     can_check: bool = False
     """True if the page can start a check of the masks."""
 

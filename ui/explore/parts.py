@@ -67,7 +67,7 @@ def more_line(title: Child, *content: Child, **attributes: Attribute) -> Html:
 
 def help_window(words: str, links: Iterable[tuple[str, str]], *content: Child) -> Html:
     """Return the closed help window, which `assets/help.js` opens. `links` are the ids and titles of its sections."""
-    close = button(icon("cross"), look="s q icon-only", data_keys_close=True, aria_label="Close")
+    close = button(icon("cross"), look="s q icon-only", data_close_window=True, aria_label="Close")
     ways = [button(name, look="s q", data_scroll_to=section) for section, name in links]
     return el(
         "dialog",

@@ -144,8 +144,8 @@ def subject_card(state: RunState) -> Html:
 def brush_card(name: StageName, state: RunState, words: str, points: str | None = None) -> Html:
     """Return the card of a stage whose value is a `Region`. `words` describe the painted part, such as "may change".
 
-    If `points`, the setting of this name, is given, the region is a subject. Then no paint means no subject, not the
-    whole picture, and the stage can also find the subject at points and in a box.
+    With `points`, the name of a setting, the region is a subject. Then no paint means no subject, not the whole
+    picture, and the stage can also find the subject at points and in a box.
     """
     stored, undone = state.run.values.get(name), state.steps.next_redo
     shown = render(

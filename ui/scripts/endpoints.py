@@ -37,6 +37,7 @@ from services.batches.running import BatchRuns, PlanByScript
 from services.commands import Command, Commands, Missing, RunCommand, RunIds
 from services.curation.imports import ImportService
 from services.edit_conflicts import LARGEST_ID
+from services.evaluation.evidence.service import Evidence
 from services.jobs import JobQueue, JobView
 from services.queries import Query, RunQuery, ShowJob, job_facts
 from services.runs.exchange import MOST_RUNS, Exchange
@@ -47,7 +48,7 @@ from services.studies.exports import EXPORTS, OF_PERSONS
 from services.studies.services import StudyServices
 from services.test_sets.exports import SetExports
 from services.tokens import ScriptTokens
-from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter, brought_in, planned, zip_of
+from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter, brought_in, fetchable, planned, zip_of
 from ui.scripts.uploads import keep_to_uploads, uploaded
 
 AWAKE_SECONDS = 10.0
@@ -142,6 +143,12 @@ class DownloadStudy(StudyCommand, name="download-study", looks=True):
     )
 
 
+class DownloadEvidence(Query, name="download-evidence"):
+    """Give a finished evidence bundle as a ZIP file."""
+
+    work: int = Field(ge=1, le=LARGEST_ID, description="As begin_evidence gave it; show_evidence says when it is done")
+
+
 class UploadPicture(Command, name="upload-picture", keeps=True):
     """Begin a run with a picture. A picture that was downloaded from a studio restores its run."""
 
@@ -169,6 +176,7 @@ class Services:
     exports: SetExports
     imports: ImportService
     batches: BatchRuns
+    evidence: Evidence
     watchers: Counter[int] = field(default_factory=Counter)
     """Number of watchers by the id of their token. Watchers without a token have the id 0."""
 
@@ -229,6 +237,7 @@ def offered(commands: Commands) -> tuple[type[Command], ...]:
         DownloadAccepted,
         DownloadSource,
         DownloadStudy,
+        DownloadEvidence,
         DownloadTestSet,
         ImportImages,
         PlanByScript,
@@ -280,6 +289,7 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
     yield DownloadAccepted, accepted
     yield DownloadSource, source
     yield DownloadStudy, study_file
+    yield DownloadEvidence, lambda command: fetchable(services.evidence.ready(command.work))
 
 
 @contextmanager

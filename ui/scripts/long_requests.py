@@ -124,13 +124,13 @@ async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) 
             raise UserError("Somebody else has stopped the export: request it again.")
         if view.state == "failed":
             raise UserError(view.error)
-        return await run_in_threadpool(lambda: _fetchable(exports.ready(view.id)))
+        return await run_in_threadpool(lambda: fetchable(exports.ready(view.id)))
     finally:
         for view in views:
             exports.leave(view.id, asked_again)
 
 
-def _fetchable(ready: ReadyExport) -> dict[str, Any]:
+def fetchable(ready: ReadyExport) -> dict[str, Any]:
     """Return the zip as a file that a caller may fetch. The file remains when the export is removed."""
     return {
         "path": str(_linked(ready.file, ready.name)),

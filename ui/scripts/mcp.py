@@ -263,7 +263,9 @@ def _save(text: str, name: str) -> Path:
     except binascii.Error:
         data = b""
     if not data:
-        raise UserError("This is no data URL: give data:image/png;base64, and the file in base64.", field=name)
+        raise UserError(
+            "This is no data URL: give “data:image/png;base64,” followed by the file in base64.", field=name
+        )
     Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
     file = Path(tempfile.mkdtemp(dir=get_upload_folder())) / f"picture{mimetypes.guess_extension(kind) or ''}"
     file.write_bytes(data)

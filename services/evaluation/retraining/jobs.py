@@ -102,7 +102,7 @@ class RetrainingChoices:
     """Options for a retraining."""
 
     problem: str
-    """Why nothing can be trained, in one sentence; "" if something can."""
+    """Sentence on why nothing can be trained; "" if something can."""
     edit_types: tuple[str, ...]
     """Edit types that can be held out from all arms."""
     shifts: tuple[tuple[int, str], ...] = ()
@@ -127,7 +127,7 @@ class Retrainings:
 
     @does("cancel-retraining")
     def cancel_retraining(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_retraining gives it")]
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_retraining returned")]
     ) -> dict[str, Any]:
         """Stop a retraining; if begun again, it resumes where it stopped."""
         return cancelled(self.work, work)

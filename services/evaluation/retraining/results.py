@@ -117,7 +117,7 @@ class RetrainingResult:
 
     kind: TaskKind
     title: str
-    """Title of the images."""
+    """Name of the images: a test set's version, or a filter in words."""
     split: str
     """Split of the data set; "" for none."""
     model: str

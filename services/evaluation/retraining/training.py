@@ -136,8 +136,8 @@ class SetEntries:
     entry: Numbers
 
     def entries(self, places: Numbers, most: int) -> tuple[tuple[int, ...], int]:
-        """Return the catalogue entries of these images, ascending, and the number of images that they show. The first
-        images count first, up to `most` entries.
+        """Return the catalogue entries of these images, ascending, and the number of images that they show. Images are
+        taken in order, until there are `most` entries.
         """
         shown_entries, images = dict[int, None](), 0
         begins, ends = (np.searchsorted(self.image, places, side) for side in ("left", "right"))
@@ -206,7 +206,7 @@ def part(
     twins: Iterable[tuple[str, str]] | None = None,
 ) -> DataSplit:
     """Split the sources into train, tune and test, keeping similar ones together. `looks` has each picture's perceptual
-    hash. `twins` has pairs of sources that show one picture but for a flip, a crop or the like; None if they were not
+    hash. `twins` has pairs of sources that show the same picture, but mirrored, cropped or the like; None if not
     searched. A training image that looks like a measured one is left out. Raises UserError if nothing can be learnt
     from the images, such as those of one source or one label.
     """

@@ -31,10 +31,10 @@ class Marked:
     """The model, images, arm and seed of a training."""
 
     about: str
-    """Key that stands for the model and the images, made by `services.evaluation.retraining.training.kept_under`."""
+    """Key of the model with the images, made by `services.evaluation.retraining.training.kept_under`."""
     model: str
     title: str
-    """Title of the images."""
+    """Name of the images: a test set's version, or a filter in words."""
     split: str
     arm: str
     seed: int
@@ -75,7 +75,7 @@ class KeptTraining:
     latest: bool
     """True if `retraining` is the latest one of this model with these images."""
     why_kept: str
-    """Why the training is not removed, in a few words; "" if `remove_old` removes it."""
+    """Reason why the training is not removed, in a few words; "" if `remove_old` removes it."""
 
 
 def mark(folder: Path, marked: Marked) -> None:

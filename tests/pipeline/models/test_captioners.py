@@ -20,18 +20,22 @@ import pytest
 from PIL import Image
 
 from core.errors import CannotLoad, UserError
+from core.judgements import Judgement
 from core.settings import CaptionSettings, LanguageSettings
-from core.types import Task
+from core.types import Edit, Task
+from pipeline.checks.judge import Case, judge_all
 from pipeline.models import load_models
 from pipeline.models.captioner import Blip2, Florence2
-from pipeline.models.captioner_chat import ChatVisionModel, ServedChatModel
-from pipeline.models.server_language import ServedLanguage
+from pipeline.models.captioner_chat import ChatJudge, ChatVisionModel, ServedChatModel
+from pipeline.models.server_language import ServedJudge, ServedLanguage
 from pipeline.profiles.profile import load_profile
 from pipeline.profiles.text_sections import (
     Blip2Captioner,
     ChatCaptioner,
     Florence2Captioner,
+    JudgeSettings,
     ServerCaptioner,
+    ServerJudge,
     ServerLanguage,
 )
 from pipeline.seams import BatchCaptioner, Captioner, CaptionRequest, LanguageRequest
@@ -286,6 +290,60 @@ def test_a_chat_model_that_would_not_look_is_refused(folder: Path, tmp_path: Pat
         ChatVisionModel(ChatCaptioner(kind="chat", path=str(tmp_path)))
 
 
+SHORT = {
+    "type": "object",
+    "properties": {
+        "reason": {"type": "string", "minLength": 1, "maxLength": 12},
+        "answer": {"type": "string", "enum": ["yes", "no", "cannot tell"]},
+    },
+    "required": ["reason", "answer"],
+    "additionalProperties": False,
+}
+"""Schema of a judge's reply with a short reason, which random weights reach the end of."""
+
+
+@pytest.mark.parametrize("name", ["qwen3-vl", "idefics3"])
+def test_the_captioner_judges_two_pictures_in_the_form_of_the_schema(folder: Path, name: str) -> None:
+    judge = ChatJudge(ChatVisionModel(ChatCaptioner(kind="chat", path=str(folder / name))))
+    settings = LanguageSettings(temperature=1.0, max_new_tokens=100)
+
+    def reply(seed: int, *pictures: Image.Image, prompt: str = "Is it whole?") -> str:
+        return judge.complete(LanguageRequest(prompt, seed, schema=SHORT, pictures=pictures), settings)
+
+    replies = [reply(seed, photo(1), photo(2)) for seed in range(4)]
+    assert all(json.loads(one)["answer"] in ("yes", "no", "cannot tell") for one in replies)
+    assert len(set(replies)) > 1 and replies[3] == reply(3, photo(1), photo(2)), "each reply by its own seed"
+    assert replies[3] != reply(3, photo(1), photo(5)) or replies[0] != reply(0, photo(1), photo(5)), "it sees both"
+    before = judge.tokens
+    reply(3, photo(1))
+    one = judge.tokens - before
+    reply(3, photo(1), photo(2))
+    assert judge.tokens - before - one > 0 < one, "tokens of pictures, prompt and reply are counted"
+    free = judge.complete(LanguageRequest("Is it whole?", 0, pictures=(photo(1),)), settings)
+    assert free and not free.startswith("{"), "without a schema it says what it likes"
+
+
+def test_a_profile_may_take_its_captioner_as_the_judge(folder: Path, tmp_path: Path) -> None:
+    text = Path("pipeline/profiles/demo.toml").read_text()
+    start, end = text.index("[captioner]"), text.index("[language]")
+    chat = f'[captioner]\nkind = "chat"\npath = "{folder / "qwen3-vl"}"\n\n'
+    judge = '[judge]\nkind = "captioner"\nsettings = { max_new_tokens = 8, attempts = 2 }\n\n'
+    (tmp_path / "mine.toml").write_text(text[:start] + chat + judge + text[end:])
+    models = load_models(load_profile(str(tmp_path / "mine.toml")))
+    section = models.profile.judge
+    assert section is not None and models.profile.judge_title == str(folder / "qwen3-vl")
+    case = Case(photo(1), photo(2), TASK, (Edit("red", "blue", "attribute"),))
+    (judged,) = judge_all(models.judge, [case], section.settings)
+    assert isinstance(judged, Judgement) and models.loaded == ("captioner",), "it is loaded once"
+    assert [check.passed for check in judged.checks] == [None] * 4, "eight tokens are too few for an answer"
+    assert all("cannot be read" in check.note for check in judged.checks)
+    assert all(reply.attempts == 2 and reply.reply.startswith("{") for reply in judged.replies.values())
+    assert judged.seconds > 0 and judged.tokens is not None and judged.tokens > 100
+    (tmp_path / "blind.toml").write_text(text.replace("[language]", '[judge]\nkind = "captioner"\n\n[language]'))
+    with pytest.raises(UserError, match="takes a captioner of the kind 'chat'"):
+        load_profile(str(tmp_path / "blind.toml"))
+
+
 # Real servers
 
 
@@ -330,6 +388,18 @@ def test_a_server_that_ignores_schemas_is_seen_through(folder: Path, transformer
     asked = ["a house", "a red bird", "a twig"]
     alone = [model.complete(LanguageRequest(text, 0), settings) for text in asked]
     assert list(model.complete_many([LanguageRequest(text, 0) for text in asked], settings)) == alone
+
+
+def test_a_judge_on_a_real_server_sees_the_pictures(folder: Path, transformers_serve: str) -> None:
+    """Random weights give hardly an answer. Then a factor cannot tell, and nothing fails."""
+    section = ServerJudge(kind="openai", address=transformers_serve, model=str(folder / "qwen3-vl"))
+    judge, settings = ServedJudge(section), JudgeSettings(max_new_tokens=8, attempts=2, temperature=0)
+    edits = (Edit("red", "blue", "attribute"),)
+    (one,), (other,) = (judge_all(judge, [Case(photo(1), photo(seed), TASK, edits)], settings) for seed in (2, 5))
+    assert isinstance(one, Judgement) and isinstance(other, Judgement)
+    assert len(one.checks) == 4 and any("cannot be read" in check.note for check in one.checks)
+    assert [reply.reply for reply in one.replies.values()] != [reply.reply for reply in other.replies.values()]
+    assert one.tokens is not None and one.tokens > 100, "this server reports its tokens"
 
 
 @pytest.fixture(scope="module")

@@ -42,6 +42,7 @@ from pipeline.profiles.text_sections import (
     ChatCaptioner,
     Florence2Captioner,
     ServerCaptioner,
+    ServerJudge,
     ServerLanguage,
 )
 from pipeline.recipes import DILLEMA
@@ -536,7 +537,7 @@ def test_the_sections_of_the_guide_are_read() -> None:
             data[name] = {**data[name], **section} if name == "settings" else section
         profile = Profile.model_validate(data)
         kinds |= {type(getattr(profile, name)) for name in block if name != "settings"}
-    assert kinds == {Blip2Captioner, Florence2Captioner, ChatCaptioner, ServerCaptioner, ServerLanguage}
+    assert kinds == {Blip2Captioner, Florence2Captioner, ChatCaptioner, ServerCaptioner, ServerLanguage, ServerJudge}
 
 
 def test_several_ask_at_once(peer: Misbehaving) -> None:

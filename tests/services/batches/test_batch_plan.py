@@ -209,6 +209,11 @@ def test_a_mistake_is_told_with_its_key_and_what_there_is(before: str, after: st
         ("[edits]\ntypes = { weather = inf }", "edits.types.weather", "it has to be a number"),
         ("[edits]\nmost_share_of_a_word = 1.5", "edits.most_share_of_a_word", "a number above 0, of at most 1"),
         ("[edits]\ncaptions_a_source = 9", "edits.captions_a_source", "at most 4 captions are written"),
+        (
+            '[make.settings]\ncounterfactuals.combinations = "factorial"\n[edits]\nmost_share_of_a_word = 0.5',
+            "edits.most_share_of_a_word",
+            "would leave out combinations of the factorial experiment",
+        ),
         ('[images]\nchecks = ["edges kep"]', "images.checks", "no check “edges kep”; there are: edges kept, "),
         ('[images]\nchecks = ["shapes kept"]', "images.checks", "is named “edges kept”"),
         ("[images]\nseeds_a_caption = 9", "images.seeds_a_caption", "a whole number from 1 to 8"),

@@ -212,7 +212,7 @@ def test_without_wishes_the_first_captions_of_each_source_are_drawn() -> None:
         "a word too often": 0,
     }
     assert select_captions(sources.items(), plan_of("")).chosen == {"a": (0, 1, 2, 3), "b": (1,)}
-    assert report.sentences()[0] == "3 of 6 captions are drawn, from 3 source images."
+    assert report.sentences()[0] == "The plan chooses 3 of 6 captions, from 3 source images."
 
 
 def test_reconstructions_are_drawn_too() -> None:

@@ -21,7 +21,7 @@ from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.regions import Region
 from core.rle import packed
-from core.types import CounterfactualCaption, CounterfactualCaptions, Trace
+from core.types import CounterfactualCaption
 from pipeline.recipes import AGA
 from services.batches import planning
 from services.batches.engine import Engine, OnLot, Outcome
@@ -31,7 +31,7 @@ from services.batches.pools import HerePool, Pool, Returned
 from services.batches.service import BatchService
 from services.batches.work import Worker
 from storage.workspace import Workspace
-from tests.support.batch_cases import batch_images
+from tests.support.batch_cases import batch_images, edited
 from tests.support.batch_kills import plan_file
 from tests.support.own_recipe import registered
 from tests.support.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, answer
@@ -193,15 +193,6 @@ def test_a_reply_that_cannot_be_read_fails_its_source_alone_until_it_is_tried_ag
     assert worked(workspace, number) == "done"
     assert service.status(number).passes[2].number("done") == 2 * SOURCES
     assert before.items() <= batch_images(workspace, number).items()
-
-
-def edited(workspace: Workspace, run: str, change: Callable[[list[CounterfactualCaption]], None]) -> None:
-    """Change the captions of a run as a person does in Explore."""
-    held = workspace.runs.get(run).values["counterfactuals"].value
-    captions = list(held.value.items)
-    change(captions)
-    value = replace(held, value=CounterfactualCaptions(tuple(captions)), trace=Trace("person"))
-    workspace.runs.append_value(run, "counterfactuals", value)
 
 
 def test_captions_that_were_edited_before_the_yes_are_drawn_as_they_are_then(

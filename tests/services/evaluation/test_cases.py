@@ -165,7 +165,7 @@ def test_controls_of_another_profile_are_left_out_and_told(workspace: Workspace)
     again = read_cases(workspace, ALL)
     assert len(again.controls) == 2 and np.array_equal(again.controls.row, cases.controls.row)
     assert again.left_out == (
-        "1 reconstruction of its sources is left out, drawn by another profile or method than its test cases.",
+        "1 reconstruction of its sources is left out, drawn by another profile, method or start than its test cases.",
     )
 
 

@@ -142,7 +142,7 @@ def test_images_that_people_find_invalid_come_last_and_are_no_faults(service: Ev
         return rank(found, unsure, gini, score, (kept > 0.5).astype(float), judged, 1000)
 
     learnt = ranked(votes[:100])
-    assert learnt.valid_from == "votes" and "as the votes of studies teach it" in learnt.notes[-1]
+    assert learnt.valid_from == "votes" and "as learnt from the votes of studies" in learnt.notes[-1]
     valid = {one.entry: one.valid for one in learnt.first}
     of_all = np.array([valid[int(entry)] for entry in cases.table.entry[rows]])
     assert of_all[100:][good[100:]].mean() > 0.8 and of_all[100:][~good[100:]].mean() < 0.2, "also of those not judged"
@@ -244,7 +244,7 @@ def test_where_a_segmenter_does_not_tell_how_unsure_it_is_that_is_said(service: 
     unsure[::2] = gini[::2] = np.nan
     half = rank(found, unsure, gini, NOT_JUDGED, none, (), 1000)
     assert half.known == never.known and len(half.orders) == 4, "what it says of them is known"
-    assert half.notes[-1].startswith(f"Of {len(unsure[::2])} test cases it is not known how unsure the model is")
+    assert half.notes[-1].startswith(f"For {len(unsure[::2])} test cases it is not known how unsure the model is")
     assert sorted(one.entry for one in half.first) == sorted(one.entry for one in never.first)
     assert not any("how unsure" in note for note in service.rank(ROADS, 5).notes)
 

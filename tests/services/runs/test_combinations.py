@@ -129,6 +129,18 @@ def test_the_grid_shows_what_the_next_run_writes_and_takes_a_choice(studio: Stud
     assert Edit("red", "white", "attribute") in chain(*grid(studio, run_id).planned)
 
 
+def test_a_factorial_experiment_combines_the_edit_types(studio: Studio) -> None:
+    run_id = new_run(studio)
+    do(studio, run_id, "run-all")
+    assert do(studio, run_id, "combinations", how="factorial", captions=10).problem == ""
+    planned = grid(studio, run_id).planned
+    assert len(planned) == 10 and {len(edits) for edits in planned} >= {1, 2}
+    assert {edit.edit_type for edit in chain(*planned)} == {"attribute", "weather", "time of day", "background"}
+    do(studio, run_id, "run-all")
+    assert written(studio, run_id) == {pairs_of(edits) for edits in planned}
+    assert "factorial, up to 10" in parts_of(studio, run_id)["counterfactuals"]
+
+
 # Chosen by the language model
 
 

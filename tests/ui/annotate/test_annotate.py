@@ -174,12 +174,14 @@ def test_an_item_stays_the_same_until_it_is_answered(studio: Studio, one: Annota
 
 
 def test_nothing_is_preselected_and_nothing_tells_what_an_item_is(studio: Studio, one: Annotator) -> None:
-    items = [*items_of(studio.workspace, 4), *controls_of(studio.workspace, 4)]
+    judged = [replace(item, group="wrong, weather, LANCE") for item in items_of(studio.workspace, 4)]
+    items = [*judged, *controls_of(studio.workspace, 4)]
     rules = replace(BIRD_RULES, controls=ControlPolicy(share=0.5, min_seen=3))
     _, link = running(studio.workspace, items, rules)
     step, shapes, totals = one.join(link).next(), set(), set()
     while step["assignment"]:
         given = step["assignment"]
+        assert "LANCE" not in json.dumps(step), "the stratum tells the method, and whether the model is right"
         assert given["answers"] == {} and given["comment"] == ""
         shapes.add(json.dumps({key: type(value).__name__ for key, value in given.items()}))
         totals.add(step["done"] + step["left"])

@@ -32,7 +32,7 @@ from tests.support.photographs import TWO_PHOTOGRAPHS
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
 from tests.support.voted import CREW, NO, YES, cast, study_of
-from ui.batches.routes import SENT, add_batch_routes
+from ui.batches.routes import SEARCHES, SENT, add_batch_routes
 from ui.explore.runs import run_list
 from ui.scripts.endpoints import OF_PAGES
 
@@ -408,7 +408,7 @@ def test_every_command_of_batches_is_on_their_pages(studio: Studio) -> None:
     theirs = {
         name for name, model in known.items() if model.__module__ == "services.batches.running" and not model.looks
     }
-    assert {*theirs, "begin-search"} == {*SENT, "plan-any-batch"}
+    assert {*theirs, *SEARCHES} == {*SENT, "plan-any-batch"}
     assert all(issubclass(known[name], BatchCommand) for name in SENT)
     assert "plan-any-batch" in OF_PAGES, "it names any folder of this machine: no token may"
 
@@ -446,6 +446,7 @@ def test_scripts_watch_and_steer_batches_and_a_token_opens_the_metrics(tmp_path:
             "done": 3,
             "failed": 0,
             "skipped": 0,
+            "waiting": 0,
             "left": 0,
             "a_minute": 0,
             "seconds_left": None,

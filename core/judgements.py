@@ -1,0 +1,61 @@
+"""Judgements of generated images by a model that sees pictures, as made and as stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from core.types import Check, Edit, Task
+
+JUDGE = "judge: "
+"""Beginning of the names of all checks by a judge."""
+IN_EVERY_JUDGEMENT = f"{JUDGE}picture whole"
+"""Name of a check that every judgement has."""
+
+
+@dataclass(frozen=True)
+class JudgeReply:
+    """The question and the last reply about one factor."""
+
+    prompt: str
+    reply: str
+    """The whole reply, thoughts included; "" if none came."""
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The checks of one image by a judge, and their cost."""
+
+    checks: tuple[Check, ...]
+    replies: Mapping[str, JudgeReply]
+    """Replies by the name of the check."""
+    seconds: float
+    """Share of the image in the time of its batch."""
+    tokens: int | None
+    """Tokens read and written, likewise; None if the server does not report them."""
+
+
+@dataclass(frozen=True)
+class ToJudge:
+    """A stored image that a judge can be asked about."""
+
+    entry: int
+    """Number in the catalogue."""
+    image: str
+    """SHA-256 of the image."""
+    source: str
+    task: Task
+    edits: tuple[Edit, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class JudgeCost:
+    """Cost of the judgements of one judge so far."""
+
+    images: int
+    seconds: float | None
+    """Mean seconds of an image; None without a judgement."""
+    tokens: float | None
+    """Mean tokens of an image; None if the server reports none."""

@@ -1,0 +1,246 @@
+"""Which changes break a model, alone or together: main effects and two-way interactions of factors. Pure.
+
+A factor is a kind of edit, such as the weather, and its levels are the unchanged words and the alternatives. A main
+effect is the effect of a level with all other factors unchanged. An interaction is what two levels add when they come
+together, beyond the sum of their effects alone. So "night and rain" can be told from "night".
+
+The model is linear, with an intercept for each source: only images of one source are compared with each other. Effects
+are estimated by least squares, so a source may have any part of the combinations. Interactions of three factors are
+taken for 0. Intervals come from the jackknife over sources (CR3, MacKinnon, Nielsen and Webb 2023, Journal of
+Econometrics 232) with Student's t distribution. One more, unseen source has the largest effect or its opposite with
+equal chance, as in `by_source`, so an effect that never shows is not certain to be 0. P-values are corrected for all
+rows by Holm's method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from core.evaluation_results import EffectAnswer, EffectRow, FactorEffects, MixedRow, Weighing
+from core.figures import Figure, Flags, Floats, Numbers
+from evaluation.by_source import CONFIDENCE, MeansOfSources, adjusted
+
+FEWEST = 5
+"""Minimum number of sources of an effect. Rarer levels of a factor are put together."""
+ANY, OTHER = "any change", "other changes"
+"""Name of the level of all alternatives of a factor, and of those that are too rare for a level of their own."""
+MOST_NEEDED = 100
+"""Maximum factor of the present sources that is given as the number that would be enough."""
+APART = "these images cannot tell it from other effects: draw the control set, or captions that change only one of both"
+AT_ONCE = 500
+"""Maximum number of sources computed together."""
+_ZERO = 1e-9
+"""Relative size below which an eigenvalue of the information matrix counts as 0."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Images and the level of each factor in their captions."""
+
+    source: Numbers
+    """The number of each image's source, (n,)."""
+    levels: Numbers
+    """The level of each factor in each image, (n, factors): 0 for unchanged, else one more than its index in `names`.
+    """
+    factors: Sequence[str]
+    names: Sequence[Sequence[str]]
+    """The names of the changed levels of each factor."""
+
+    def of(self, rows: Flags) -> Levels:
+        """Return the images for which `rows` is True."""
+        return replace(self, source=self.source[rows], levels=self.levels[rows])
+
+    def by_factor(self) -> Levels:
+        """Return the same images with two levels for each factor, unchanged and changed."""
+        return replace(self, levels=np.minimum(self.levels, 1), names=[(ANY,)] * len(self.factors))
+
+
+class _Effect(NamedTuple):
+    parts: tuple[tuple[str, str], ...]
+    """As in `EffectRow`. Empty for rare combinations of two levels, which only keep the other effects unbiased."""
+    column: Flags
+
+
+class _Fit(NamedTuple):
+    figure: Figure
+    error: float
+    """Standard error; NaN if unknown."""
+    p_value: float
+
+
+def effects(images: Levels, outcome: Floats, weighing: Weighing = "source") -> FactorEffects:
+    """Return all main effects and two-way interactions on an outcome, (n,), that is 0 to 1 and NaN where unknown.
+    `weighing` is the unit of equal weight.
+    """
+    known = np.isfinite(outcome)
+    where, images, outcome = np.flatnonzero(known), images.of(known), outcome[known]
+    found, few = _effects(images)
+    all_fits = _fitted(images.source, [one.column for one in found], outcome, weighing)
+    fits = [(one, fit) for one, fit in zip(found, all_fits, strict=True) if one.parts]
+    p_adjusted = adjusted(np.array([fit.p_value for _, fit in fits]))
+    tests = int(np.isfinite(p_adjusted).sum())
+    rows = [_row(one, fit, p, tests, where) for (one, fit), p in zip(fits, p_adjusted.tolist(), strict=True)]
+    unchanged = ~images.levels.any(axis=1)
+    combos = np.unique(np.column_stack([images.source, images.levels]), axis=0)
+    return FactorEffects(
+        unchanged=_mean(images.source[unchanged], outcome[unchanged], weighing),
+        rows=tuple(sorted(rows, key=_place)),
+        few=few,
+        images=len(outcome),
+        sources=int((np.unique(combos[:, 0], return_counts=True)[1] > 1).sum()),
+    )
+
+
+def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
+    """Return, for each two factors, how much an asked change of the first changes the look of the second. `looks`,
+    (n, factors), is 0 if a factor looks unchanged, 1 if it looks changed, and NaN if unknown. Pairs of factors that no
+    source has both are left out.
+    """
+    plain, found = images.by_factor(), list[tuple[str, str, _Fit, Figure]]()
+    for seen, name in enumerate(plain.factors):
+        known = np.isfinite(looks[:, seen])
+        mains, _ = _effects(plain.of(known), pairs=False)
+        fits = _fitted(plain.source[known], [one.column for one in mains], looks[known, seen], "source")
+        none = Figure(None, why="it is asked for in none of these images")
+        own = next((fit.figure for one, fit in zip(mains, fits, strict=True) if one.parts[0][0] == name), none)
+        # What the asked change itself does to the look must not count, so only images without it are compared.
+        known &= plain.levels[:, seen] == 0
+        mains, _ = _effects(plain.of(known), pairs=False)
+        fits = _fitted(plain.source[known], [one.column for one in mains], looks[known, seen], "source")
+        found += [(one.parts[0][0], name, fit, own) for one, fit in zip(mains, fits, strict=True)]
+    p_adjusted = adjusted(np.array([fit.p_value for _, _, fit, _ in found]))
+    rows = [
+        MixedRow(asked, seen, fit.figure, own, None if np.isnan(p) else p)
+        for (asked, seen, fit, own), p in zip(found, p_adjusted.tolist(), strict=True)
+    ]
+    return tuple(sorted(rows, key=lambda row: (not row.mixes, -(row.effect.value or 0.0), row.asked, row.seen)))
+
+
+def _effects(images: Levels, pairs: bool = True) -> tuple[list[_Effect], int]:
+    """Return all effects with images, and the number of rare combinations of two levels."""
+    found, factors, few = list[_Effect](), list[tuple[str, Numbers, list[str]]](), 0
+    for factor, names, level in zip(images.factors, images.names, images.levels.T, strict=True):
+        numbers, kept, _ = _pooled(level, images.source, len(names))
+        factors.append((factor, numbers, [OTHER if at < 0 else names[at] for at in kept]))
+        found += [_Effect(((factor, name),), numbers == at + 1) for at, name in enumerate(factors[-1][2])]
+    for (first, a, names), (second, b, others) in combinations(factors, 2) if pairs else ():
+        combos = [((first, one), (second, other)) for one in names for other in others]
+        both = np.where((a > 0) & (b > 0), (a - 1) * len(others) + b, 0)
+        numbers, kept, rare = _pooled(both, images.source, len(combos))
+        few += rare
+        found += [_Effect(combos[of] if of >= 0 else (), numbers == at + 1) for at, of in enumerate(kept)]
+    return found, few
+
+
+def _pooled(level: Numbers, source: Numbers, levels: int) -> tuple[Numbers, list[int], int]:
+    """Put together the levels, 1 to `levels`, that have fewer than `FEWEST` sources, and drop those without an image.
+    Return the new levels, the index of each, -1 for the rare ones together, and the number of rare ones.
+    """
+    sources = np.bincount(np.unique(np.column_stack([level, source]), axis=0)[:, 0], minlength=levels + 1)[1:]
+    kept, rare = np.flatnonzero(sources >= FEWEST), np.flatnonzero((sources > 0) & (sources < FEWEST))
+    new = np.zeros(levels + 1, np.int64)
+    new[kept + 1], new[rare + 1] = np.arange(1, len(kept) + 1), len(kept) + 1
+    return new[level], [*kept.tolist(), *[-1] * bool(len(rare))], len(rare)
+
+
+def _fitted(source: Numbers, columns: Sequence[Flags], outcome: Floats, weighing: Weighing) -> list[_Fit]:
+    """Return the effect of each column on the outcome, estimated within sources."""
+    from scipy import stats
+
+    if not columns or not len(outcome):
+        return [_Fit(Figure(None, why="there is nothing to compare"), np.nan, np.nan) for _ in columns]
+    x, count = np.stack(columns, axis=1).astype(np.float64), len(columns)
+    parts = list(_centred(source, x, outcome, weighing))
+    information, products, sources = np.zeros((count, count)), np.zeros(count), np.zeros(count, np.int64)
+    for inside, answers in parts:
+        information += np.einsum("snp,snq->pq", inside, inside, optimize=True)
+        products += np.einsum("snp,sn->p", inside, answers)
+        sources += ((inside**2).sum(axis=1) > _ZERO).sum(axis=0)
+    values, vectors = np.linalg.eigh(information)
+    unknown = (np.abs(vectors[:, values <= _ZERO * max(values[-1], 1.0)]) > 1e-6).any(axis=1)
+    inverse = np.linalg.pinv(information, rcond=_ZERO, hermitian=True)
+    effect = inverse @ products
+    squares = np.zeros(count)
+    for inside, answers in parts:
+        # The change of all effects if a source is left out, without fitting again (Bell and McCaffrey 2002, Survey
+        # Methodology 28).
+        projected = inside @ inverse
+        left = np.eye(inside.shape[1]) - projected @ inside.transpose(0, 2, 1)
+        residual = (answers - inside @ effect)[..., None]
+        change = projected.transpose(0, 2, 1) @ (np.linalg.pinv(left, rcond=_ZERO, hermitian=True) @ residual)
+        squares += (change[..., 0] ** 2).sum(axis=0)
+    total = sum(len(inside) for inside, _ in parts)
+    errors = np.sqrt(squares * (total - 1) / max(total, 1) + 1 / (sources + 1.0) ** 2)
+    fits, images = [], x.sum(axis=0).astype(np.int64)
+    for value, error, n, of, cannot in zip(effect, errors, images.tolist(), sources.tolist(), unknown, strict=True):
+        if of < FEWEST or cannot:
+            why = f"fewer than {FEWEST} sources" if of < FEWEST else APART
+            fits.append(_Fit(Figure(None, n=n, sources=of, why=why), np.nan, np.nan))
+            continue
+        reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, of - 1)) * error
+        figure = Figure(float(value), float(value - reach), float(value + reach), n, of)
+        fits.append(_Fit(figure, float(error), float(2 * stats.t.sf(abs(value) / error, of - 1))))
+    return fits
+
+
+def _centred(source: Numbers, x: Floats, outcome: Floats, weighing: Weighing) -> Iterator[tuple[Floats, Floats]]:
+    """Yield columns, (sources, images, columns), and outcomes, (sources, images), without the mean of their source, and
+    scaled by the root of the images' weight. Sources with equally many images come together, at most `AT_ONCE` of
+    them. Sources in which no column varies are left out.
+    """
+    order = np.argsort(source, kind="stable")
+    begins = np.flatnonzero(np.diff(source[order], prepend=-1))
+    sizes = np.diff(begins, append=len(order))
+    for size in np.unique(sizes).tolist():
+        rows = order[begins[sizes == size][:, None] + np.arange(size)]
+        rows = rows[(x[rows] != x[rows][:, :1]).any(axis=(1, 2))]
+        scale = 1.0 if weighing == "case" else size**-0.5
+        for some in np.array_split(rows, -(-len(rows) // AT_ONCE) or 1):
+            if len(some):
+                inside, answers = x[some], outcome[some]
+                yield (
+                    scale * (inside - inside.mean(axis=1, keepdims=True)),
+                    scale * (answers - answers.mean(axis=1, keepdims=True)),
+                )
+
+
+def _row(one: _Effect, fit: _Fit, p_adjusted: float, tests: int, where: Numbers) -> EffectRow:
+    figure, images = fit.figure, tuple(where[one.column].tolist())
+    if figure.value is None:
+        return EffectRow(one.parts, figure, None, "cannot tell", None, images)
+    answer: EffectAnswer = "cannot tell"
+    if p_adjusted <= 1 - CONFIDENCE:
+        answer = "raises" if figure.value > 0 else "lowers"
+    needed = _needed(figure.value, fit.error, figure.sources, tests) if answer == "cannot tell" else None
+    return EffectRow(one.parts, figure, p_adjusted, answer, needed, images)
+
+
+def _needed(value: float, error: float, sources: int, tests: int) -> int | None:
+    """Return how many sources would be enough if the effect stayed as it is: its error falls with the square root of
+    their number. None if that is more than `MOST_NEEDED` times the present ones.
+    """
+    from scipy import stats
+
+    reach = float(stats.norm.ppf(1 - (1 - CONFIDENCE) / 2 / tests)) * error
+    if reach**2 > MOST_NEEDED * value**2:
+        return None
+    return max(int(np.ceil(sources * (reach / value) ** 2)), sources) + 1
+
+
+def _mean(source: Numbers, outcome: Floats, weighing: Weighing) -> Figure:
+    if not len(source):
+        return Figure(None, why="no image is without a change: draw the control set")
+    _, place, size = np.unique(source, return_inverse=True, return_counts=True)
+    shares = np.bincount(place, weights=outcome) / size
+    means = MeansOfSources(shares[:, None], size.astype(np.float64) if weighing == "case" else None)
+    return means.figure(lambda of: of[..., 0], len(source))
+
+
+def _place(row: EffectRow) -> tuple[float | str, ...]:
+    size = -abs(row.effect.value) if row.effect.value is not None else 1.0
+    return (len(row.parts), row.answer == "cannot tell", size, *(f"{name} {level}" for name, level in row.parts))

@@ -1,0 +1,167 @@
+"""A model that sees judges a generated image: it is asked about each factor apart, and each answer becomes a check.
+
+The model is fallible, so its checks are features of the validity score, whose errors people's votes correct. An answer
+"cannot tell", or a reply that cannot be read, counts neither for nor against an image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from string import Template
+from typing import Any, Literal
+
+from PIL import Image
+
+from core.data_files import DataTable
+from core.errors import CannotLoad, UserError
+from core.judgements import Judgement, JudgeReply
+from core.settings import LanguageSettings
+from core.types import Check, Edit, Task, TaskKind
+from pipeline.prompting import Prompt
+from pipeline.replies import read_reply
+from pipeline.seams import CountsTokens, LanguageModel
+from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_each
+from pipeline.stages.parsing import Unreadable
+
+LONGEST_REASON = 300
+"""Maximum number of characters of the judge's reason, or of an unreadable reply, in the note of a check."""
+CANNOT_TELL = "cannot tell"
+_ANSWER = re.compile(r"[\s\"'“*_(]*(yes|no|cannot tell)[\s\"'”*_)]*(?:[.,;:!\n–—-]|$)", re.IGNORECASE)
+"""Matches an answer, also one with words behind it, but not the beginning of a sentence such as "No idea"."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A question about a generated image."""
+
+    classification: str
+    """The question, in which $kept and $edits become texts about the image."""
+    good: Literal["yes", "no"]
+    """Answer with which the image passes."""
+    both: Mapping[TaskKind, bool]
+    """By task: True if the source is shown before the image."""
+    segmentation: str = ""
+    """The question for a segmentation, "" for the same one."""
+    edited: bool = False
+    """True if the question is about an edit, so that it is not asked about an image without one."""
+
+
+FACTORS: Mapping[str, Factor] = DataTable(__file__, Factor, "factors")
+"""Factors by the name of their check."""
+_PROMPT = DataTable(__file__, str, "prompt")
+SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "reason": {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON},
+        "answer": {"type": "string", "enum": ["yes", "no", CANNOT_TELL]},
+    },
+    "required": ["reason", "answer"],
+    "additionalProperties": False,
+}
+"""JSON schema of a reply. The reason comes first, so that the answer follows from it."""
+
+
+@lru_cache(maxsize=1)
+def questions_key() -> str:
+    """Return a hash of all texts that a judge is sent. Answers to other texts are not compared with these."""
+    return hashlib.sha256(Path(__file__).with_suffix(".toml").read_bytes()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A generated image to judge."""
+
+    source: Image.Image
+    image: Image.Image
+    """RGB."""
+    task: Task
+    edits: tuple[Edit, ...]
+    seed: int = 0
+
+
+def judge_all(judge: LanguageModel, cases: Sequence[Case], settings: LanguageSettings) -> list[Judgement | UserError]:
+    """Ask a judge about all factors of these images. Return the judgement of each image, or the UserError of an image
+    about which no reply came. A factor without a readable reply gives a check that cannot tell, with the reply in its
+    note. Raises CannotLoad for an error that concerns all images, and Cancelled.
+    """
+    began, before = time.monotonic(), judge.tokens if isinstance(judge, CountsTokens) else 0
+    names = [(at, name) for at, case in enumerate(cases) for name in _factors(case)]
+    prompt = Prompt("judge", _PROMPT["template"].strip())
+    inquiries = [_inquiry(cases[at], FACTORS[name]) for at, name in names]
+    results = ask_each("an answer", judge, prompt, inquiries, settings)
+    seconds = (time.monotonic() - began) / max(1, len(cases))
+    spent = judge.tokens - before if isinstance(judge, CountsTokens) else 0
+    tokens = round(spent / max(1, len(cases))) if spent else None
+    found: list[Judgement | UserError] = []
+    for at in range(len(cases)):
+        of_case = {name: result for (place, name), result in zip(names, results, strict=True) if place == at}
+        errors = [result.error for result in of_case.values() if isinstance(result, NoAnswer) and not result.reason]
+        if for_all := next((error for error in errors if isinstance(error, CannotLoad)), None):
+            raise for_all
+        if len(errors) == len(of_case):
+            found.append(errors[0])
+            continue
+        checks = tuple(_check(name, result) for name, result in of_case.items())
+        replies = {name: JudgeReply(one.prompt, one.raw_reply, one.attempts) for name, one in of_case.items()}
+        found.append(Judgement(checks, replies, seconds, tokens))
+    return found
+
+
+def _factors(case: Case) -> list[str]:
+    return [name for name, factor in FACTORS.items() if case.edits or not factor.edited]
+
+
+def _inquiry(case: Case, factor: Factor) -> Inquiry[tuple[str, str]]:
+    kept = ", ".join(name.partition(",")[0].strip() for name in case.task.kept())
+    edits = "; ".join(f"“{edit.keyword}” becomes “{edit.alternative}”" for edit in case.edits) or "no change at all"
+    segments = case.task.kind == "segmentation" and factor.segmentation
+    question = Template(factor.segmentation if segments else factor.classification).safe_substitute(
+        kept=kept, edits=edits
+    )
+    pictures = (case.source, case.image) if factor.both[case.task.kind] else (case.image,)
+    values: dict[str, str | int] = {"task": case.task.describe(), "question": question}
+    return Inquiry(values, _read, case.seed, schema=SCHEMA, pictures=pictures)
+
+
+def _read(reply: str) -> tuple[str, str]:
+    """Return the answer ("yes", "no" or "cannot tell") and the reason. Raises Unreadable for any other reply."""
+    start, end = reply.find("{"), reply.rfind("}") + 1
+    data: Any = None
+    if 0 <= start < end:
+        try:
+            data = json.loads(reply[start:end])
+        except (ValueError, RecursionError):
+            data = None
+    answer, reason = (data.get("answer"), data.get("reason")) if isinstance(data, dict) else (reply, "")
+    match = _ANSWER.match(answer) if isinstance(answer, str) else None
+    if match is None:
+        raise Unreadable("it has no answer “yes”, “no” or “cannot tell”")
+    return match[1].lower(), _shortened(reason) if isinstance(reason, str) else ""
+
+
+def _check(name: str, result: Answer[tuple[str, str]] | NoAnswer) -> Check:
+    """Return the check of a factor. Its figure is 1 if it passed and 0 if it failed, so that a score can learn from
+    it.
+    """
+    if isinstance(result, NoAnswer):
+        if not result.reason:
+            return Check(name, None, note=str(result.error))
+        raw = _shortened(read_reply(result.raw_reply).answer or result.raw_reply)
+        return Check(name, None, note=f"The judge's reply cannot be read, as {result.reason}: “{raw}”.")
+    answer, reason = result.value
+    if answer == CANNOT_TELL:
+        return Check(name, None, note=reason or "The judge cannot tell.")
+    passed = answer == FACTORS[name].good
+    return Check(name, passed, float(passed), reason)
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"

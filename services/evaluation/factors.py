@@ -1,0 +1,294 @@
+"""Factor experiments: which kinds of edits break a model, alone or together, and where the generator changes more than
+was asked.
+
+A factor is an edit type, and its levels are the alternatives in the edits of the test cases. Reconstructions are the
+images without a change. The look of a factor is the share of the alternatives against the unchanged words, by the
+vectors of the embedder. Only vectors that are stored count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.csv_tables import facts
+from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, EffectRow, FactorEffects, MixedRow
+from core.figures import Figure, Flags, Floats, Numbers
+from core.progress import OnCount
+from core.text_templates import TextTemplates
+from core.types import EDIT_TYPES
+from core.words import count_of
+from evaluation.effectiveness import UNKNOWN, WRONG
+from evaluation.factors import ANY, OTHER, Levels, effects, mixed
+from services.commands import does
+from services.curation.meaning import Meaning
+from services.evaluation import commands as acts
+from services.evaluation.results import STANDING, EvaluationResult
+from services.evaluation.service import EvaluationService
+from services.evaluation.types import EvaluationQuestion
+
+AT_ONCE = 16
+"""Number of images or words that the embedder reads at once."""
+SHARPNESS = 100.0
+"""Factor of similarities before they become shares, as CLIP was trained with (Radford et al., ICML 2021)."""
+MOST_TOLD = 8
+"""Maximum number of effects in an answer. The tables have all."""
+NOTHING = "No test case changes two kinds of things at once. Draw a factor experiment: it tells what breaks together."
+NOT_READ = "The embedder has not read these images yet, so it is not known whether drawing changes more than was asked."
+
+
+@dataclass(frozen=True)
+class FactorRow:
+    """An effect on the errors of a model and on its figure."""
+
+    parts: tuple[tuple[str, str], ...]
+    """As in `EffectRow`."""
+    error: EffectRow
+    figure: Figure
+    """Effect on the probability of the true class or the share of right pixels."""
+    entries: tuple[int, ...]
+    """Catalogue entries of the test cases with these levels."""
+
+
+@dataclass(frozen=True)
+class FactorView:
+    """What a factor experiment found."""
+
+    model: str
+    title: str
+    """Title of the images."""
+    wrong: str
+    """Name of an error, such as "wrong"."""
+    figure: str
+    """Name of the second outcome."""
+    effects: Mapping[str, FactorEffects]
+    """Effects on the error, by "edit type" (a factor is unchanged or changed) and by "alternative". The first is left
+    out if each factor has one alternative, as it would be the same."""
+    rows: Mapping[str, tuple[FactorRow, ...]]
+    """The rows of `effects`, with the effects on both outcomes."""
+    mixed: tuple[MixedRow, ...]
+    """Factors whose look changes although another one was asked for; empty if no look is known."""
+    problem: str
+    """Why no interaction is known, in a sentence; "" if one may be."""
+    notes: tuple[str, ...]
+
+    @property
+    def answer(self) -> tuple[str, ...]:
+        """Return the answer in sentences: the effects that are told, and where drawing mixes factors. If both tables
+        tell an effect of the same images, the alternative is named.
+        """
+        rows = [row for table in self.rows.values() for row in table]
+        told = {row.entries: row for row in rows if row.error.answer != "cannot tell"}
+        nearest = min((row for row in rows if row.error.needed), key=lambda row: row.error.needed or 0, default=None)
+        return _TEXTS.paragraphs(
+            "factors-answer.txt",
+            problem=self.problem,
+            told=list(told.values())[:MOST_TOLD],
+            nearest=nearest,
+            sources=max((one.sources for one in self.effects.values()), default=0),
+            mixing=[row for row in self.mixed if row.mixes],
+        )
+
+
+class Factors:
+    """Analyses factor experiments. All methods may be called from any thread."""
+
+    def __init__(self, evaluations: EvaluationService, meaning: Meaning) -> None:
+        self._evaluations, self._meaning = evaluations, meaning
+
+    @does("show-factors", acts.OnModel, looks=True)
+    def show_factors(self, sent: acts.OnModel) -> dict[str, Any]:
+        """Show which kinds of edits raise a model's error, alone (main effects) and together (interactions), with
+        intervals over sources and corrected p-values, and where drawing changes a factor that was not asked for.
+        """
+        return factor_facts(self.figures(self._evaluations.asked(sent)))
+
+    def figures(self, question: EvaluationQuestion) -> FactorView:
+        """Return all effects, from the predictions and vectors that are stored. Raises UserError as `evaluate`."""
+        result = self._evaluations.result(question)
+        images, weighing = _Experiment(result), question.weighing
+        levels, task = images.levels, result.cases.task
+        tables = {"edit type": levels.by_factor(), "alternative": levels}
+        if all(len(names) == 1 for names in levels.names):  # the names of the alternatives say more
+            del tables["edit type"]
+        on_error = {name: effects(one, images.wrong, weighing) for name, one in tables.items()}
+        on_figure = {name: effects(one, images.figure, weighing) for name, one in tables.items()}
+        looks = images.looks(self._meaning)
+        return FactorView(
+            model=result.evaluated.model,
+            title=result.evaluated.subject.title,
+            wrong=STANDING[task][1],
+            figure=OF_TRUE_CLASS if task == "classification" else OF_PIXELS,
+            effects=on_error,
+            rows={name: _rows(one, on_figure[name], images.entries) for name, one in on_error.items()},
+            mixed=mixed(levels, looks) if np.isfinite(looks).any() else (),
+            problem="" if (np.count_nonzero(levels.levels, axis=1) > 1).any() else NOTHING,
+            notes=tuple(images.notes),
+        )
+
+    def read(self, question: EvaluationQuestion, on_count: OnCount) -> None:
+        """Have the embedder read the images and words that the looks of factors need. Raises UserError."""
+        images = _Experiment(self._evaluations.result(question))
+        entries = images.entries[np.isnan(self._meaning.vectors_of(images.entries)[:, 0])].tolist()
+        words = [
+            word
+            for word, vector in zip(images.words, self._meaning.placed(images.words), strict=True)
+            if np.isnan(vector[0])
+        ]
+        if words:
+            self._meaning.place(words)
+        for first in range(0, len(entries), AT_ONCE):
+            on_count(first, len(entries))
+            self._meaning.embed(entries[first : first + AT_ONCE])
+
+
+class _Experiment:
+    """The test cases and reconstructions of an evaluation, with the level of each factor."""
+
+    def __init__(self, result: EvaluationResult) -> None:
+        cases, self.notes = result.cases, list[str]()
+        generated, controls, table = cases.generated, cases.controls, cases.table
+        place = np.full(len(table), -1)
+        place[generated.row] = np.arange(len(generated))
+        edits, case = table.edits, place[table.edits.row]
+        inside = case >= 0
+        alternatives, keywords = edits.alternatives.of(inside), edits.keywords.of(inside)
+        changes: list[dict[str, list[str]]] = [{} for _ in range(len(generated))]
+        self._words: dict[tuple[int, str], tuple[set[str], set[str]]] = {}
+        """Unchanged and changed words of each source and factor."""
+        for at, name, old, new in zip(
+            case[inside].tolist(), edits.types.of(inside), keywords, alternatives, strict=True
+        ):
+            changes[at].setdefault(name, []).append(" ".join(new.casefold().split()))
+            before, after = self._words.setdefault((int(generated.source[at]), name), (set(), set()))
+            before.add(old)
+            after.add(new)
+        known = np.array([bool(one) and set(one) <= set(EDIT_TYPES) for one in changes], bool)
+        if (~known).any():
+            self.notes.append(f"{count_of(int((~known).sum()), 'test case', 'is')} left out, without a known edit.")
+        ways = np.bincount(cases.way[known] + 1) if known.any() else np.zeros(1, np.int64)
+        way = int(np.argmax(ways)) - 1
+        if others := int(ways.sum() - ways[way + 1]):
+            self.notes.append(f"{count_of(others, 'test case', 'is')} left out, drawn by other recipes than most.")
+        cases_kept, controls_kept = known & (cases.way == way), cases.control_way == way
+        factors = [name for name in EDIT_TYPES if any(name in one for one in changes)]
+        names = [sorted({_level(one[name]) for one in changes if name in one}) for name in factors]
+        numbers = [{level: at + 1 for at, level in enumerate(of_factor)} for of_factor in names]
+        levels = np.zeros((len(generated), len(factors)), np.int64)
+        for at, one in enumerate(changes):
+            for factor, name in enumerate(factors):
+                if name in one:
+                    levels[at, factor] = numbers[factor][_level(one[name])]
+        levels = np.concatenate([levels[cases_kept], np.zeros((int(controls_kept.sum()), len(factors)), np.int64)])
+        source = _both(generated.source, controls.source, cases_kept, controls_kept)
+        self.levels = Levels(source, levels, factors, names)
+        self.entries: Numbers = table.entry[_both(generated.row, controls.row, cases_kept, controls_kept)]
+        right = _both(
+            np.where(result.compared[generated.source], result.right, UNKNOWN),
+            np.where(result.compared[controls.source], result.control_right, UNKNOWN),
+            cases_kept,
+            controls_kept,
+        )
+        self.wrong: Floats = np.where(right == UNKNOWN, np.nan, right == WRONG)
+        self.figure: Floats = _both(result.after, result.control_after, cases_kept, controls_kept)
+        if unknown := int(np.isnan(self.wrong).sum()):
+            self.notes.append(f"{count_of(unknown, 'image', 'is')} in no effect on the error: the answer is not known.")
+
+    @property
+    def words(self) -> list[str]:
+        """Return all words that were changed, or that replaced others."""
+        return list(dict.fromkeys(word for pair in self._words.values() for words in pair for word in sorted(words)))
+
+    def looks(self, meaning: Meaning) -> Floats:
+        """Return how much each factor looks changed in each image, 0 to 1, (images, factors): the share of the
+        alternatives against the unchanged words, by their likeness to the image. NaN without a vector, and for factors
+        that a source does not have.
+        """
+        words, found = self.words, np.full(self.levels.levels.shape, np.nan)
+        images, vectors = _units(meaning.vectors_of(self.entries)), _units(meaning.placed(words))
+        if np.isnan(images).all() or np.isnan(vectors).all():  # without any vector their length is not known
+            return found
+        place = {word: at for at, word in enumerate(words)}
+        factors = {name: at for at, name in enumerate(self.levels.factors)}
+        order = np.argsort(self.levels.source, kind="stable")
+        begins = np.searchsorted(self.levels.source[order], np.arange(self.levels.source.max(initial=-1) + 2))
+        for (source, name), (before, after) in self._words.items():
+            rows = order[begins[source] : begins[source + 1]]
+            both = [place[word] for word in (*sorted(before), *sorted(after))]
+            likeness = SHARPNESS * images[rows] @ vectors[both].T
+            shares = np.exp(likeness - likeness.max(axis=1, keepdims=True, initial=-np.inf))
+            found[rows, factors[name]] = shares[:, len(before) :].sum(axis=1) / shares.sum(axis=1)
+        return found
+
+
+def _level(alternatives: Sequence[str]) -> str:
+    return " and ".join(sorted(set(alternatives)))
+
+
+def _both(generated: Any, controls: Any, cases_kept: Flags, controls_kept: Flags) -> Any:
+    return np.concatenate([generated[cases_kept], controls[controls_kept]])
+
+
+def _units(vectors: Floats) -> Floats:
+    units: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return units
+
+
+def _rows(error: FactorEffects, figure: FactorEffects, entries: Numbers) -> tuple[FactorRow, ...]:
+    of_figure = {row.parts: row.effect for row in figure.rows}
+    none = Figure(None, why="there is nothing to compare")
+    return tuple(
+        FactorRow(row.parts, row, of_figure.get(row.parts, none), tuple(sorted(entries[list(row.images)].tolist())))
+        for row in error.rows
+    )
+
+
+def parts_words(parts: Sequence[tuple[str, str]]) -> str:
+    """Return the levels of an effect in words, such as "“night” (time of day) and “rain” (weather)"."""
+    named = {ANY: "a change of the", OTHER: "other changes of the"}
+    words = [f"{named[level]} {factor}" if level in named else f"“{level}” ({factor})" for factor, level in parts]
+    text = " and ".join(words)
+    return text[:1].upper() + text[1:]
+
+
+def _change(effect: Figure) -> str:
+    assert effect.value is not None and effect.low is not None and effect.high is not None
+    ends = sorted((abs(effect.low), abs(effect.high)))
+    return f"{100 * abs(effect.value):.1f} points ({100 * ends[0]:.1f} to {100 * ends[1]:.1f})"
+
+
+_TEXTS = TextTemplates(
+    Path(__file__).with_name("templates"), count_of=count_of, parts_words=parts_words, change=_change
+)
+
+
+def factor_facts(found: FactorView) -> dict[str, Any]:
+    """Return all effects, JSON-ready."""
+    return {
+        **facts(found, "model title wrong answer notes"),
+        "unchanged": {name: vars(one.unchanged) for name, one in found.effects.items()},
+        "figure": found.figure,
+        "tables": {
+            name: [
+                {
+                    "levels": dict(row.parts),
+                    "error": vars(row.error.effect),
+                    "p_adjusted": row.error.p_adjusted,
+                    "answer": row.error.answer,
+                    "sources_needed": row.error.needed,
+                    "figure": vars(row.figure),
+                    "entries": row.entries,
+                }
+                for row in rows
+            ]
+            for name, rows in found.rows.items()
+        },
+        "mixed": [
+            {**facts(row, "asked seen p_adjusted mixes"), "effect": vars(row.effect), "own": vars(row.own)}
+            for row in found.mixed
+        ],
+    }

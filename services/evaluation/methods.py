@@ -1,0 +1,377 @@
+"""Compares the methods (recipes, and starts of their drawing) that made the test cases of one subject."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.check_words import WORDS, CheckWords
+from core.data_files import DataTable
+from core.errors import UserError
+from core.evaluation_results import FEWEST_CASES
+from core.figures import Floats, Numbers, ratio
+from core.types import TaskKind
+from core.words import and_list, count_of
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
+from evaluation.methods import YES, MethodImages, MethodTable, compare_methods, weak_cells
+from evaluation.methods import Votes as VotesOf
+from evaluation.report import CANNOT_TELL, number_with_interval, with_interval
+from services.evaluation.results import EvaluationResult, judged_images, strata_of
+from services.evaluation.scoring import judged_of
+from services.evaluation.study_votes import StudyVotes
+from services.evaluation.subjects import Method, methods_of
+from storage.curation.case_columns import ACCEPTED, OPEN, REJECTED, Outcome
+from storage.workspace import Workspace
+
+SHOWS = "edit shows"
+KEPT: Mapping[TaskKind, str] = {"classification": "label seen", "segmentation": "mask kept"}
+"""The check that tells whether an image still shows what it has to, by task."""
+COUNTED: Mapping[str, str] = {
+    "valid": "valid",
+    "edit shows": "shows",
+    "label kept": "kept",
+    "wrong": "wrong",
+    "excess": "wrong",
+    "failures of 100": "valid_failure",
+    "failures a minute": "valid_failure",
+    "valid by votes": "judged",
+}
+"""Column of `MethodImages` with the images that each figure counts."""
+FIGURES: Mapping[str, str] = DataTable(__file__, str)
+"""Words of each figure of a comparison, by its name."""
+
+
+@dataclass(frozen=True)
+class MethodCost:
+    """What the images of a method cost."""
+
+    minutes: float | None
+    """Minutes of model time for captions, language model, inversion and drawing. None if not all images come from
+    batches, which alone record it."""
+    edits: int
+    """Number of stage values that people wrote."""
+    reviews: int
+    """Number of images that people accepted or rejected."""
+    votes: int
+    """Number of votes of studies."""
+
+
+@dataclass(frozen=True)
+class MethodsCompared:
+    """The methods that made the test cases of one subject, side by side."""
+
+    model: str
+    title: str
+    """Name of the subject."""
+    methods: tuple[Method, ...]
+    reference: int
+    """Index of the method that the others are compared with."""
+    sources: int
+    """Number of sources of which some method has an image."""
+    lacking: tuple[int, ...]
+    """Number of these sources of which each method has no image."""
+    tables: tuple[MethodTable, ...]
+    cells: tuple[tuple[str, ...], ...]
+    """For each method, the weak cells that it found: label, edit type and alternative in words."""
+    costs: tuple[MethodCost, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the titles of the methods."""
+        return tuple(one.title for one in self.methods)
+
+
+@dataclass(frozen=True, eq=False)
+class MethodsResult:
+    """A comparison, and the columns that link each number to its images."""
+
+    compared: MethodsCompared
+    images: MethodImages
+    entry: Numbers
+    """Catalogue entry of each image."""
+    edit_types: tuple[str, ...]
+
+    def entries(self, method: str, figure: str = "", edit_type: str = "") -> tuple[int, ...]:
+        """Return the catalogue entries that a number counts: all images of a method (a `Method.key`), or those for
+        which `figure`, one of `COUNTED`, holds. An excess counts the wrong ones. Raises UserError for an unknown
+        method, figure or edit type.
+        """
+        keys = [one.key for one in self.compared.methods]
+        known = {"": -1} | {name: place for place, name in enumerate(self.edit_types)}
+        if method not in keys or figure not in ("", *COUNTED) or edit_type not in known:
+            raise UserError("This comparison has no such number any more. Please go back and reload the page.")
+        own = self.images.method == keys.index(method)
+        if figure:
+            own &= getattr(self.images, COUNTED[figure]) == YES
+        if edit_type:
+            own &= self.images.edit_type == known[edit_type]
+        return tuple(sorted(self.entry[own].tolist()))
+
+
+def methods_result(
+    workspace: Workspace,
+    found: EvaluationResult,
+    outcomes: Sequence[Outcome],
+    studies: Sequence[StudyVotes],
+    reference: str = "",
+) -> MethodsResult:
+    """Compare the methods of the test cases of an evaluation. `reference` is a `Method.key`; "" for the first method.
+    Raises UserError if there is only one method, or no method of this name.
+    """
+    columns = _Columns(workspace, found, outcomes)
+    methods = columns.methods
+    if len(methods) < 2:
+        raise UserError(
+            f"All these images are by one method, {methods[0].title}: choose images of several recipes or starts."
+        )
+    keys = [one.key for one in methods]
+    if reference and reference not in keys:
+        raise UserError(
+            f"No method {reference!r:.120} made these images. Choose one of: {', '.join(keys)}.", field="reference"
+        )
+    first = keys.index(reference) if reference else 0
+    images, seconds = columns.images, columns.seconds()
+    tables = compare_methods(
+        images, columns.edit_types, columns.control(), seconds, first, _votes(found, images.source, outcomes, studies)
+    )
+    has = np.zeros(seconds.shape, bool)
+    has[images.method, images.source] = True
+    compared = MethodsCompared(
+        model=found.evaluated.model,
+        title=found.evaluated.subject.title,
+        methods=methods,
+        reference=first,
+        sources=len(has.T),
+        lacking=tuple((~has).sum(1).tolist()),
+        tables=tables,
+        cells=tuple(
+            tuple(columns.cells[cell] for cell in weak_cells(images, place).tolist()) for place in range(len(methods))
+        ),
+        costs=columns.costs(seconds, studies),
+        notes=(*columns.notes({one.edit_type for one in tables}), *found.evaluated.notes),
+    )
+    return MethodsResult(compared, images, columns.entry, columns.edit_types)
+
+
+def methods_facts(found: MethodsCompared) -> dict[str, Any]:
+    """Return a comparison, JSON-ready."""
+    return asdict(found) | {"methods": [asdict(one) | {"key": one.key, "title": one.title} for one in found.methods]}
+
+
+def method_counts(found: MethodsCompared) -> list[tuple[str, list[str]]]:
+    """Return the counts of each method as text, each with its name: images, sources, weak cells and cost."""
+    counts: list[tuple[str, Iterable[int]]] = [
+        ("images", found.tables[0].images),
+        ("sources", found.tables[0].sources),
+        ("sources without an image", found.lacking),
+        ("weak cells found", map(len, found.cells)),
+        ("edits by a person", (one.edits for one in found.costs)),
+        ("images reviewed", (one.reviews for one in found.costs)),
+        ("votes", (one.votes for one in found.costs)),
+    ]
+    minutes = [CANNOT_TELL if one.minutes is None else f"{one.minutes:,.1f}" for one in found.costs]
+    return [
+        *((name, [f"{number:,}" for number in numbers]) for name, numbers in counts),
+        ("minutes of model time", minutes),
+    ]
+
+
+def method_rows(table: MethodTable) -> list[tuple[str, list[str], list[str]]]:
+    """Return the figures of a table as text: the name, the figure of each method, and its difference from the
+    reference's, "" for the reference.
+    """
+    rows = []
+    for figure in table.figures:
+        share = figure.unit == "share"
+        points = figure.name == "excess"
+        values = [with_interval(one, points) if share else number_with_interval(one) for one in figure.values]
+        differences = [
+            "" if one is None else with_interval(one, points=True) if share else number_with_interval(one, signed=True)
+            for one in figure.differences
+        ]
+        rows.append((FIGURES[figure.name], values, differences))
+    return rows
+
+
+class _Columns:
+    """The test cases of an evaluation and the rejected ones, as columns."""
+
+    def __init__(self, workspace: Workspace, found: EvaluationResult, outcomes: Sequence[Outcome]) -> None:
+        self._workspace, self._found = workspace, found
+        cases, table = found.cases, found.cases.table
+        self._row = np.concatenate([cases.generated.row, cases.rejected])
+        self.entry = table.entry[self._row]
+        method, self.methods = methods_of(table, self._row)
+        self._shas, source = np.unique(table.sources.numbers[self._row], return_inverse=True)
+        self._labels = [cases.labels[one] if one >= 0 else "" for one in cases.generated.label.tolist()]
+        self._labels += table.labels.of(cases.rejected)
+        edit_type, cell = self._edits(method)
+        self._checks = workspace.case_columns.check_outcomes(self.entry)
+        wrong, fault = self._answers()
+        nothing = np.full(len(self._row), -2, np.int8)
+        shows, kept = (self._checks.get(name, nothing) for name in (SHOWS, KEPT[cases.task]))
+        columns = (method, source, edit_type, cell, self._judged(outcomes), self._passed(method), shows, kept)
+        self.images = MethodImages(*(np.maximum(one, -1).astype(np.int64) for one in (*columns, wrong, fault)))
+
+    def _edits(self, method: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the edit type and the cell of each image; -1 for an image with edits of several types, and for the
+        cell of one with several edits. If all images of a method have edits of the same several types, as AGA's have,
+        the first edit of an image counts alone.
+        """
+        edits = self._found.cases.table.edits
+        place = np.full(len(self._found.cases.table), -1)
+        place[self._row] = np.arange(len(self._row))
+        inside = place[edits.row] >= 0
+        edits_of: list[list[tuple[str, str]]] = [[] for _ in self._row]
+        words = edits.types.of(inside), edits.alternatives.of(inside)
+        for one, *edit in zip(place[edits.row[inside]].tolist(), *words, strict=True):
+            edits_of[one].append((edit[0], edit[1]))
+        types = [{kind for kind, _ in own} for own in edits_of]
+        common = [
+            set.intersection(*(types[one] for one in np.flatnonzero(method == number).tolist()))
+            for number in range(len(self.methods))
+        ]
+        self.edit_types = tuple(sorted(set().union(*types)))
+        number = {name: at for at, name in enumerate(self.edit_types)}
+        cells: dict[tuple[str, str, str], int] = {}
+        edit_type, cell = np.full(len(self._row), -1), np.full(len(self._row), -1)
+        for one, own in enumerate(edits_of):
+            counts_first = bool(own) and len(types[one]) > 1 and own[0][0] in common[method[one]]
+            if len(types[one]) == 1 or counts_first:
+                edit_type[one] = number[own[0][0]]
+            if len(own) == 1 or counts_first:
+                cell[one] = cells.setdefault((self._labels[one], *own[0]), len(cells))
+        self.cells = tuple(", ".join(filter(None, name)) for name in cells)
+        return edit_type, cell
+
+    def _judged(self, outcomes: Sequence[Outcome]) -> Numbers:
+        cases = self._found.cases
+        judged = np.concatenate([judged_of(cases, outcomes), np.full(len(cases.rejected), -1)])
+        verdict = cases.table.verdict[self._row]
+        reviewed = np.where(verdict == ACCEPTED, 1, np.where(verdict == REJECTED, 0, -1))
+        return np.where(judged < 0, reviewed, judged)
+
+    def _passed(self, method: Numbers) -> NDArray[np.int8]:
+        """Return whether each image fails none of the checks that all methods have."""
+        made = {name: np.bincount(method, weights=one > -2, minlength=len(self.methods)) for name, one in
+                self._checks.items()}  # fmt: skip
+        self.shared_checks = tuple(name for name, counts in made.items() if counts.all())
+        columns = np.array([self._checks[name] for name in self.shared_checks]).reshape(-1, len(method))
+        passed = np.where((columns == 0).any(0), 0, np.where((columns == 1).any(0), 1, -1))
+        return passed.astype(np.int8)
+
+    def _answers(self) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+        """Return whether the model is wrong about each image, and whether it is right about the source then."""
+        found, generated = self._found, self._found.cases.generated
+        before = found.before[generated.source]
+        known = (found.right != UNKNOWN) & found.compared[generated.source]
+        is_wrong = found.right == WRONG
+        # A segmenter is wrong only about what it finds on the original.
+        is_new = is_wrong if found.pixels is not None else is_wrong & (before == RIGHT)
+        unread = np.full(len(found.cases.rejected), -1)
+        wrong, fault = (
+            np.concatenate([np.where(known, one, -1), unread]).astype(np.int8) for one in (is_wrong, is_new)
+        )
+        return wrong, fault
+
+    def control(self) -> Floats:
+        """Return the error on the control set of each method and source; NaN without one."""
+        found, cases = self._found, self._found.cases
+        errors = np.full((len(self.methods), len(self._shas)), np.nan)
+        source = np.searchsorted(self._shas, cases.originals.number)
+        known = (found.control_right != UNKNOWN) & found.compared[cases.controls.source]
+        method = self.images.method[: len(cases.generated)]
+        for number in range(len(self.methods)):
+            ways = np.unique(cases.way[method == number])
+            own = known & np.isin(cases.control_way, ways[ways >= 0])
+            place = source[cases.controls.source[own]]
+            n = np.bincount(place, minlength=len(self._shas))
+            errors[number] = ratio(np.bincount(place, found.control_right[own] == WRONG, len(self._shas)), n)
+        return errors
+
+    def seconds(self) -> Floats:
+        """Return the model time of each method and source. A method some of whose images come from no batch has NaN."""
+        table = self._found.cases.table
+        by_run: dict[str, int] = {}
+        for run, method in zip(table.runs.of(self._row), self.images.method.tolist(), strict=True):
+            by_run.setdefault(run, method)
+        rows = self._workspace.case_columns.batch_seconds()
+        of_batch = {one.batch: by_run[one.run] for one in rows if one.run in by_run}
+        number = {table.sources.values[sha]: place for place, sha in enumerate(self._shas.tolist())}
+        seconds = np.zeros((len(self.methods), len(self._shas)))
+        for one in rows:
+            if one.batch in of_batch and one.source in number:
+                seconds[of_batch[one.batch], number[one.source]] += one.seconds
+        for run in by_run.keys() - {one.run for one in rows}:
+            seconds[by_run[run]] = np.nan
+        return seconds
+
+    def costs(self, seconds: Floats, studies: Sequence[StudyVotes]) -> tuple[MethodCost, ...]:
+        table, edits = self._found.cases.table, self._workspace.case_columns.edits_by_hand()
+        costs = []
+        for number in range(len(self.methods)):
+            row = self._row[self.images.method == number]
+            minutes = float(seconds[number].sum() / 60)
+            costs.append(
+                MethodCost(
+                    minutes if np.isfinite(minutes) else None,
+                    sum(edits.get(run, 0) for run in set(table.runs.of(row))),
+                    int((table.verdict[row] != OPEN).sum()),
+                    sum(int(np.isin(one.cases, table.test_case[row]).sum()) for one in studies),
+                )
+            )
+        return tuple(costs)
+
+    def notes(self, shown: Collection[str]) -> list[str]:
+        """Return sentences on what the figures count. `shown` are the edit types with a table."""
+        notes = []
+        few = [
+            f"{name} ({int((self.images.edit_type == number).sum()):,})"
+            for number, name in enumerate(self.edit_types)
+            if name not in shown and (self.images.edit_type == number).any()
+        ]
+        if few:
+            notes.append(
+                f"No table of their own, as fewer than two methods have {FEWEST_CASES} images of the edit type: "
+                f"{and_list(few)}."
+            )
+        names = [f"“{WORDS.get(name, CheckWords(name, '')).title}”" for name in self.shared_checks]
+        judged = int((self.images.judged >= 0).sum())
+        by_people = f"People judged {count_of(judged, 'image')}. " if judged else "Nobody judged an image. "
+        if names:
+            notes.append(
+                f"{by_people}Any other image is valid if it fails none of the checks that all methods have: "
+                f"{and_list(names)}."
+            )
+        else:
+            notes.append(f"{by_people}No check was made by all methods, so the validity of other images is not known.")
+        rejected = len(self._found.cases.rejected)
+        if rejected:
+            notes.append(
+                f"{count_of(rejected, 'rejected image', 'counts')} as invalid here. The figures by votes, errors and "
+                "excess leave them out."
+            )
+        return notes
+
+
+def _votes(
+    found: EvaluationResult, source: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]
+) -> VotesOf:
+    """Return how to get the votes on some images. `source` is the number of each image's source in the comparison."""
+    cases = found.cases
+    wrong = found.right == WRONG
+    fault = wrong if found.pixels is not None else wrong & (found.before[cases.generated.source] == RIGHT)
+    known = (found.right != UNKNOWN) & found.compared[cases.generated.source]
+    stratum, names = strata_of(cases, wrong)
+
+    def votes(own: np.ndarray) -> Any:
+        place = np.flatnonzero(own[: len(known)] & known)
+        judged = judged_images(cases, place, fault, stratum, outcomes, studies)
+        return None if judged is None else (replace(judged[0], source=source[place]), names)
+
+    return votes

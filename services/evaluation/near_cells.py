@@ -1,0 +1,117 @@
+"""Alternatives next to weak cells: proposals of the language model, and captions for those that a person accepts.
+
+The captions are added to the runs of the sources, as a person does in Explore, and a search takes them before its next
+round (`services.batches.planning`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from core.batches import Candidate
+from core.errors import UserError
+from core.types import Alternatives, CounterfactualCaption, CounterfactualCaptions, Edit, Trace
+from core.words import count_of, find_phrase, meaning
+from pipeline.checks.texts import alternative_checks, require
+from services.evaluation.search_questions import CellName, Part, cell_name, with_one_edit
+from storage.workspace import Workspace
+
+ALTERNATIVES, CAPTIONS = "alternatives", "counterfactuals"
+"""Stages whose values hold the alternatives and the captions of a run."""
+
+
+@dataclass(frozen=True)
+class NearCell:
+    """A weak cell, and alternatives that could be searched next to it."""
+
+    key: str
+    """Key of the cell, as `Part.key`."""
+    label: str
+    alternative: str
+    run: str
+    """Id of the run of a source in the cell, whose language model proposes."""
+    keyword: str
+    """The keyword in this run that the alternatives replace."""
+    proposals: tuple[str, ...]
+    """Alternatives of the keyword in this run that no caption of the batch has."""
+    added: tuple[str, ...]
+    """Alternatives that a person added and that no round took yet."""
+
+
+def near_cells(workspace: Workspace, batch: int, names: Sequence[CellName]) -> tuple[NearCell, ...]:
+    """Return what could be searched next to these cells."""
+    candidates = with_one_edit(workspace.batches.candidates(batch))
+    known = {cell_name(one)[1:] for one in candidates}
+    first: dict[CellName, Candidate] = {}
+    for one in candidates:
+        first.setdefault(cell_name(one), one)
+    found = list[NearCell]()
+    for name in names:
+        one = first[name]
+        (edit,), values = one.counterfactual.edits, workspace.runs.get(one.run).values
+        captions = _captions(values[CAPTIONS].value.value) if CAPTIONS in values else ()
+        written = [each for caption in captions if caption.used and len(caption.edits) == 1 for each in caption.edits]
+        added = {each.alternative for each in written if (each.edit_type, meaning(each.alternative)) not in known}
+        offered = values[ALTERNATIVES].value.value if ALTERNATIVES in values else Alternatives(())
+        proposals = dict.fromkeys(
+            option.text
+            for item in offered.items
+            for option in item.options
+            if item.keyword == edit.keyword
+            and (edit.edit_type, meaning(option.text)) not in known
+            and option.text not in added
+        )
+        key = Part(*name).key
+        found.append(
+            NearCell(key, name[0], edit.alternative, one.run, edit.keyword, tuple(proposals), tuple(sorted(added)))
+        )
+    return tuple(found)
+
+
+def add_alternative(workspace: Workspace, batch: int, cell: str, alternative: str) -> Mapping[str, int]:
+    """Add a caption with an alternative to each source that has one of a cell, with the same words otherwise. Return
+    the number of sources by what became of them. Raises UserError for an unusable alternative, and if no caption was
+    added.
+    """
+    alternative = " ".join(alternative.split())
+    of_cell: dict[int, Candidate] = {}
+    for one in with_one_edit(workspace.batches.candidates(batch)):
+        if Part(*cell_name(one)).key == cell:
+            of_cell.setdefault(one.source, one)
+    if not of_cell:
+        raise UserError("This batch has no such cell: take one that show_search lists.", field="cell")
+    runs = {one.run: workspace.runs.get(one.run) for one in of_cell.values()}
+    for one in of_cell.values():
+        (edit,) = one.counterfactual.edits
+        require(alternative_checks(edit.keyword, alternative, runs[one.run].task, edit.forced))
+    counts = Counter[str]()
+    for one in of_cell.values():
+        (edit,), text = one.counterfactual.edits, one.counterfactual.text
+        held = runs[one.run].values[CAPTIONS].value if CAPTIONS in runs[one.run].values else None
+        captions = _captions(held.value) if held is not None else ()
+        spans = find_phrase(text, edit.alternative)
+        new = replace(edit, alternative=alternative)
+        if any(len(each.edits) == 1 and _same(each.edits[0], new) for each in captions):
+            counts["have it already"] += 1
+        elif held is None or len(spans) != 1:
+            counts["left out, as their caption does not have the words of the edit once"] += 1
+        else:
+            ((start, end),) = spans
+            caption = CounterfactualCaption(text[:start] + alternative + text[end:], (new,))
+            value = replace(held, value=CounterfactualCaptions((*captions, caption)), trace=Trace("person"))
+            workspace.runs.append_value(one.run, CAPTIONS, value)
+            counts["added"] += 1
+    if not counts["added"]:
+        why = "; ".join(f"{count_of(number, 'source')} {what}" for what, number in counts.items() if number)
+        raise UserError(f"No caption is added: {why}.", field="alternative")
+    return dict(counts)
+
+
+def _captions(value: object) -> tuple[CounterfactualCaption, ...]:
+    return value.items if isinstance(value, CounterfactualCaptions) else ()
+
+
+def _same(one: Edit, other: Edit) -> bool:
+    return (one.keyword, meaning(one.alternative)) == (other.keyword, meaning(other.alternative))

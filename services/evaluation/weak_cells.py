@@ -1,0 +1,487 @@
+"""Search for the cells in which a model is weak, among the captions of a batch. The images of the batch wait, and the
+search draws some in each round: where it suspects a weak cell, and every fifth at random.
+
+All that the search knows is in the workspace: which images it chose and how, what they show by the model's predictions,
+and what people decided on them. So it resumes after a kill with the images that it had chosen, and follows decisions
+that people make in the meantime.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from core.batches import Candidate, ChosenBy
+from core.errors import UserError
+from core.figures import Figure, Flags, Floats, Numbers
+from core.image_filter import ImageFilter
+from core.progress import OnCount
+from core.settings import UnderTestSettings
+from core.types import from_plain, to_plain
+from core.words import count_of, meaning
+from evaluation.by_source import MeansOfSources
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
+from evaluation.search import WEAK, Cells, Pick, beliefs, next_round, told
+from services.batches.planning import Planner
+from services.evaluation.scoring import judged_of
+from services.evaluation.search_questions import (
+    Answer,
+    CellName,
+    DrawnImage,
+    Part,
+    answer_of,
+    cell_name,
+    matched,
+    with_one_edit,
+)
+from services.evaluation.service import EvaluationService
+from services.evaluation.types import EvaluationQuestion, Subject
+from storage.curation.case_columns import REJECTED
+from storage.workspace import Workspace
+
+ROUND = 20
+"""Number of images of a round."""
+MOST_IMAGES, MOST_MINUTES = 1_000_000, 100_000
+"""Maximum number of images of a search, and of minutes of one run."""
+UNLIKELY = 0.05
+"""Chance of being weak below which a cell is called unlikely to be."""
+MOST_QUESTIONS = 10
+"""Maximum number of a person's questions in a search."""
+Nearest = Callable[[str, Sequence[str]], Sequence[str]]
+"""Returns the names that are nearest in meaning to a text, the nearest first."""
+CellState = Literal["weak", "open", "unlikely"]
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """One cell: a label, an edit type and an alternative."""
+
+    label: str
+    """Class of the sources; "" for a segmentation."""
+    edit_type: str
+    spellings: tuple[str, ...]
+    """The alternatives of the cell, which `core.words.meaning` finds equal, the most frequent first."""
+    images: int
+    """Number of images that count: the model was right about their sources."""
+    faults: int
+    """Number of these that are valid faults."""
+    chance: float
+    """Chance that the cell is weak, 0 to 1."""
+    state: CellState
+    """"weak" if told, "unlikely" if `chance` is below `UNLIKELY`, else "open"."""
+    valid: float
+    """Chance that an image of the cell is valid, 0 to 1, by those that people rejected or found invalid."""
+    waiting: int
+    """Number of images of the cell that could still be drawn."""
+    next: int
+    """Number of images of the cell that the next round aims at, as things stand now."""
+
+    @property
+    def alternative(self) -> str:
+        """Return the most frequent spelling."""
+        return self.spellings[0]
+
+    @property
+    def name(self) -> CellName:
+        """Return the name of the cell."""
+        return self.label, self.edit_type, meaning(self.alternative)
+
+
+@dataclass(frozen=True)
+class SearchView:
+    """What a search has found so far."""
+
+    weak: float
+    """Share of valid faults above which a cell is weak, 0 to 1."""
+    cells: tuple[CellRow, ...]
+    """Weak cells first, then by chance."""
+    over_labels: tuple[CellRow, ...]
+    """Each alternative over all labels, with `label` "". It is weak if it is in some cell, and `chance` is the largest
+    of its cells. If there is one label, there are none."""
+    chosen: int
+    """Number of images that the search chose."""
+    drawn: int
+    """Number of these that are drawn."""
+    next_random: int
+    """Number of images that the next round draws at random. Like `CellRow.next`, 0 if there is no next round."""
+    next_asked: int
+    """Number of images that the next round draws to answer questions."""
+    answers: tuple[Answer, ...]
+    """Answers to the questions that a person asked."""
+    told_filter: str
+    """Filter of the images of the weak cells that count, as in an address; "" if there are none."""
+    error: Figure
+    """Share of valid faults among all images that could be drawn, by those chosen at random."""
+    notes: tuple[str, ...]
+
+    @property
+    def told(self) -> tuple[CellRow, ...]:
+        """Return the weak cells."""
+        return tuple(one for one in self.cells if one.state == "weak")
+
+    @property
+    def aimed(self) -> tuple[CellRow, ...]:
+        """Return the cells that the next round aims at, those with most images first."""
+        return tuple(sorted((one for one in self.cells if one.next), key=lambda one: -one.next))
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """The candidates of a batch by cell, and what the drawn ones show."""
+
+    names: tuple[CellName, ...]
+    """Label, edit type and `core.words.meaning` of the alternative of each cell."""
+    spellings: tuple[Counter[str], ...]
+    """Number of captions with each alternative of each cell."""
+    cells: Cells
+    waiting: tuple[tuple[Candidate, ...], ...]
+    """Images of each cell that could be drawn. Their sources have no image in the cell."""
+    images: Numbers
+    """Number of images of each cell that count. Rejected ones do not."""
+    faults: Numbers
+    invalid: Numbers
+    """Number of images of each cell that people rejected or found invalid."""
+    counted: tuple[DrawnImage, ...]
+    """The images that count."""
+    answers: tuple[Answer, ...]
+    chosen: int
+    drawn: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What a search was asked for."""
+
+    model: UnderTestSettings
+    images: int = 300
+    """Maximum number of images that the search chooses in all."""
+    weak: float = WEAK
+    """Share of valid faults above which a cell is weak, 0 to 1."""
+    minutes: int = 0
+    """Maximum minutes of one run, which ends after the round; 0 for no limit."""
+    mapping: str = ""
+    """Text of a user's file that maps labels to classes; "" for none."""
+    questions: tuple[str, ...] = ()
+    """Hypotheses of a person in words."""
+
+
+def settings_of_search(workspace: Workspace, batch: int) -> SearchSettings | None:
+    """Return the settings of the latest search in a batch, or None."""
+    stored = workspace.batches.search(batch)
+    return None if stored is None else from_plain(SearchSettings, stored)
+
+
+class WeakCellSearch:
+    """A search in one batch with one model. `choose` is what `services.batches.engine.Engine` takes."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        service: EvaluationService,
+        batch: int,
+        settings: SearchSettings,
+        on_count: OnCount = lambda _done, _total: None,
+        on_round: Callable[[SearchView], None] = lambda _view: None,
+    ) -> None:
+        """`on_round` is called before each round."""
+        self._workspace, self._ledger, self._service, self._number = workspace, workspace.batches, service, batch
+        self._settings, self._on_count, self._on_round = settings, on_count, on_round
+        self._began: float | None = None
+        subject = Subject(filter=ImageFilter(facets={"batch": (self._ledger.get(batch).facet,)}))
+        self._question = EvaluationQuestion(subject, settings.model, settings.mapping)
+
+    def begin(self) -> None:
+        """Record the search. It keeps the questions of an earlier one."""
+        self._record(self._questions())
+
+    def ask(self, question: str, nearest: Nearest) -> None:
+        """Add a person's question. From the next round on, images are drawn to answer it. Raises UserError if its words
+        name no label and no edit of the batch; `nearest` then finds the names that are nearest in meaning.
+        """
+        question, questions = " ".join(question.split()), self._questions()
+        names = tuple(dict.fromkeys(cell_name(one) for one in with_one_edit(self._ledger.candidates(self._number))))
+        found = matched(question, names)
+        if names and not found.parts:
+            if found.missing:
+                raise UserError(
+                    f"No caption of this batch joins {found.missing[0]}: add one to a source in Explore, and go on "
+                    "searching.",
+                    field="question",
+                )
+            known = tuple(dict.fromkeys(name for one in names for name in (one[0], one[2]) if name))
+            like = " or ".join(f"“{name}”" for name in nearest(question, known))
+            raise UserError(
+                f"No label or edit of this batch is named in “{question}”."
+                + (f" The nearest in meaning: {like}." if like else "")
+                + " Ask with a name of the batch, or add a caption with this edit to a source in Explore.",
+                field="question",
+            )
+        if question in questions:
+            return
+        if len(questions) >= MOST_QUESTIONS:
+            raise UserError(f"At most {MOST_QUESTIONS} questions are kept: remove one first.", field="question")
+        self._record((*questions, question))
+
+    def forget(self, question: str) -> None:
+        """Remove a question. Its images stay."""
+        self._record(tuple(one for one in self._questions() if one != question))
+
+    def _record(self, questions: tuple[str, ...]) -> None:
+        self._ledger.add_search(self._number, to_plain(replace(self._settings, questions=questions)))
+
+    def _questions(self) -> tuple[str, ...]:
+        """Return the questions as they are now; a person may have changed them in another process."""
+        stored = settings_of_search(self._workspace, self._number)
+        return () if stored is None else stored.questions
+
+    def choose(self, planner: Planner) -> bool:
+        """Have the model read the new images, then choose the images of the next round. Return False if all images are
+        chosen, or the minutes are over. Raises Cancelled if `on_count` does.
+        """
+        self._began = self._began or time.monotonic()
+        standing = self._standing(reads=True)
+        self._on_round(self._view(standing))
+        is_late = 0 < 60 * self._settings.minutes <= time.monotonic() - self._began
+        pick, chance = self._next(standing)
+        if is_late or not len(pick.cell):
+            return False
+        waiting = [list(chance.permutation(len(one))) for one in standing.waiting]
+        parts = [*_open_parts(standing.answers), ""]  # -1 is no question
+        picks = zip(pick.cell.tolist(), pick.uniform.tolist(), pick.question.tolist(), strict=True)
+        chosen: list[tuple[Candidate, ChosenBy, str]] = [
+            (standing.waiting[cell][waiting[cell].pop()], "random" if uniform else "aim", parts[question])
+            for cell, uniform, question in picks
+        ]
+        planner.choose(chosen)
+        return True
+
+    def _next(self, standing: _Standing) -> tuple[Pick, np.random.Generator]:
+        """Return the next round as things stand now, empty at the end, and the generator that chooses its images."""
+        # The same state gives the same choice, also after a kill.
+        chance = np.random.default_rng([self._number, standing.chosen])
+        left = np.array([len(one) for one in standing.waiting], np.int64)
+        size = min(ROUND, self._settings.images - standing.chosen)
+        valid = _valid(standing.images, standing.invalid)
+        cells, questions = standing.cells, [one.cells(standing.names) for one in _open_parts(standing.answers).values()]
+        pick = next_round(
+            cells, standing.images, standing.faults, left, size, chance, valid, self._settings.weak, questions
+        )
+        return pick, chance
+
+    def view(self, reads: bool = True) -> SearchView:
+        """Return what was found so far. `reads`: the model first reads images that it has not read."""
+        return self._view(self._standing(reads))
+
+    def _standing(self, reads: bool) -> _Standing:
+        candidates = self._ledger.candidates(self._number)
+        single = with_one_edit(candidates)
+        notes = list[str]()
+        if len(single) < len(candidates):
+            several = count_of(len(candidates) - len(single), "caption", "has")
+            notes.append(f"{several} several edits, or none: the search leaves them out.")
+        outcome, rejected, wrong_sources = self._outcomes(single, notes, reads)
+        number: dict[CellName, int] = {}
+        cell_of = [number.setdefault(cell_name(one), len(number)) for one in single]
+        names = tuple(number)
+        spellings = tuple(Counter[str]() for _ in names)
+        images, faults, invalid = (np.zeros(len(names), np.int64) for _ in range(3))
+        seen: set[tuple[int, int]] = set()
+        counted = list[DrawnImage]()
+        for one, cell in zip(single, cell_of, strict=True):
+            spellings[cell][one.counterfactual.edits[0].alternative] += 1
+            if one.test_case is not None or one.state in ("planned", "leased"):
+                seen.add((cell, one.source))
+            invalid[cell] += one.test_case in rejected
+            if one.test_case is None or one.test_case not in outcome:
+                continue
+            fault, is_invalid = outcome[one.test_case]
+            counted.append(DrawnImage(cell, one.source, one.test_case, fault, one.chosen_by == "random", one.asked))
+            images[cell] += 1
+            faults[cell] += fault
+            invalid[cell] += is_invalid
+        waiting: list[list[Candidate]] = [[] for _ in names]
+        offered = set[tuple[int, int]]()
+        for one, cell in zip(single, cell_of, strict=True):
+            place = cell, one.source
+            if one.waits and one.source not in wrong_sources and place not in seen | offered:
+                offered.add(place)
+                waiting[cell].append(one)
+        chosen = [one for one in single if one.chosen_by]
+        return _Standing(
+            names,
+            spellings,
+            _cells(names),
+            tuple(tuple(one) for one in waiting),
+            images,
+            faults,
+            invalid,
+            tuple(counted),
+            self._answers(names, spellings, waiting, counted),
+            len(chosen),
+            sum(one.test_case is not None for one in chosen),
+            tuple(notes),
+        )
+
+    def _answers(
+        self,
+        names: tuple[CellName, ...],
+        spellings: Sequence[Counter[str]],
+        waiting: Sequence[Sequence[Candidate]],
+        counted: Sequence[DrawnImage],
+    ) -> tuple[Answer, ...]:
+        left = np.array([len(one) for one in waiting], np.int64)
+        # Each cell, each alternative over all labels, and each label over all edits can be asked about.
+        parts = len(names) + len({name[1:] for name in names}) + len({name[0] for name in names})
+        answers = list[Answer]()
+        for question in self._questions():
+            found = matched(question, names)
+            answered = tuple(
+                answer_of(part, names, spellings, left, counted, self._settings.weak, parts) for part in found.parts
+            )
+            answers.append(Answer(question, answered, found.unknown, found.missing))
+        return tuple(answers)
+
+    def _outcomes(
+        self, candidates: Sequence[Candidate], notes: list[str], reads: bool
+    ) -> tuple[dict[int, tuple[bool, bool]], frozenset[int], frozenset[int]]:
+        """Return for each test case that counts whether it shows a valid fault and whether a study finds it invalid;
+        the rejected test cases; and the sources that the model is wrong about. Test cases of these sources do not
+        count: the edit is not the reason.
+        """
+        if all(one.test_case is None for one in candidates):
+            return {}, frozenset(), frozenset()
+        cases = self._service.cases(self._question.subject)
+        if cases.view.problem:
+            raise UserError(cases.view.problem)
+        if reads:
+            read = self._service.read(self._question.model, cases, self._on_count)
+            notes += filter(None, [read.note])
+        elif self._service.pending(self._question).read == 0:
+            return {}, frozenset(), frozenset()
+        found = self._service.result(self._question)
+        generated = found.cases.generated
+        judged = judged_of(found.cases, self._workspace.case_columns.outcomes())
+        ids = found.cases.table.test_case[generated.row]
+        before = found.before[generated.source]
+        known = (found.right != UNKNOWN) & (before == RIGHT)
+        fault: Flags = (found.right == WRONG) & (judged != 0)
+        rows = zip(ids[known].tolist(), fault[known].tolist(), (judged[known] == 0).tolist(), strict=True)
+        outcome = {case: (is_fault, is_invalid) for case, is_fault, is_invalid in rows}
+        table = found.cases.table
+        rejected = frozenset(table.test_case[table.verdict == REJECTED].tolist())
+        wrong = set(ids[before == WRONG].tolist())
+        sources = frozenset(one.source for one in candidates if one.test_case in wrong)
+        if sources:
+            about = count_of(len(sources), "source")
+            notes.append(f"The model is wrong about {about} before any edit: their images do not count.")
+        notes += found.cases.left_out
+        return outcome, rejected, sources
+
+    def _view(self, standing: _Standing) -> SearchView:
+        cells, pick = standing.cells, self._next(standing)[0]
+        chance = beliefs(cells, standing.images, standing.faults).weak
+        waiting = np.array([len(one) for one in standing.waiting], np.int64)
+        aimed = np.bincount(pick.cell[~pick.uniform & (pick.question < 0)], minlength=len(cells))
+        counts = standing.images, standing.faults, standing.invalid, waiting, aimed
+        named = [(*name[:2], each) for name, each in zip(standing.names, standing.spellings, strict=True)]
+        rows = self._rows(named, chance, *counts)
+        over: tuple[CellRow, ...] = ()
+        if len(np.unique(cells.label)) > 1:
+            over_named: dict[int, tuple[str, str, Counter[str]]] = {}
+            for number, (_, edit_type, each) in zip(cells.alternative.tolist(), named, strict=True):
+                over_named.setdefault(number, ("", edit_type, Counter()))[2].update(each)
+            sums = (np.bincount(cells.alternative, weights=one).astype(np.int64) for one in counts)
+            largest = np.zeros(len(over_named))
+            np.maximum.at(largest, cells.alternative, chance)
+            over = self._rows([over_named[one] for one in range(len(over_named))], largest, *sums)
+        return SearchView(
+            weak=self._settings.weak,
+            cells=rows,
+            over_labels=over,
+            chosen=standing.chosen,
+            drawn=standing.drawn,
+            next_random=int(pick.uniform.sum()),
+            told_filter=self._told_filter(standing),
+            error=_error([(one.source, one.is_fault) for one in standing.counted if one.is_random]),
+            next_asked=int((pick.question >= 0).sum()),
+            answers=standing.answers,
+            notes=standing.notes,
+        )
+
+    def _told_filter(self, standing: _Standing) -> str:
+        is_told = told(standing.images, standing.faults, self._settings.weak)
+        cases = [one.test_case for one in standing.counted if is_told[one.cell]]
+        if not cases:
+            return ""
+        table, whole = self._workspace.case_columns.table(), self._question.subject.filter
+        return whole.among(table.entry[np.isin(table.test_case, cases)].tolist()).address
+
+    def _rows(
+        self,
+        names: Sequence[tuple[str, str, Counter[str]]],
+        chance: Floats,
+        images: Numbers,
+        faults: Numbers,
+        invalid: Numbers,
+        waiting: Numbers,
+        aimed: Numbers,
+    ) -> tuple[CellRow, ...]:
+        found, valid, rows = told(images, faults, self._settings.weak), _valid(images, invalid), list[CellRow]()
+        for place, (label, edit_type, each) in enumerate(names):
+            is_unlikely = chance[place] < UNLIKELY and images[place]
+            row = CellRow(
+                label=label,
+                edit_type=edit_type,
+                spellings=tuple(spelling for spelling, _ in each.most_common()),
+                images=int(images[place]),
+                faults=int(faults[place]),
+                chance=float(chance[place]),
+                state="weak" if found[place] else "unlikely" if is_unlikely else "open",
+                valid=float(valid[place]),
+                waiting=int(waiting[place]),
+                next=int(aimed[place]),
+            )
+            rows.append(row)
+        rows.sort(key=lambda row: (row.state != "weak", -row.chance, row.label, row.edit_type, row.spellings))
+        return tuple(rows)
+
+
+def _cells(names: Sequence[CellName]) -> Cells:
+    labels, alternatives, types = (defaultdict[object, int](int) for _ in range(3))
+    for label, edit_type, alternative in names:
+        labels.setdefault(label, len(labels))
+        alternatives.setdefault((edit_type, alternative), len(alternatives))
+        types.setdefault(edit_type, len(types))
+    return Cells(
+        label=np.array([labels[label] for label, _, _ in names], np.int64),
+        alternative=np.array([alternatives[name[1:]] for name in names], np.int64),
+        edit_type=np.array([types[edit_type] for _, edit_type, _ in names], np.int64),
+    )
+
+
+def _open_parts(answers: Sequence[Answer]) -> Mapping[str, Part]:
+    """Return the parts of questions that no image answers yet and that have images to draw, by key."""
+    open_ones = [one for answer in answers for one in answer.parts if one.answer == "cannot tell" and one.waiting]
+    return {one.part.key: one.part for one in open_ones}
+
+
+def _valid(images: Numbers, invalid: Numbers) -> Floats:
+    """Return the share of images that nobody found invalid, drawn to 1 by two images."""
+    shares: Floats = 1 - invalid / (images + invalid + 2)
+    return shares
+
+
+def _error(images: Sequence[tuple[int, bool]]) -> Figure:
+    """Return the share of valid faults among images chosen at random, with a 95 % interval over sources."""
+    if not images:
+        return Figure(None, why="no image chosen at random is read yet")
+    _, place = np.unique([source for source, _ in images], return_inverse=True)
+    sizes = np.bincount(place).astype(np.float64)
+    shares = np.bincount(place, weights=[fault for _, fault in images]) / sizes
+    return MeansOfSources(shares[:, None], sizes).figure(lambda of: of[..., 0], len(images))
