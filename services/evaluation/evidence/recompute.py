@@ -995,8 +995,8 @@ def validity(judged: pd.DataFrame, ballots: pd.DataFrame, strata: int, weighing:
     found["wrong and valid, at most"] = figure(bounds[1], n=n, sources=of)
     found["judged images without a consensus"] = figure(n=0, sources=0)
     if voted.any():
-        no_consensus = int(without.sum()) / int(voted.sum())
-        found["judged images without a consensus"] = figure(no_consensus, n=int(voted.sum()), sources=0)
+        n_voted = int(voted.sum())
+        found["judged images without a consensus"] = figure(int(without.sum()) / n_voted, n=n_voted, sources=0)
     found["times the share judged valid"] = empty if nothing else interval(times_valid, times, times)
     found["error among valid images"] = (
         empty if nothing else interval(among_valid, among_low, among_high, wrong_unknown or right_unknown)
@@ -1105,8 +1105,8 @@ def outcomes(study: Study, rules: Mapping[str, Any], votes: Mapping[str, Sequenc
             reached = not follows or any(one.answers.get(follows) == question["follows_answer"] for one in own)
             if question["kind"] == "text" or not concerns(question, item) or not reached:
                 continue
-            answers = Counter(one.answers[name] for one in own if name in one.answers)
-            counts = dict(sorted(answers.items(), key=lambda pair: (-pair[1], pair[0])))
+            given = Counter(one.answers[name] for one in own if name in one.answers)
+            counts = dict(sorted(given.items(), key=lambda pair: (-pair[1], pair[0])))
             best = next(iter(counts), "")
             status = "too few votes" if study.closed else "waiting"
             if len(own) >= rules["votes"]:

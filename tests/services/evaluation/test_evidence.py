@@ -250,10 +250,10 @@ def test_a_stranger_recomputes_every_figure(
     assert figures["models compared: second less first"]["high"] == comparison.paired.difference.high
     names = [json.loads((folder / "settings.json").read_text())["studies"][at]["study"] for at in range(3)]
     for number, study in enumerate(names, start=1):
-        for fact in figure_rows(analyse(opened.studies.data(study))):
-            parts = (f"study {number}", *(fact[key] for key in ("figure", "question", "votes_used", "part", "name")))
+        for told in figure_rows(analyse(opened.studies.data(study))):
+            parts = (f"study {number}", *(told[key] for key in ("figure", "question", "votes_used", "part", "name")))
             one = figures[": ".join(filter(None, map(str, parts)))]
-            assert all(one.get(key) == fact.get(key) for key in ("value", "low", "count", "worst")), one
+            assert all(one.get(key) == told.get(key) for key in ("value", "low", "count", "worst")), one
     hardest = figures["model 1: validity: wrong and valid, by strata"]
     assert hardest["low"] < hardest["value"] < hardest["high"]
 
