@@ -159,7 +159,7 @@ class Cases:
     split: tuple[str, ...]
     """Split of each source; "" for none."""
     left_out: tuple[str, ...]
-    """Sentences on images that are not counted."""
+    """Sentences on images that are not counted, and on those that a search chose."""
     lacking: Numbers
     """Positions of test cases to draw reconstructions for: one for each source and control set that lacks one."""
     way: Numbers
@@ -234,7 +234,15 @@ def read_cases(workspace: Workspace, subject: Subject) -> Cases:
         entries = columns.entries(subject.filter)
         title = f"Images of a filter ({words})" if words else "All images"
     table = columns.table()  # after the entries, so that it has all of them
-    return _Reading(subject, title, table, rows, originals).cases(table.rows_of(entries))
+    cases = _Reading(subject, title, table, rows, originals).cases(table.rows_of(entries))
+    aimed = int(np.isin(table.test_case[cases.generated.row], columns.aimed_cases()).sum())
+    if not aimed:
+        return cases
+    told = (
+        f"A search drew {count_of(aimed, 'test case')} where it expected failures, so the error is larger than among "
+        "all images of the plan: the page of the batch tells the error without this bias."
+    )
+    return replace(cases, left_out=(*cases.left_out, told))
 
 
 class _Reading:

@@ -231,6 +231,12 @@ class CaseColumns(Repository):
         return [BatchSeconds(*row) for row in db.execute(_QUERIES["batch_seconds"])]
 
     @read
+    def aimed_cases(self, db: Db) -> NDArray[np.int64]:
+        """Return the ids of the test cases that searches drew where they expected failures."""
+        query = "SELECT test_case FROM batch_work WHERE chosen_by = 'aim' AND test_case IS NOT NULL"
+        return np.array([one for (one,) in db.execute(query)], np.int64)
+
+    @read
     def edits_by_hand(self, db: Db) -> dict[str, int]:
         """Return the number of stage values that people wrote, by run; runs without one are left out."""
         return dict(db.execute("SELECT run, count(*) FROM stage_values WHERE author = 'person' GROUP BY run"))

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.types import Alternative, Alternatives, CounterfactualCaption
 from pipeline.profiles.profile import load_profile
 from services.batches.engine import Engine, Outcome
@@ -23,6 +24,8 @@ from services.batches.service import BatchService
 from services.batches.work import Worker
 from services.evaluation.near_cells import add_alternative, near_cells
 from services.evaluation.service import EvaluationService
+from services.evaluation.subjects import read_cases
+from services.evaluation.types import Subject
 from services.evaluation.weak_cells import ROUND, SearchSettings, SearchView, WeakCellSearch
 from storage.workspace import Workspace
 from tests.support.batch_cases import batch_images, edited
@@ -96,6 +99,9 @@ def test_the_planted_cell_is_told_and_no_other_and_most_images_go_there(workspac
     others = [row for row in view.cells if row.state != "weak"]
     assert all(row.faults == 0 for row in others) and sum(row.images for row in view.cells) == 60
     assert view.error.value is not None and view.error.n == 60 // 5
+    facet = ImageFilter(facets={"batch": (workspace.batches.get(searched.number).facet,)})
+    (told,) = read_cases(workspace, Subject(filter=facet)).left_out
+    assert told.startswith("A search drew 48 test cases")
     candidates = workspace.batches.candidates(searched.number)
     assert sum(one.waits for one in candidates) == len(candidates) - 60
     for row in view.cells:
