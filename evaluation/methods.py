@@ -53,7 +53,7 @@ class MethodImages:
     judged: Numbers
     """What people say of its validity, in a study or a review."""
     passed: Numbers
-    """`YES` if it fails none of the checks that all methods have."""
+    """`YES` if it fails none of the checks that all methods have, `UNKNOWN` for methods that share no check."""
     shows: Numbers
     """Whether its edit shows, by a check."""
     kept: Numbers

@@ -257,13 +257,18 @@ class _Columns:
         return np.where(judged < 0, reviewed, judged)
 
     def _passed(self, method: Numbers) -> NDArray[np.int8]:
-        """Return whether each image fails none of the checks that all methods have."""
-        made = {name: np.bincount(method, weights=one > -2, minlength=len(self.methods)) for name, one in
-                self._checks.items()}  # fmt: skip
-        self.shared_checks = tuple(name for name, counts in made.items() if counts.all())
+        """Return whether each image fails none of the checks that all methods have. A method whose checks no other
+        method has is left out, so that the others can still be compared: nothing is known of its images.
+        """
+        counts = [np.bincount(method[one > -2], minlength=len(self.methods)) for one in self._checks.values()]
+        made = np.array(counts, np.int64).reshape(-1, len(self.methods)) > 0
+        alone = ~made[made.sum(axis=1) > 1].any(axis=0)
+        shared = made[:, ~alone].all(axis=1) & ~alone.all()
+        self.shared_checks = tuple(name for name, one in zip(self._checks, shared.tolist(), strict=True) if one)
+        self.without_checks = [one.title for one, left_out in zip(self.methods, alone, strict=True) if left_out]
         columns = np.array([self._checks[name] for name in self.shared_checks]).reshape(-1, len(method))
         passed = np.where((columns == 0).any(0), 0, np.where((columns == 1).any(0), 1, -1))
-        return passed.astype(np.int8)
+        return np.where(alone[method], -1, passed).astype(np.int8)
 
     def _answers(self) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         """Return whether the model is wrong about each image, and whether it is right about the source then."""
@@ -348,6 +353,11 @@ class _Columns:
                 f"{by_people}Any other image is valid if it fails none of the checks that all methods have: "
                 f"{and_list(names)}."
             )
+            if self.without_checks:
+                notes.append(
+                    f"No other method has a check of {and_list(self.without_checks)}, so the validity of images that "
+                    "nobody judged is not known there."
+                )
         else:
             notes.append(f"{by_people}No check was made by all methods, so the validity of other images is not known.")
         rejected = len(self._found.cases.rejected)

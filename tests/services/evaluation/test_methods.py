@@ -83,7 +83,11 @@ def test_the_methods_are_told_apart_and_each_has_its_own_control_set(
     assert unlike is not None and unlike.why == "it makes edits of one type: compare within this type"
     assert within["background"].images[2] == table.images[2], "AGA changes backgrounds"
     assert all(one.minutes is not None and one.minutes > 0 for one in found.compared.costs)
-    assert all(one.value is None for one in figures["failures a minute"].values), "AGA has other checks, and no votes"
+    assert all(figures[name].values[2].value is None for name in ("valid", "failures a minute")), "AGA has other checks"
+    assert any("No other method has a check of AGA" in note for note in found.compared.notes)
+    for place in (0, 1):
+        assert figures["valid"].values[place].value is not None, "the two starts have checks in common"
+        assert figures["failures a minute"].values[place].value is not None
 
 
 def _captions(service: EvaluationService, question: EvaluationQuestion) -> list[list[str]]:
