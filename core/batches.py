@@ -158,7 +158,7 @@ class Chosen:
     place: int
     chosen_by: ChosenBy
     asked: str
-    """As in `Candidate`."""
+    """Key of a part of a question, as in `Candidate`."""
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ class MethodSettings(BaseModel):
 
     @property
     def start(self) -> Start | None:
-        """Where drawing started, or None if the method has no such setting."""
+        """Start of the drawing (noise or the inverted source), or None if the method has no such setting."""
         return None
 
     @property

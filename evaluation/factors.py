@@ -1,4 +1,4 @@
-"""Which changes break a model, alone or together: main effects and two-way interactions of factors. Pure.
+"""Estimates which changes break a model, alone or together: main effects and two-way interactions of factors. Pure.
 
 A factor is a kind of edit, such as the weather, and its levels are the unchanged words and the alternatives. A main
 effect is the effect of a level with all other factors unchanged. An interaction is what two levels add when they come

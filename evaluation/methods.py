@@ -51,7 +51,7 @@ class MethodImages:
     cell: Numbers
     """The number of its cell (label, edit type and alternative), from 0; -1 for an image without exactly one edit."""
     judged: Numbers
-    """What people say of its validity, in a study or a review."""
+    """Validity by people, in a study or a review."""
     passed: Numbers
     """`YES` if it fails none of the checks that all methods have, `UNKNOWN` for methods that share no check."""
     shows: Numbers

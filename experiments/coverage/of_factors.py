@@ -98,7 +98,7 @@ class FactorShares:
     covers: float
     """Intervals that hold the true effect, of all effects."""
     least: float
-    """The same for the effect that is covered least often."""
+    """Share of intervals that hold the true effect, for the effect that is covered least often."""
 
 
 def shares(world: FactorWorld, repetitions: int, seed: int = 0) -> FactorShares:

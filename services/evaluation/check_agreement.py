@@ -1,4 +1,4 @@
-"""How well each check of images agrees with the votes of studies, for people who decide which checks to trust."""
+"""Measures how well each check of images agrees with the votes of studies, to show which checks to trust."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ FIGURES: Mapping[str, str] = DataTable(__file__, str)
 
 @dataclass(frozen=True)
 class MethodCost:
-    """What the images of a method cost."""
+    """Cost of the images of a method."""
 
     minutes: float | None
     """Minutes of model time for captions, language model, inversion and drawing. None if not all images come from

@@ -161,7 +161,9 @@ class Searches:
         """
         near = next((one for one in self.state(batch).near if one.key == cell), None)
         if near is None:
-            raise UserError("This is none of the weak cells that show_search lists under “near”.", field="cell")
+            raise UserError(
+                "show_search lists no weak cell with this key under “near”: take one of its keys.", field="cell"
+            )
         self._execution.more_alternatives(near.run, near.keyword)
         return {"run": near.run, "keyword": near.keyword}
 

@@ -112,7 +112,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Matched:
-    """What the words of a question name."""
+    """Labels and edits that the words of a question name."""
 
     parts: tuple[Part, ...]
     unknown: tuple[str, ...]

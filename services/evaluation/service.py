@@ -74,7 +74,7 @@ NOT_LOADED = "This model is not loaded. Press Begin to load it and list its clas
 
 @dataclass(frozen=True, eq=False)
 class EvaluationInputs:
-    """What the figures of an evaluation are computed from, besides `EvaluationResult.cases`."""
+    """Data from which the figures of an evaluation are computed, besides `EvaluationResult.cases`."""
 
     answers: tuple[ClassifierAnswers | SegmenterCounts, ...]
     """Answers on the originals, the test cases and the reconstructions: pixel counts of a segmenter."""

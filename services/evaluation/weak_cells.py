@@ -156,7 +156,7 @@ class _Standing:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What a search was asked for."""
+    """Settings of a search, as a person or a script gives them."""
 
     model: UnderTestSettings
     images: int = 300
