@@ -7,7 +7,6 @@ The model is fallible, so its checks are features of the validity score, whose e
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ from pipeline.prompting import Prompt
 from pipeline.replies import read_reply
 from pipeline.seams import CountsTokens, LanguageModel
 from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_each
-from pipeline.stages.parsing import Unreadable
+from pipeline.stages.parsing import Unreadable, object_with
 
 LONGEST_REASON = 300
 """Maximum number of characters of the judge's reason, or of an unreadable reply, in the note of a check."""
@@ -132,14 +131,8 @@ def _inquiry(case: Case, factor: Factor) -> Inquiry[tuple[str, str]]:
 
 def _read(reply: str) -> tuple[str, str]:
     """Return the answer ("yes", "no" or "cannot tell") and the reason. Raises Unreadable for any other reply."""
-    start, end = reply.find("{"), reply.rfind("}") + 1
-    data: Any = None
-    if 0 <= start < end:
-        try:
-            data = json.loads(reply[start:end])
-        except (ValueError, RecursionError):
-            data = None
-    answer, reason = (data.get("answer"), data.get("reason")) if isinstance(data, dict) else (reply, "")
+    data = object_with(reply, "answer")
+    answer, reason = (data["answer"], data.get("reason")) if data is not None else (reply, "")
     match = _ANSWER.match(answer) if isinstance(answer, str) else None
     if match is None:
         raise Unreadable("it has no answer “yes”, “no” or “cannot tell”")

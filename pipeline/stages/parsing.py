@@ -130,7 +130,7 @@ def _unquoted(text: str) -> str:
 
 def read_together(reply: str) -> CombinedReply:
     """Read keywords, alternatives and captions from the first JSON object of a reply, ignoring text around it."""
-    data = _first_object(reply)
+    data = _keywords_object(reply)
     keywords: dict[str, tuple[str, EditType, tuple[str, ...]]] = {}
     for item in _dicts(data.get("keywords")):
         keyword, edit_type = _clean(str(item.get("keyword", ""))), _edit_type(str(item.get("edit_type", "")))
@@ -145,16 +145,24 @@ def read_together(reply: str) -> CombinedReply:
     return CombinedReply(tuple(keywords.values()), tuple(captions))
 
 
-def _first_object(reply: str) -> dict[str, Any]:
+def object_with(reply: str, name: str) -> dict[str, Any] | None:
+    """Return the first JSON object in a reply that has this property; None if there is none."""
     start = reply.find("{")
     while start >= 0:
         try:
             data, _end = json.JSONDecoder().raw_decode(reply, start)
         except (ValueError, RecursionError):
             data = None
-        if isinstance(data, dict) and "keywords" in data:
+        if isinstance(data, dict) and name in data:
             return data
         start = reply.find("{", start + 1)
+    return None
+
+
+def _keywords_object(reply: str) -> dict[str, Any]:
+    data = object_with(reply, "keywords")
+    if data is not None:
+        return data
     if re.search(r"\{\s*[\"']keywords", reply):
         raise Unreadable("its JSON is broken, or ends in the middle because the longest reply is too short")
     raise Unreadable("no JSON object with “keywords” was found")
