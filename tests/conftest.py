@@ -44,6 +44,7 @@ gc.disable()  # off until all tests are collected: the collector would take a th
 
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
 STARTS_PROCESSES = {f"tests/services/batches/test_{name}.py" for name in ("beside", "cluster", "shards")}
+LOADS_SMALL_MODELS = "tests/pipeline/models/"
 LOADS_MODELS = ("tests/pipeline/", "tests/services/batches/test_kills.py", "tests/services/batches/test_profiles.py")
 LOADS_MODELS_UNDER_TEST = ("tests/evaluation/", "tests/services/evaluation/")
 IN_MEMORY = Path("/dev/shm")
@@ -109,10 +110,13 @@ def _group(nodeid: str) -> str | None:
     """Return the name of the group of files that one core runs one after another, or None.
 
     Files that load models share torch, diffusers, transformers and the embedded models, which take a core many seconds.
+    Files of small models with random weights, which do without the embedded ones, are another group of that length.
     Files that load models under test share torch, torchvision and timm. Files that start several processes would
     compete for the cores.
     """
     file = nodeid.partition("::")[0]
+    if file.startswith(LOADS_SMALL_MODELS):
+        return "small models"
     if file.endswith("_demo.py") or file.startswith(LOADS_MODELS):
         return "models"
     if file.startswith(LOADS_MODELS_UNDER_TEST):
