@@ -285,10 +285,11 @@ class _CaptionSelection:
         return best
 
     def _reached(self, kind: _Kind) -> float:
-        """Return the number of captions with the edit types of a kind, divided by their share; 0 without shares."""
-        if self.wished is None:
-            return 0.0
-        return sum(weight * self.by_type[one] / self.wished[one] for one, weight in kind.weights)
+        """Return the number of captions with the edit types of a kind, divided by their share. Without shares, every
+        type counts the same.
+        """
+        shares = self.wished or [1.0] * len(EDIT_TYPES)
+        return sum(weight * self.by_type[one] / shares[one] for one, weight in kind.weights)
 
     def _put(self, source: int, offer: int, by: int = 1) -> None:
         """Add a caption of a source to the selection, or remove it if `by` is -1."""

@@ -215,6 +215,15 @@ def test_without_wishes_the_first_captions_of_each_source_are_drawn() -> None:
     assert report.sentences()[0] == "The plan chooses 3 of 6 captions, from 3 source images."
 
 
+def test_without_wishes_types_are_drawn_as_evenly_as_sources_offer_them() -> None:
+    """A recipe may write all captions of one type before those of the next."""
+    kinds: tuple[EditType, ...] = ("attribute", "background", "weather", "time of day")
+    written = CounterfactualCaptions(tuple(caption((kind, "new")) for kind in kinds for _ in range(2)))
+    sources = {f"{number}": written for number in range(10)}
+    report = select_captions(sources.items(), plan_of("[edits]\ncaptions_a_source = 2")).report
+    assert {share.edit_type: share.captions for share in report.shares if share.captions} == dict.fromkeys(kinds, 5)
+
+
 def test_reconstructions_are_drawn_too() -> None:
     sources = {"a": CounterfactualCaptions((CounterfactualCaption("as it is", ()),))}
     assert select_captions(sources.items(), plan_of("")).chosen == {"a": (0,)}
