@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,11 @@ def plan(service: BatchService, workspace: Workspace, options: argparse.Namespac
     """
     read = read_plan(Path(options.plan))
     if options.methods:
-        return _plan_methods(service, workspace, read, options.methods)
+        of_methods, of_controls = _plan_methods(service, read, options.methods)
+        numbers = [*of_methods, *of_controls]
+        print(f"Run them: python -m pipeline batch run {' '.join(map(str, numbers))}")
+        _print_comparison(workspace, of_methods)
+        return 0
     number = service.plan(read)
     _print(service.status(number))
     _print_estimate(service, number)
@@ -72,28 +76,39 @@ def plan(service: BatchService, workspace: Workspace, options: argparse.Namespac
     return 0
 
 
-def _plan_methods(service: BatchService, workspace: Workspace, read: BatchPlan, methods: Sequence[str]) -> int:
+def _plan_methods(service: BatchService, read: BatchPlan, methods: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Return the numbers of the batches of the methods, and those of their control sets."""
     made, controls = plans_of_methods(read, methods)
     numbers = [service.plan(one) for one in (*made, *controls)]
     for number in numbers:
         _print(service.status(number), short=True)
         _print_estimate(service, number)
-    facets = tuple(workspace.batches.get(number).facet for number in numbers[: len(made)])
+    return numbers[: len(made)], numbers[len(made) :]
+
+
+def _print_comparison(workspace: Workspace, numbers: Sequence[int]) -> None:
+    facets = tuple(workspace.batches.get(number).facet for number in numbers)
     image_filter = shlex.quote(ImageFilter(facets={"batch": facets}).address)
-    print(f"Run them: python -m pipeline batch run {' '.join(map(str, numbers))}")
-    print(f"Then compare them: python -m evaluation compare-methods --filter {image_filter}")
-    return 0
+    print(f"Compare them: python -m evaluation compare-methods --filter {image_filter}")
 
 
 def run(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Work on batches, one after the other, from their current state to their end. Before images of a batch are drawn,
-    it stops until you approve the captions.
+    it stops until you approve the captions. With --methods, plan and run a batch for each method and each control set.
     """
+    numbers: Iterable[int] = (_number(service, named) for named in options.batches)
+    if options.methods:
+        if len(options.batches) > 1 or options.batches[0].isdecimal():
+            raise UserError("--methods needs the file of one plan, not numbers of batches.")
+        of_methods, of_controls = _plan_methods(service, read_plan(Path(options.batches[0])), options.methods)
+        numbers = [*of_methods, *of_controls]
     codes = list[int]()
-    for named in options.batches:
-        codes.append(_run(service, workspace, options, _number(service, named)))
+    for number in numbers:
+        codes.append(_run(service, workspace, options, number))
         if codes[-1] == INTERRUPTED:
-            break
+            return INTERRUPTED
+    if options.methods:
+        _print_comparison(workspace, of_methods)
     return max(codes)
 
 
@@ -130,7 +145,7 @@ def _run(service: BatchService, workspace: Workspace, options: argparse.Namespac
 def run_shard(options: argparse.Namespace) -> int:
     """Run one shard of the lots (groups of items) that `hand-out` has written, without the workspace's database."""
     (named, *others) = options.batches
-    if others or not named.isdecimal():
+    if others or not named.isdecimal() or options.methods:
         raise UserError("A shard needs the number of one batch, as `batch hand-out` prints it, not its plan.")
     shard, of = options.shard
     workspace, line, pace = Path(options.workspace).expanduser().absolute(), ProgressLine(), list[tuple[Pace, int]]()

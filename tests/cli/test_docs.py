@@ -97,7 +97,8 @@ WAITS_FOR_YES = 4
 CODES = {
     "python -m services.test_sets diff": {1},  # the versions differ
     "python -m services.test_sets leaks": {1},  # the folder contains an image of the set
-    "python -m pipeline batch run 1 2": {3},  # the stand-ins cannot make the images of one of the methods
+    "python -m pipeline batch run plan.toml --methods": {3},  # the stand-ins cannot make the images of one method
+    "python -m pipeline batch run compared/plan.toml": {3},
     "python -m pipeline batch run 1": {0, WAITS_FOR_YES},
     "python -m pipeline batch merge": {0, WAITS_FOR_YES},
     "python -m pipeline batch run plan.toml": {WAITS_FOR_YES},
