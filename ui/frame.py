@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastapi import Request
-
 from ui.markup import Child, Html
+from ui.security.guard import SIGNED_IN
 from ui.templating import render
 from ui.theme import ASSETS, LEAD, MISSING, asset_address
 
@@ -41,18 +40,9 @@ def header(here: str, *status: Child, tools: Child = None, **attributes: str) ->
 
 
 def document(
-    title: str,
-    *body: Child,
-    sheets: Sequence[str] = (),
-    scripts: Sequence[str] = (),
-    assets: str = "/ui/",
-    locked: bool = False,
+    title: str, *body: Child, sheets: Sequence[str] = (), scripts: Sequence[str] = (), assets: str = "/ui/"
 ) -> str:
-    """Return a whole HTML document. `sheets` and `scripts` are names of files in `ui/assets`.
-
-    `assets` is the address below which these files are served, with "/" at its end. `locked` is True if somebody has
-    signed in.
-    """
+    """Return a whole HTML document. `sheets` and `scripts` are files of `ui/assets`, served below `assets`."""
     return render(
         "document.html",
         title=title,
@@ -61,7 +51,7 @@ def document(
         sheets=[asset_address(name, assets) for name in ("studio.css", "study.css", *sheets)],
         first=_FIRST,
         scripts=[asset_address(name, assets) for name in scripts],
-        locked=locked,
+        locked=SIGNED_IN.get(),
     )
 
 
@@ -70,21 +60,14 @@ def page(
     *content: Child,
     here: str = "study",
     ends: Child = None,
-    signed_in: bool = False,
     sheets: Sequence[str] = (),
     scripts: Sequence[str] = (),
 ) -> str:
     """Return a page of the lead as a document. `here` is a name in NAVIGATION, `ends` the status in the header."""
     body = render("page.html", header=header(here, ends), content=content)
-    return document(title, body, sheets=sheets, scripts=(LEAD, *scripts), locked=signed_in)
+    return document(title, body, sheets=sheets, scripts=(LEAD, *scripts))
 
 
-def not_there(words: str, signed_in: bool, back: tuple[str, str], heading: str = "Not there") -> str:
+def not_there(words: str, back: tuple[str, str] = ("Explore", "/"), heading: str = "Not there") -> str:
     """Return a page that says why the requested page is missing. `back` is the text and the address of a link."""
-    shown = render("not_there.html", words=words, back=back, heading=heading)
-    return page(heading, shown, here="", signed_in=signed_in)
-
-
-def signed_in(request: Request) -> bool:
-    """Return True if the guard has found a signed-in lead. Pages then show the sign-out."""
-    return bool(getattr(request.state, "signed_in", False))
+    return page(heading, render("not_there.html", words=words, back=back, heading=heading), here="")

@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from core.errors import DiskTrouble, UserError
 from services.changes import Revisions
-from ui.frame import not_there, signed_in
+from ui.frame import not_there
 from ui.security.request_limits import answered, failed, refusal, require_own_page
 
 FRESH = {"Cache-Control": "no-store"}
@@ -35,15 +35,25 @@ def _get(app: FastAPI, path: str, make: Callable[..., Any], reply: Callable[...,
 def page_at(
     app: FastAPI, path: str, back: Callable[..., tuple[str, str]] | tuple[str, str]
 ) -> Callable[[Callable[..., str | Response]], None]:
-    """Decorate a function whose page is served at `path`, as described at `shown`. The function takes the request.
-    `back` may be a function of the same parameters.
+    """Decorate a function whose page is served at `path`, and a redirect at `path` without its "/" at the end. If the
+    function raises UserError, reply with an error page. `back` is the text and the address of the link on this page, or
+    a function of the same parameters that returns them.
     """
 
     def add(make: Callable[..., str | Response]) -> None:
         def reply(**arguments: Any) -> Response:
-            return shown(arguments["request"], back(**arguments) if callable(back) else back, lambda: make(**arguments))
+            try:
+                content = make(**arguments)
+            except DiskTrouble:
+                raise
+            except UserError as error:
+                way = back(**arguments) if callable(back) else back
+                return HTMLResponse(not_there(str(error), way), status_code=404)
+            return content if isinstance(content, Response) else HTMLResponse(content, headers=FRESH)
 
         _get(app, path, make, reply)
+        if path.endswith("/") and "{" not in path:
+            app.get(path.rstrip("/"), include_in_schema=False)(lambda: RedirectResponse(path, status_code=308))
 
     return add
 
@@ -70,19 +80,6 @@ def file_at(app: FastAPI, path: str) -> Callable[[Callable[..., Response]], None
         _get(app, path, make, reply)
 
     return add
-
-
-def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Response]) -> Response:
-    """Reply with the page that `make` returns. If it raises UserError, reply with an error page. `back` is the text and
-    the address of the link on this page.
-    """
-    try:
-        content = make()
-    except DiskTrouble:
-        raise
-    except UserError as error:
-        return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
-    return content if isinstance(content, Response) else HTMLResponse(content, headers=FRESH)
 
 
 def fetched(make: Callable[[], Mapping[str, Any]], without_field: int = 400) -> Response:

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query, Request
-from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi import FastAPI, Query
+from fastapi.responses import PlainTextResponse, Response
 
 from core.errors import UserError
 from core.text_templates import TextTemplates
@@ -19,10 +19,10 @@ from services.changes import Revisions
 from services.commands import Commands
 from services.evaluation.search_commands import Searches
 from services.evaluation.service import model_choice_key
+from services.studio import Studio
 from services.work_queue import WorkView
 from ui.batches.pages import batch_page, list_page, list_part, new_page, parts, planning_part, starts
 from ui.batches.words import BATCHES, batch_address
-from ui.frame import signed_in
 from ui.replies import FRESH, add_posted, fetched_at, page_at, watched
 
 API = f"{BATCHES}api/"
@@ -32,13 +32,12 @@ SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-ba
 """Commands that the page of a batch sends. Each reply holds the updated page."""
 
 
-def add_batch_routes(
-    app: FastAPI, commands: Commands, runs: BatchRuns, searches: Searches, revisions: Revisions, profile: str
-) -> None:
-    """Add the pages below /batches/, and /metrics. `profile` is the profile in the text for a folder of pictures."""
-    _add_pages(app, runs, searches, profile)
-    _add_fetched(app, runs, searches, revisions)
-    _add_sent(app, commands, runs, searches)
+def add_batch_routes(app: FastAPI, studio: Studio) -> None:
+    """Add the pages below /batches/, and /metrics."""
+    runs, searches = studio.batches, studio.searches
+    _add_pages(app, runs, searches, studio.profile.name)
+    _add_fetched(app, runs, searches, studio.revisions)
+    _add_sent(app, studio.commands, runs, searches)
 
     @app.get("/metrics", include_in_schema=False)
     def metrics() -> Response:
@@ -47,24 +46,20 @@ def add_batch_routes(
 
 
 def _add_pages(app: FastAPI, runs: BatchRuns, searches: Searches, profile: str) -> None:
-    @app.get(BATCHES.rstrip("/"), include_in_schema=False)
-    def to_list() -> Response:
-        return RedirectResponse(BATCHES, status_code=308)
-
-    @app.get(BATCHES, include_in_schema=False)
-    def all_batches(request: Request) -> Response:
-        return HTMLResponse(list_page(runs.all(), signed_in(request)), headers=FRESH)
+    @page_at(app, BATCHES, ALL_BATCHES)
+    def all_batches() -> str:
+        return list_page(runs.all())
 
     @page_at(app, f"{BATCHES}new", ALL_BATCHES)
-    def new(request: Request, like: Annotated[int, Query(ge=0)] = 0) -> str:
+    def new(like: Annotated[int, Query(ge=0)] = 0) -> str:
         scenes = {kind: runs.scenes.plan_text(kind) for kind in KINDS} if runs.scenes is not None else {}
         offered = starts(profile, shipped_plans(), scenes)
         text = runs.status(like).batch.plan if like else offered[0].text
-        return new_page(text, offered, layouts_in_words(), signed_in(request))
+        return new_page(text, offered, layouts_in_words())
 
     @page_at(app, f"{BATCHES}{{number:int}}", ALL_BATCHES)
-    def one(request: Request, number: int) -> str:
-        return batch_page(runs.details(number), searches.state(number), signed_in(request))
+    def one(number: int) -> str:
+        return batch_page(runs.details(number), searches.state(number))
 
 
 def _add_fetched(app: FastAPI, runs: BatchRuns, searches: Searches, revisions: Revisions) -> None:

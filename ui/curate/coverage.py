@@ -13,7 +13,6 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, Response
 
 from core.catalogue import GRIDS, CoverageGrid
 from core.figures import Proportion
@@ -38,9 +37,8 @@ from services.curation.plans import MOST_SOURCES, BegunPlan, CellCommand, CellPl
 from services.curation.views import View, gallery_address
 from ui.curate.frame import add_command, curate_page
 from ui.explore.parts import pill, short_model
-from ui.frame import signed_in
 from ui.markup import Html
-from ui.replies import FRESH
+from ui.replies import page_at
 from ui.templating import render
 
 By = Literal["images", "accepted", "wrong"]
@@ -120,11 +118,10 @@ class Look:
 def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
     """Add the routes of the coverage page."""
 
-    @app.get(_PAGE, include_in_schema=False)
-    def page(request: Request) -> Response:
+    @page_at(app, _PAGE, ("Coverage", _PAGE))
+    def page(request: Request) -> str:
         look = Look.of(request.query_params)
-        table = gallery.coverage(look.grid, look.find)
-        return HTMLResponse(coverage_page(look, table, signed_in(request)), headers=FRESH)
+        return coverage_page(look, gallery.coverage(look.grid, look.find))
 
     add_command(
         app, commands, "describe-cell-plan", lambda command, plan: {"parts": {"plan": plan_part(command, plan)}}
@@ -157,7 +154,7 @@ def plan_part(command: CellCommand, plan: CellPlan) -> Html:
     )
 
 
-def coverage_page(look: Look, table: CoverageTable, signed: bool = False) -> str:
+def coverage_page(look: Look, table: CoverageTable) -> str:
     """Return the coverage page as a document."""
     model = look.model if look.model in table.models else next(iter(table.models), "")
     shown = {spot: figures_of(cell, model) for spot, cell in table.cells.items()}
@@ -184,7 +181,6 @@ def coverage_page(look: Look, table: CoverageTable, signed: bool = False) -> str
         "coverage",
         content,
         status=pill(count_of(table.images, "image")),
-        signed_in=signed,
         sheets=("curate-coverage.css",),
         scripts=("curate-coverage.js",),
     )

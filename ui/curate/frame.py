@@ -27,7 +27,6 @@ def curate_page(
     tab: Tab,
     *content: Child,
     status: Child = None,
-    signed_in: bool = False,
     sheets: Sequence[str] = (),
     scripts: Sequence[str] = (),
 ) -> str:
@@ -38,7 +37,6 @@ def curate_page(
         el("main", join(*content), class_=f"curate {tab}"),
         sheets=("curate.css", *sheets),
         scripts=(LEAD, *scripts),
-        locked=signed_in,
     )
 
 

@@ -26,7 +26,6 @@ from ui.curate.detail import detail_panel, origin_part
 from ui.curate.filters import filter_column, order_choice
 from ui.curate.frame import add_command, curate_page
 from ui.explore.parts import pill
-from ui.frame import signed_in
 from ui.markup import Html, join
 from ui.replies import add_posted, fetched_at, page_at
 from ui.security.request_limits import LIKE_PICTURE, refusal, require_own_page
@@ -50,7 +49,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @page_at(app, "/curate/", ("All images", gallery_address()))
     def page(request: Request) -> str:
-        return gallery_page(_view(request), gallery, signed_in(request))
+        return gallery_page(_view(request), gallery)
 
     @fetched_at(app, "/curate/api/cells")
     def cells(
@@ -148,7 +147,7 @@ def cell(entry: CatalogueEntry) -> list[Any]:
     return [entry.id, entry.image_sha, entry.verdict, len(marks), failed, words, entry.source_sha]
 
 
-def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
+def gallery_page(view: View, gallery: Gallery) -> str:
     """Return the gallery page as a document, with its first images."""
     totals, first = gallery.totals(view), gallery.page(view).entries
     count, whole = totals.count.number, gallery.count(View()).number
@@ -166,7 +165,7 @@ def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
         first=join(json.dumps({**data, "cells": [cell(entry) for entry in first]})),
     )
     status = pill(count_of(whole, "image"), id="whole")
-    return curate_page("Curate", "images", content, status=status, signed_in=signed, scripts=SCRIPTS)
+    return curate_page("Curate", "images", content, status=status, scripts=SCRIPTS)
 
 
 def _no_images(count: int, whole: int, waiting: int) -> Html:

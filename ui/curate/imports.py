@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args
 
 from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from core.csv_tables import csv_text
 from core.errors import UserError
@@ -25,7 +25,6 @@ from services.curation.views import gallery_address
 from services.test_sets.exports import FORMAT_TITLES, file_stem
 from ui.curate.frame import add_command, curate_page
 from ui.curate.sets_words import set_address
-from ui.frame import signed_in
 from ui.markup import Html
 from ui.replies import FRESH, attached, fetched_at, page_at, with_file
 from ui.security.request_limits import IMAGE_FILES, refusal, require_own_page
@@ -48,24 +47,24 @@ SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets-import.js",)
 def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> None:
     """Add the pages of imports, their data and their actions."""
 
-    @app.get(IMPORT, include_in_schema=False)
-    def import_page(request: Request) -> Response:
+    @page_at(app, IMPORT, BACK)
+    def import_page() -> str:
         content = render(
             "curate/import.html",
             layouts=[("", "find out"), *FORMAT_TITLES.items()],
             state=state_part(imports.state()),
             earlier=_earlier(imports.stored.all()),
         )
-        return HTMLResponse(_page("Import", content, signed_in(request)), headers=FRESH)
+        return _page("Import", content)
 
     @page_at(app, f"{IMPORT}/{{number}}", BACK)
-    def report(request: Request, number: int, kind: str = "", after: Annotated[int, Query(ge=0)] = 0) -> str:
+    def report(number: int, kind: str = "", after: Annotated[int, Query(ge=0)] = 0) -> str:
         stored, row_kind = imports.stored.get(number), _kind(kind)
         rows = imports.stored.rows(number, after, ROWS + 1, row_kind)
-        return _page(stored.name, report_page(stored, row_kind, after, rows), signed_in(request))
+        return _page(stored.name, report_page(stored, row_kind, after, rows))
 
     @page_at(app, f"{IMPORT}/{{number}}/{{name}}.csv", BACK)
-    def report_file(request: Request, number: int, name: str, kind: str = "") -> Response:
+    def report_file(number: int, name: str, kind: str = "") -> Response:
         headers = attached(f"{file_stem(imports.stored.get(number).name, 'import')}-report.csv")
         lines = _lines(imports, number, _kind(kind))
         return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
@@ -140,8 +139,8 @@ def _kind(text: str) -> RowKind | None:
 # The pages
 
 
-def _page(title: str, content: Html, signed: bool) -> str:
-    return curate_page(title, "sets", content, signed_in=signed, sheets=SHEETS, scripts=SCRIPTS)
+def _page(title: str, content: Html) -> str:
+    return curate_page(title, "sets", content, sheets=SHEETS, scripts=SCRIPTS)
 
 
 def _gallery_of(name: str) -> str:

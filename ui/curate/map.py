@@ -16,13 +16,12 @@ from fastapi.responses import Response
 
 from core.errors import UserError
 from core.image_filter import LONGEST_ADDRESS
-from services.commands import Commands
 from services.curation.gallery import Gallery
 from services.curation.map import MAPS, ImageMap, MapPoints
 from services.curation.meaning import Meaning
 from services.curation.views import View
+from services.studio import Studio
 from ui.curate.frame import add_command, curate_page
-from ui.frame import signed_in
 from ui.markup import join
 from ui.replies import FRESH, fetched, fetched_at, page_at
 from ui.templating import render
@@ -31,14 +30,15 @@ COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "t
 """Facets that points can be coloured by."""
 
 
-def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: ImageMap, meaning: Meaning) -> None:
+def add_map(app: FastAPI, studio: Studio) -> None:
     """Add the map page, its data and its actions."""
+    gallery, image_map, meaning = studio.gallery, studio.image_map, studio.meaning
 
     @page_at(app, "/curate/map", ("The whole map", "/curate/map"))
     def page(request: Request) -> str:
         view = View.of((name, value) for name, value in request.query_params.multi_items() if value)
         meaning.begin()
-        return map_page(view, gallery, image_map, meaning, signed_in(request))
+        return map_page(view, gallery, image_map, meaning)
 
     @app.get("/curate/api/map-points", include_in_schema=False)
     def points(
@@ -68,7 +68,7 @@ def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: Image
         return {"sha": found.image_sha, "words": [part for part in words if part]}
 
     for name in ("make-map", "stop-map"):
-        add_command(app, commands, name)
+        add_command(app, studio.commands, name)
 
 
 def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:
@@ -98,11 +98,11 @@ def packed(points: MapPoints) -> bytes:
     return b"".join((struct.pack("<I", len(header)), header, *(array.tobytes() for array in arrays)))
 
 
-def map_page(view: View, gallery: Gallery, image_map: ImageMap, meaning: Meaning, signed: bool = False) -> str:
+def map_page(view: View, gallery: Gallery, image_map: ImageMap, meaning: Meaning) -> str:
     """Return the map page as a document; its points come later."""
     shown = View(view.filter)
     data = {"view": shown.address, "pairs": shown.pairs, "state": _state(image_map, meaning)}
     models = tuple(gallery.totals(View()).models)
     content = render("curate/map.html", view=shown, models=models, colours=COLOURS, first=join(json.dumps(data)))
     sheets, scripts = ("curate-map.css",), ("curate-map.js",)
-    return curate_page("Map", "map", content, signed_in=signed, sheets=sheets, scripts=scripts)
+    return curate_page("Map", "map", content, sheets=sheets, scripts=scripts)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, RedirectResponse, Response
 
 from core.csv_tables import facts
 from core.errors import UserError
@@ -45,7 +45,6 @@ from ui.curate.sets_words import (
     version_key,
 )
 from ui.explore.parts import left
-from ui.frame import signed_in
 from ui.markup import Html
 from ui.replies import FRESH, add_posted, fetched_at, file_at, page_at, page_number
 
@@ -67,26 +66,21 @@ def add_test_sets(app: FastAPI, commands: Commands, services: TestSetServices) -
 
 
 def _add_pages(app: FastAPI, services: TestSetServices) -> None:
-    def page(request: Request, title: str, content: Html) -> str:
-        return curate_page(title, "sets", content, signed_in=signed_in(request), sheets=SHEETS, scripts=SCRIPTS)
+    def page(title: str, content: Html) -> str:
+        return curate_page(title, "sets", content, sheets=SHEETS, scripts=SCRIPTS)
 
-    @app.get(SETS, include_in_schema=False)
-    def all_sets(request: Request) -> Response:
+    @page_at(app, SETS, ALL_SETS)
+    def all_sets() -> str:
         sets = services.stored.all()
         labels = {
             test_set.id: len({count.label for count in services.stored.counts(shown_version(test_set).number)} - {""})
             for test_set in sets
         }
-        return HTMLResponse(list_page(sets, labels, signed_in(request)), headers=FRESH)
+        return list_page(sets, labels)
 
     @page_at(app, f"{SETS}/{{set_id}}/compare", ALL_SETS)
     def compare(
-        request: Request,
-        set_id: str,
-        old: str = "",
-        new: str = "",
-        kind: str = "",
-        number: Annotated[str, Query(alias="page")] = "",
+        set_id: str, old: str = "", new: str = "", kind: str = "", number: Annotated[str, Query(alias="page")] = ""
     ) -> str:
         test_set = services.set_of(set_id)
         last = test_set.versions[-1]
@@ -95,7 +89,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
         after = services.version_of(new) if new else last
         found = services.versions.difference(before, after)
         content = difference_page(before, after, found, kind, page_number(number), services.stored.all())
-        return page(request, "What is different", content)
+        return page("What is different", content)
 
     @file_at(app, f"{SETS}/{{set_id}}/review")
     def review(set_id: str) -> Response:
@@ -106,7 +100,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
     def one(request: Request, set_id: str, version: str = "") -> str:
         test_set = services.set_of(set_id)
         chosen = _version(test_set, version) if version else shown_version(test_set)
-        return page(request, "Test set", set_page(_shown(services, test_set, chosen, place_of(request))))
+        return page("Test set", set_page(_shown(services, test_set, chosen, place_of(request))))
 
     @file_at(app, "/curate/exports/{number}/{name}")
     def export(number: int, name: str) -> Response:

@@ -184,12 +184,12 @@ def split_words(found: SplitResult, asked: SplitTestSet | None = None) -> str:
     )
 
 
-def list_page(sets: Sequence[TestSet], labels: Mapping[str, int], signed_in: bool) -> str:
+def list_page(sets: Sequence[TestSet], labels: Mapping[str, int]) -> str:
     """Return the page of all test sets, latest first. `labels` holds the number of labels of each shown version, by the
     id of its set.
     """
     shown = render("curate/sets.html", words=sets_words, sets=sets, labels=labels, shown_version=shown_version)
-    return curate_page("Test sets", "sets", shown, signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
+    return curate_page("Test sets", "sets", shown, sheets=SHEETS, scripts=SCRIPTS)
 
 
 def shown_version(test_set: TestSet) -> SetVersion:

@@ -155,17 +155,16 @@ def list_page(
     gallery: Mapping[TaskKind, int],
     models: Html,
     chosen: ModelChoice | None,
-    signed_in: bool,
 ) -> str:
     """Return the page with all subjects to evaluate. `models` is the part with the chosen model, or with a choice."""
     content = render("list", models=models, subjects=subjects_part(subjects, gallery, chosen))
-    return _page("Evaluate", content, signed_in)
+    return _page("Evaluate", content)
 
 
-def subject_page(subject: SubjectView, place: Place, models: Html | None, signed_in: bool) -> str:
+def subject_page(subject: SubjectView, place: Place, models: Html | None) -> str:
     """Return the page to choose a model for a subject."""
     content = render("subject", subject=subject, place=place, stand=None, models=models, WITHOUT_SPLIT=WITHOUT_SPLIT)
-    return _page(subject.title, content, signed_in)
+    return _page(subject.title, content)
 
 
 def evaluation_page(
@@ -174,7 +173,6 @@ def evaluation_page(
     choices: Sequence[ModelChoice],
     versions: Sequence[SubjectView],
     several_methods: bool,
-    signed_in: bool,
 ) -> str:
     """Return the page that evaluates a model on a subject: class mapping, progress of the predictions, and figures.
     `several_methods`: the images are by several methods, which can be compared.
@@ -197,12 +195,10 @@ def evaluation_page(
         refused="",
         WITHOUT_SPLIT=WITHOUT_SPLIT,
     )
-    return _page(f"{stand.model} on {stand.subject.title}", content, signed_in)
+    return _page(f"{stand.model} on {stand.subject.title}", content)
 
 
-def methods_page(
-    found: MethodsCompared, place: Place, alone: Sequence[str], opened: Callable[..., str], signed_in: bool
-) -> str:
+def methods_page(found: MethodsCompared, place: Place, alone: Sequence[str], opened: Callable[..., str]) -> str:
     """Return the page that compares methods. `alone` are the addresses of the evaluation of each method, and `opened`
     returns an address below the page's, from its end and its own parameters.
     """
@@ -210,7 +206,7 @@ def methods_page(
     content = render(
         "methods", found=found, place=place, alone=alone, opened=opened, counts=counts, rows=rows, counted=counted
     )
-    return _page("Methods on the same sources", content, signed_in)
+    return _page("Methods on the same sources", content)
 
 
 def state_parts(stand: Stand, result: Html | None, compared: Html | None) -> dict[str, Html]:
@@ -222,14 +218,13 @@ def state_parts(stand: Stand, result: Html | None, compared: Html | None) -> dic
     }
 
 
-def _page(title: str, content: Html, signed_in: bool) -> str:
+def _page(title: str, content: Html) -> str:
     return page(
         title,
         content,
         explanations_window(),
         here="evaluate",
         ends=help_button("What the figures say"),
-        signed_in=signed_in,
         sheets=SHEETS,
         scripts=SCRIPTS,
     )

@@ -12,19 +12,17 @@ from fastapi.responses import FileResponse, RedirectResponse, Response
 
 from core.errors import UserError
 from core.types import TaskKind
-from services.commands import Commands, Missing
+from services.commands import Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.commands import OnModel, OnTwoModels
-from services.evaluation.evidence.service import Evidence
-from services.evaluation.factors import NOT_READ, Factors, parts_words
+from services.evaluation.factors import NOT_READ, parts_words
 from services.evaluation.facts import file_of
-from services.evaluation.focus import Focus
-from services.evaluation.likeness import Likeness
-from services.evaluation.retraining.jobs import Retrainings, TrainedModel
-from services.evaluation.service import LOOKING, EvaluationService, about, about_control, model_choice_key
+from services.evaluation.retraining.jobs import TrainedModel
+from services.evaluation.service import LOOKING, about, about_control, model_choice_key
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, FocusFigures, ModelChoice, Pending
+from services.studio import Studio
 from services.work_queue import WorkView
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.page import (
@@ -46,7 +44,6 @@ from ui.evaluate.render import render
 from ui.evaluate.result import SHOWN_ROWS, result_part
 from ui.evaluate.words import EVALUATE, Links, Place, evaluate_address
 from ui.explore.parts import thumb_url
-from ui.frame import signed_in
 from ui.markup import Html, el
 from ui.replies import FRESH, add_posted, attached, fetched_at, file_at, page_at, with_file
 from ui.security.request_limits import MODEL_FILE
@@ -90,17 +87,8 @@ def to_evaluation(place: Place, **_: Any) -> tuple[str, str]:
 class _Pages:
     """Values for the routes, read from the services."""
 
-    def __init__(
-        self,
-        evaluations: EvaluationService,
-        retrainings: Retrainings,
-        likeness: Likeness,
-        experiments: Factors,
-        focus: Focus,
-        evidence: Evidence,
-    ) -> None:
-        self.evaluations, self.retrainings = evaluations, retrainings
-        self.like, self.experiments, self.looking, self.bundles = likeness, experiments, focus, evidence
+    def __init__(self, studio: Studio) -> None:
+        self.studio, self.evaluations = studio, studio.evaluations
 
     def asked(self, place: Place) -> EvaluationQuestion:
         """Return the evaluation question that a page's address asks. Raises UserError for an invalid address."""
@@ -116,14 +104,14 @@ class _Pages:
 
     def trained(self, kind: TaskKind | None) -> list[TrainedModel]:
         """Return the weights of all retrainings for one kind of task."""
-        return [one for one in self.retrainings.trained() if one.found.kind == kind]
+        return [one for one in self.studio.retrainings.trained() if one.found.kind == kind]
 
     def model_first(self, place: Place) -> tuple[Html, ModelChoice | None]:
         """Return the part of the page for a model that is chosen before its images, and this model. If none is chosen,
         return the models to choose from, and None. Raises UserError if the chosen model is gone.
         """
         if not place.key:
-            return models_part(self.evaluations.models(), place, self.retrainings.trained()), None
+            return models_part(self.evaluations.models(), place, self.studio.retrainings.trained()), None
         chosen = self.evaluations.choice(place.key)
         stored = self.evaluations.predicting.stored(chosen.settings)
         identity = stored.identity if stored is not None else None
@@ -183,14 +171,14 @@ class _Pages:
     def likeness(self, place: Place) -> Html:
         """Return the section on groups of similar edits and the likeness to originals, or the progress of this work."""
         question = self.asked(place)
-        work = next(iter(self.like.work.of(about(question))), None)
-        figures = self.like.figures(question) if work is None or not work.active else None
+        work = next(iter(self.studio.likeness.work.of(about(question))), None)
+        figures = self.studio.likeness.figures(question) if work is None or not work.active else None
         return render("likeness", found=figures, work=work, listed=_listed, picture=thumb_url, acts=True)
 
     def factors(self, place: Place) -> Html:
         """Return the section on what breaks the model together, or the reason why it cannot be shown."""
         try:
-            found, refused = self.experiments.figures(self.asked(place)), ""
+            found, refused = self.studio.factors.figures(self.asked(place)), ""
         except UserError as error:
             found, refused = None, str(error)
         values = {"listed": _listed, "parts_words": parts_words, "NOT_READ": NOT_READ, "SHOWN": SHOWN_ROWS}
@@ -198,14 +186,14 @@ class _Pages:
 
     def focus(self, place: Place) -> Html:
         """Return the section on where the model looks, or the progress of this work, or why it cannot be shown."""
-        work = next(iter(self.looking.work.of(about(self.asked(place)))), None)
+        work = next(iter(self.studio.focus.work.of(about(self.asked(place)))), None)
         found, refused = (None, "") if work is not None and work.active else self.focus_figures(place)
         return render("focus", found=found, work=work, refused=refused, acts=True)
 
     def focus_figures(self, place: Place) -> tuple[FocusFigures | None, str]:
         """Return the figures on where the model looks and "", or None and the reason why there are none."""
         try:
-            return self.looking.figures(*self.evaluations.asked_both(OnTwoModels.of(place.compared_fields))), ""
+            return self.studio.focus.figures(*self.evaluations.asked_both(OnTwoModels.of(place.compared_fields))), ""
         except UserError as error:
             return None, str(error)
 
@@ -213,10 +201,10 @@ class _Pages:
         """Return the section with the evidence bundle, or the progress of writing it, or why none can be written."""
         question, refused = self.asked(place), ""
         try:
-            self.bundles.require(question)
+            self.studio.evidence.require(question)
         except UserError as error:
             refused = str(error)
-        work = next(iter(self.bundles.work.of(about(question))), None)
+        work = next(iter(self.studio.evidence.work.of(about(question))), None)
         return render("evidence", work=work, refused=refused)
 
     def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | str | None:
@@ -252,50 +240,35 @@ def _listed(entries: Sequence[int], image: int) -> str | None:
     return f"{to}&image={image}&large=1" if image else to
 
 
-def add_evaluate_routes(
-    app: FastAPI,
-    commands: Commands,
-    evaluations: EvaluationService,
-    retrainings: Retrainings,
-    likeness: Likeness,
-    experiments: Factors,
-    focus: Focus,
-    evidence: Evidence,
-    thumbnail: Callable[[str], bytes],
-) -> None:
-    """Add the pages below /evaluate/. `thumbnail` returns the thumbnail of an image as WebP."""
-    pages = _Pages(evaluations, retrainings, likeness, experiments, focus, evidence)
+def add_evaluate_routes(app: FastAPI, studio: Studio) -> None:
+    """Add the pages below /evaluate/, their data and their actions."""
+    pages = _Pages(studio)
     _add_pages(app, pages)
-    _add_files(app, pages, thumbnail)
-    _add_sent(app, commands, pages)
+    _add_files(app, pages, studio)
+    _add_sent(app, pages, studio)
 
 
 def _add_pages(app: FastAPI, pages: _Pages) -> None:
     evaluations = pages.evaluations
 
-    @app.get(EVALUATE.rstrip("/"), include_in_schema=False)
-    def to_list() -> Response:
-        return RedirectResponse(EVALUATE, status_code=308)
-
     @page_at(app, EVALUATE, LIST)
     def one(request: Request, place: At) -> str:
-        signed, everything = signed_in(request), "filter" in request.query_params
-        if place.version is None and not everything:
+        if place.version is None and "filter" not in request.query_params:
             models, chosen = pages.model_first(place)
-            return list_page(evaluations.subjects(), evaluations.gallery(), models, chosen, signed)
-        return _page(place, signed)
+            return list_page(evaluations.subjects(), evaluations.gallery(), models, chosen)
+        return _page(place)
 
-    def _page(place: Place, signed: bool) -> str:
+    def _page(place: Place) -> str:
         subject = evaluations.view(OnModel.of(place.fields).subject)
         if not place.key or (subject.problem and len(subject.splits) > 1):  # a person chooses the split first
-            return subject_page(subject, place, None if subject.problem else pages.models(place), signed)
+            return subject_page(subject, place, None if subject.problem else pages.models(place))
         stand = pages.stand(place)
         versions = evaluations.subjects() if place.version is not None else ()
         several = len(evaluations.cases(OnModel.of(place.fields).subject).methods) > 1
-        return evaluation_page(stand, pages.parts(stand), pages.choices(place), versions, several, signed)
+        return evaluation_page(stand, pages.parts(stand), pages.choices(place), versions, several)
 
     @page_at(app, f"{EVALUATE}methods", to_evaluation)
-    def methods(request: Request, place: At, reference: str = "") -> str:
+    def methods(place: At, reference: str = "") -> str:
         found = evaluations.methods(pages.asked(place), reference).compared
         chosen = OnModel.of(place.fields).subject.filter
         alone = [place.to(filter=one.of(chosen).address) for one in found.methods]
@@ -304,11 +277,11 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
         def opened(end: str, **parameters: str) -> str:
             return evaluate_address(f"methods{end}", **{**asdict(place), "reference": reference, **parameters})
 
-        return methods_page(found, place, alone, opened, signed_in(request))
+        return methods_page(found, place, alone, opened)
 
     @page_at(app, f"{EVALUATE}methods/images", to_evaluation)
     def images_of_method(
-        request: Request, place: At, method: str, figure: str = "", edit_type: str = "", reference: str = ""
+        place: At, method: str, figure: str = "", edit_type: str = "", reference: str = ""
     ) -> Response:
         found = evaluations.methods(pages.asked(place), reference)
         return RedirectResponse(list_address(found.entries(method, figure, edit_type)), status_code=303)
@@ -370,12 +343,11 @@ def _work_said(work: WorkView) -> dict[str, Any]:
     return {"work": work.id, "active": work.active}
 
 
-def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -> None:
-    evaluations = pages.evaluations
+def _add_files(app: FastAPI, pages: _Pages, studio: Studio) -> None:
+    evaluations = studio.evaluations
 
     @page_at(app, f"{EVALUATE}images", to_evaluation)
     def images(
-        request: Request,
         place: At,
         kind: CellKind,
         name: str = "",
@@ -388,16 +360,17 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
         return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
 
     @page_at(app, f"{EVALUATE}{INPUT}", to_evaluation)
-    def input_picture(request: Request, place: At) -> Response:
+    def input_picture(place: At) -> Response:
         """Return the first image of the set as the model gets it."""
         return Response(evaluations.input_picture(pages.asked(place)), media_type="image/png", headers=FRESH)
 
     @page_at(app, f"{EVALUATE}report/{{kind}}", to_evaluation)
-    def report(request: Request, place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:
+    def report(place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:
         question = pages.asked(place)
-        evaluated, likeness = evaluations.evaluate(question), pages.like.figures(question)
+        evaluated, likeness = evaluations.evaluate(question), studio.likeness.figures(question)
         focus, _ = pages.focus_figures(place)
         if kind == "html":
+            thumbnail = studio.workspace.thumbnails.webp
             data = report_html(evaluated, evaluations.rank(question), thumbnail, likeness, focus).encode()
         else:
             data = file_of(evaluated, kind, likeness, focus)
@@ -406,7 +379,7 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
 
     @file_at(app, f"{EVALUATE}evidence/{{number}}/{{name}}")
     def bundle(number: int, name: str) -> Response:
-        ready = pages.bundles.ready(number)
+        ready = studio.evidence.ready(number)
         return FileResponse(ready.file, media_type="application/zip", filename=ready.name, headers=FRESH)
 
 
@@ -415,8 +388,8 @@ def plain_name(words: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-").lower()[:80]
 
 
-def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
-    evaluations = pages.evaluations
+def _add_sent(app: FastAPI, pages: _Pages, studio: Studio) -> None:
+    commands, evaluations = studio.commands, studio.evaluations
 
     def begin(data: dict[str, Any]) -> Mapping[str, Any]:
         place = _sent_place(data)
@@ -446,7 +419,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
     def look(data: dict[str, Any]) -> Mapping[str, Any]:
         """Load a model that is chosen, named by a form, or trained here. In the reply, `go` is its page's address."""
         if "trained" in data:
-            data |= pages.retrainings.as_model(data.pop("trained"), str(data.pop("arm", "")))
+            data |= studio.retrainings.as_model(data.pop("trained"), str(data.pop("arm", "")))
         question = evaluations.asked(OnModel.of({**data, "mapping": ""}))
         place = Place(question.subject.version, str(data.get("filter") or ""), question.subject.split)
         progress = _work_said(evaluations.look(question))
@@ -454,7 +427,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
 
     def keep_trained(data: dict[str, Any]) -> Mapping[str, Any]:
         """Keep the weights of a retraining as a model. Return its source and file, which a form needs."""
-        return pages.retrainings.as_model(data.get("trained", 0), str(data.get("arm", "")))
+        return studio.retrainings.as_model(data.get("trained", 0), str(data.get("arm", "")))
 
     def control(data: dict[str, Any]) -> Mapping[str, Any]:
         place = _sent_place(data)

@@ -33,20 +33,16 @@ from pydantic.fields import FieldInfo
 from core.csv_tables import plain
 from core.errors import UserError
 from core.tokens import Token
-from services.batches.running import BatchRuns, PlanByScript
+from services.batches.running import PlanByScript
 from services.commands import Command, Commands, Missing, RunCommand, RunIds
-from services.curation.imports import ImportService
 from services.edit_conflicts import LARGEST_ID
-from services.evaluation.evidence.service import Evidence
-from services.jobs import JobQueue, JobView
+from services.jobs import JobView
 from services.queries import Query, RunQuery, ShowJob, job_facts
-from services.runs.exchange import MOST_RUNS, Exchange
-from services.runs.life_cycle import OpenedRun, RunService
-from services.runs.state import StageNotes
+from services.runs.exchange import MOST_RUNS
+from services.runs.life_cycle import OpenedRun
 from services.studies.drafts import DraftState, StudyCommand
 from services.studies.exports import EXPORTS, OF_PERSONS
-from services.studies.services import StudyServices
-from services.test_sets.exports import SetExports
+from services.studio import Studio
 from services.tokens import ScriptTokens
 from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter, brought_in, fetchable, planned, zip_of
 from ui.scripts.uploads import keep_to_uploads, uploaded
@@ -166,17 +162,7 @@ class GiveMask(RunCommand, name="give-mask"):
 class Services:
     """The services that the endpoints call."""
 
-    commands: Commands
-    runs: RunService
-    exchange: Exchange
-    jobs: JobQueue
-    notes: StageNotes
-    studies: StudyServices
-    tokens: ScriptTokens
-    exports: SetExports
-    imports: ImportService
-    batches: BatchRuns
-    evidence: Evidence
+    studio: Studio
     watchers: Counter[int] = field(default_factory=Counter)
     """Number of watchers by the id of their token. Watchers without a token have the id 0."""
 
@@ -199,7 +185,7 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
         for command, do_awaited in awaited(services):
             _add_awaited(page, command, do_awaited, services)
         _add_watching(services)
-    by_name = {endpoint_of(command): command for command in offered(services.commands)}
+    by_name = {endpoint_of(command): command for command in offered(services.studio.commands)}
     return {number: None if number in before else by_name[str(page.fns[number].api_name)] for number in page.fns}
 
 
@@ -213,17 +199,18 @@ def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
     """Yield each endpoint with its function. Leave out the endpoints of `awaited`, and `WatchJob`, whose answer is a
     stream.
     """
-    for name, command in services.commands.known().items():
+    studio = services.studio
+    for name, command in studio.commands.known().items():
         if name not in OF_PAGES:
-            yield command, lambda sent: _reply(sent, services.commands.do(sent), services)
-    yield from _files(services)
+            yield command, lambda sent: _reply(sent, studio.commands.do(sent), studio)
+    yield from _files(studio)
 
 
 def awaited(services: Services) -> Iterator[tuple[type[Command], DoAwaited]]:
     """Yield the endpoints whose answer may take minutes, with the functions that perform them."""
-    yield DownloadTestSet, lambda command, waiter: zip_of(command, services.exports, waiter)
-    yield ImportImages, lambda sent, waiter: brought_in(sent, services.imports, waiter)
-    yield PlanByScript, lambda sent, waiter: planned(sent, services.batches, waiter)
+    yield DownloadTestSet, lambda command, waiter: zip_of(command, services.studio.test_sets.exports, waiter)
+    yield ImportImages, lambda sent, waiter: brought_in(sent, services.studio.imports, waiter)
+    yield PlanByScript, lambda sent, waiter: planned(sent, services.studio.batches, waiter)
 
 
 def offered(commands: Commands) -> tuple[type[Command], ...]:
@@ -251,8 +238,8 @@ def endpoint_of(command: type[Command]) -> str:
     return command.name.replace("-", "_")
 
 
-def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
-    exchange = services.exchange
+def _files(studio: Studio) -> Iterator[tuple[type[Command], Do]]:
+    exchange = studio.exchange
 
     def take_picture(sent: UploadPicture) -> Plain:
         path = uploaded(sent.file.path)
@@ -265,11 +252,8 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
         return {"run": taken.run_id, "case": taken.case_id, "said": taken.said}
 
     def take_mask(sent: GiveMask) -> Plain:
-        notes = services.runs.give_mask(sent.run, uploaded(sent.file.path).read_bytes(), sent.classes)
+        notes = studio.runs.give_mask(sent.run, uploaded(sent.file.path).read_bytes(), sent.classes)
         return {"run": sent.run, "said": list(notes)}
-
-    def source(command: DownloadSource) -> Plain:
-        return _download("source.png", services.runs.source_png(command.run))
 
     def accepted(command: DownloadAccepted) -> Plain:
         with tempfile.TemporaryFile() as file:
@@ -280,16 +264,16 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
     def study_file(command: DownloadStudy) -> Plain:
         if command.file not in EXPORTS:
             raise UserError(f"There is no file {command.file!r}: choose one of {', '.join(EXPORTS)}.", field="file")
-        return _download(command.file, EXPORTS[command.file][1](services.studies.export(command.study)))
+        return _download(command.file, EXPORTS[command.file][1](studio.studies.export(command.study)))
 
     yield UploadPicture, take_picture
     yield GiveMask, take_mask
     yield DownloadImage, lambda command: _download(*exchange.saved_image(command.case))
     yield DownloadImageWithMask, lambda command: _download(*exchange.saved_with_mask(command.case))
     yield DownloadAccepted, accepted
-    yield DownloadSource, source
+    yield DownloadSource, lambda command: _download("source.png", studio.runs.source_png(command.run))
     yield DownloadStudy, study_file
-    yield DownloadEvidence, lambda command: fetchable(services.evidence.ready(command.work))
+    yield DownloadEvidence, lambda command: fetchable(studio.evidence.ready(command.work))
 
 
 @contextmanager
@@ -318,28 +302,36 @@ def _add_one(command: type[Command], do: Do, services: Services) -> None:
     def send(*arguments: Any) -> Plain:
         *values, request = arguments
         with in_sentences(request):
-            return perform(command, do, dict(zip(fields, values, strict=True)), request, services.tokens)
+            return perform(command, do, dict(zip(fields, values, strict=True)), request, services.studio.tokens)
 
-    _add_shaped(send, command, fields, queue=False, most=None)
+    _add_shaped(send, command, queue=False)
 
 
 def perform(
     command: type[Command], do: Do, values: Mapping[str, Any], request: gr.Request | Request, tokens: ScriptTokens
 ) -> Plain:
     """Perform a command if the token of the request allows it. Values of None are left out. Raises UserError."""
-    token = let_in(command, request)
-    sent = _of(command, values)
-    if token is not None and token.reads_only and isinstance(sent, DownloadStudy) and sent.file in OF_PERSONS:
-        raise NotAllowed(
-            f"The token “{token.name}” only reads. “{sent.file}” holds personal data: use a token that may change "
-            "things."
-        )
-    if token is not None:
-        tokens.require_place(sent)
+    token, sent = _admitted(command, values, request, tokens)
     done = do(sent)
     if token is not None and not command.looks:
         tokens.log(token.name, sent)
     return done
+
+
+def _admitted(
+    command: type[C], values: Mapping[str, Any], request: gr.Request | Request, tokens: ScriptTokens
+) -> tuple[Token | None, C]:
+    """Return the token of a request, and the command that it asks for. Raises UserError."""
+    token = let_in(command, request)
+    sent = command.of({name: value for name, value in values.items() if value is not None})
+    if token is not None:
+        if token.reads_only and isinstance(sent, DownloadStudy) and sent.file in OF_PERSONS:
+            raise NotAllowed(
+                f"The token “{token.name}” only reads. “{sent.file}” holds personal data: use a token that may change "
+                "things."
+            )
+        tokens.require_place(sent)
+    return token, sent
 
 
 def _add_awaited(page: gr.Blocks, command: type[Command], do: DoAwaited, services: Services) -> None:
@@ -348,12 +340,10 @@ def _add_awaited(page: gr.Blocks, command: type[Command], do: DoAwaited, service
     async def send(*arguments: Any) -> Plain:
         *values, request = arguments
         with in_sentences(request):
-            waiter = Waiter(lambda: _listens(page, request))
-            return await perform_awaited(
-                command, do, dict(zip(fields, values, strict=True)), request, services.tokens, waiter
-            )
+            named, waiter = dict(zip(fields, values, strict=True)), Waiter(lambda: _listens(page, request))
+            return await perform_awaited(command, do, named, request, services.studio.tokens, waiter)
 
-    _add_shaped(send, command, fields, queue=True, most=MOST_WATCHERS)
+    _add_shaped(send, command, queue=True)
 
 
 async def perform_awaited(
@@ -365,10 +355,7 @@ async def perform_awaited(
     waiter: Waiter,
 ) -> Plain:
     """Like `perform`, for slow commands. Also raises NotAllowed if the token ends before the answer is ready."""
-    token = let_in(command, request)
-    sent = _of(command, values)
-    if token is not None:
-        tokens.require_place(sent)
+    token, sent = _admitted(command, values, request, tokens)
     done = await do(sent, waiter)
     if token is not None:
         if not command.looks:
@@ -397,7 +384,7 @@ def _add_watching(services: Services) -> None:
                 async for facts in looks:
                     yield facts
 
-    _add_shaped(watch, WatchJob, fields, queue=True, most=MOST_WATCHERS)
+    _add_shaped(watch, WatchJob, queue=True)
 
 
 async def watching(
@@ -409,7 +396,8 @@ async def watching(
     Each watcher is an asynchronous generator without a thread. With a thread each, forty watchers would block all other
     calls.
     """
-    token, query, watchers = let_in(WatchJob, request), _of(WatchJob, values), services.watchers
+    tokens, watchers = services.studio.tokens, services.watchers
+    token, query = _admitted(WatchJob, values, request, tokens)
     number = token.id if token is not None else 0
     if number and watchers[number] >= MOST_OF_A_TOKEN:
         raise NotAllowed(
@@ -419,11 +407,11 @@ async def watching(
     try:
         last_view, sent_at = None, 0.0
         while True:
-            view, now = services.jobs.known(query.job), time.monotonic()
+            view, now = services.studio.jobs.known(query.job), time.monotonic()
             often = watchers.total() / SAID_IN_A_SECOND
             wait = max(SAY_SECONDS, often) if view == last_view else max(LOOK_SECONDS, often)
             if last_view is None or _step(view) != _step(last_view) or now >= sent_at + wait:
-                if token is not None and not await run_in_threadpool(services.tokens.holds, token.id):
+                if token is not None and not await run_in_threadpool(tokens.holds, token.id):
                     raise NotAllowed("The token has ended or was withdrawn. The job continues, but is not watched.")
                 yield job_facts(view)
                 last_view, sent_at = view, now
@@ -459,10 +447,6 @@ def let_in(command: type[Command], request: gr.Request | Request) -> Token | Non
     return token
 
 
-def _of(command: type[C], values: Mapping[str, Any]) -> C:
-    return command.of({name: value for name, value in values.items() if value is not None})
-
-
 def fields_of(command: type[Command]) -> dict[str, FieldInfo]:
     """Return the fields that a script fills in, required ones first."""
     known = sorted(command.model_fields.items(), key=lambda item: not item[1].is_required())
@@ -475,16 +459,11 @@ def schema_of(command: type[Command]) -> Mapping[str, Any]:
     return command.model_json_schema()
 
 
-def _add_shaped(
-    function: Callable[..., Any],
-    command: type[Command],
-    fields: Mapping[str, FieldInfo],
-    queue: bool,
-    most: int | None,
-) -> None:
+def _add_shaped(function: Callable[..., Any], command: type[Command], queue: bool) -> None:
     """Register an endpoint. Gradio gets the name, parameters and description from the function, and their types and
     bounds from the command's schema.
     """
+    fields = fields_of(command)
     parameters = [
         inspect.Parameter(
             name,
@@ -503,7 +482,7 @@ def _add_shaped(
     function.__name__ = function.__qualname__ = endpoint_of(command)
     arguments = "".join(f"\n    {name}: {field.description or ''}" for name, field in fields.items())
     function.__doc__ = f"{inspect.getdoc(command)}" + (f"\n\nArgs:{arguments}\n" if arguments else "")
-    gr.api(function, api_name=function.__name__, queue=queue, concurrency_limit=most)
+    gr.api(function, api_name=function.__name__, queue=queue, concurrency_limit=MOST_WATCHERS if queue else None)
     root = Context.root_block
     assert root is not None  # gr.api has checked this
     schema = schema_of(command)
@@ -518,7 +497,7 @@ def _plain_default(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _reply(sent: Command, result: Any, services: Services) -> Plain:
+def _reply(sent: Command, result: Any, studio: Studio) -> Plain:
     if sent.looks and isinstance(result, dict):
         return result
     if isinstance(result, OpenedRun):
@@ -528,10 +507,10 @@ def _reply(sent: Command, result: Any, services: Services) -> Plain:
     if sent.name in ("create-study", "copy-rules"):
         return {"study": result}
     if isinstance(sent, RunCommand):
-        job = services.jobs.of_run(sent.run)
+        job = studio.jobs.of_run(sent.run)
         going_on = job_facts(job) if job is not None and job.active else None
         # A notice says that somebody else has changed the same value in the meantime.
-        return {"run": sent.run, "job": going_on, "notices": services.notes.notices(sent.run)}
+        return {"run": sent.run, "job": going_on, "notices": studio.notes.notices(sent.run)}
     of: Plain = {name: getattr(sent, name) for name in ("study", "job", "test_set") if hasattr(sent, name)}
     if isinstance(result, DraftState):
         return {**of, "troubles": [plain(trouble) for trouble in result.troubles]}

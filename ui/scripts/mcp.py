@@ -170,7 +170,7 @@ def _call(
 ) -> types.CallToolResult:
     let_in(command, request)  # before a file is saved
     with _files_of(command, arguments) as data:
-        done = perform(command, do, data, request, services.tokens)
+        done = perform(command, do, data, request, services.studio.tokens)
     return _result(done, request)
 
 
@@ -187,7 +187,7 @@ async def _call_awaited(
     let_in(command, request)
     with _files_of(command, arguments) as data:
         waiter = Waiter(listens, WATCH_SECONDS)
-        done = await perform_awaited(command, do, data, request, services.tokens, waiter)
+        done = await perform_awaited(command, do, data, request, services.studio.tokens, waiter)
     return await run_in_threadpool(_result, done, request)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 
 from core.errors import UserError
 from core.tokens import Token
@@ -16,9 +16,9 @@ from services.tokens import NewToken, ScriptTokens
 from ui.addresses import studio_address
 from ui.frame import page
 from ui.markup import Html
-from ui.replies import FRESH
+from ui.replies import page_at
 from ui.scripts.endpoints import endpoint_of, fields_of, offered, schema_of
-from ui.security.guard import MCP
+from ui.security.guard import MCP, SIGNED_IN
 from ui.security.request_limits import answered
 from ui.templating import render
 
@@ -36,10 +36,9 @@ print(studio.predict(run=run, api_name="/show_run")["gate"])"""
 def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp: bool = False) -> None:
     """Add the page Scripts and its actions. A token gives no access to them. `mcp` is True if agents may call."""
 
-    @app.get(PAGE, include_in_schema=False)
-    def show(request: Request) -> Response:
-        signed_in, here = bool(request.state.signed_in), studio_address(request.url.scheme, request.url.netloc)
-        return HTMLResponse(scripts_page(commands, tokens.all(), here, signed_in, mcp), headers=FRESH)
+    @page_at(app, PAGE, ("Explore", "/"))
+    def show(request: Request) -> str:
+        return scripts_page(commands, tokens.all(), studio_address(request.url.scheme, request.url.netloc), mcp)
 
     @app.post(f"{PAGE}/{{name}}", include_in_schema=False)
     async def send(request: Request, name: str) -> Response:
@@ -55,10 +54,9 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp
         return await answered(request, act)
 
 
-def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked: bool, mcp: bool = False) -> str:
-    """Return the page Scripts. `here` is the studio's address, `locked` is True if a password is set, `mcp` is True if
-    agents may call.
-    """
+def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, mcp: bool = False) -> str:
+    """Return the page Scripts. `here` is the studio's address, `mcp` is True if agents may call."""
+    locked = SIGNED_IN.get()  # a password is set
     shown = ', headers={"Authorization": "Bearer TOKEN"}' if locked else ""
     content = render(
         "scripts/scripts.html",
@@ -69,7 +67,7 @@ def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked:
         tokens=_tokens(tokens),
         endpoints=[_endpoint(command) for command in offered(commands)],
     )
-    return page("Scripts", content, here="scripts", signed_in=locked)
+    return page("Scripts", content, here="scripts")
 
 
 def _tokens(tokens: Sequence[Token], made: NewToken | None = None) -> Html:

@@ -13,6 +13,7 @@ import logging
 import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -33,6 +34,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+SIGNED_IN: ContextVar[bool] = ContextVar("signed_in", default=False)
+"""True while the request of a signed-in lead is answered. Pages then show the sign-out."""
 COOKIE = "lead"
 """Name of the cookie with the token of a lead's session."""
 ANNOTATE = "/annotate/"
@@ -121,7 +124,8 @@ class Guard:
             response = self._refusal(connection, lead, token) if token or not shown else _refused(401, _NO_TOKEN)
         if response is None:
             # A request with a token has only the rights of the token, even if it also has a cookie.
-            scope = {**scope, "state": {**scope.get("state", {}), "signed_in": lead and token is None, "token": token}}
+            SIGNED_IN.set(lead and token is None)
+            scope = {**scope, "state": {**scope.get("state", {}), "signed_in": SIGNED_IN.get(), "token": token}}
             await self.app(scope, receive, self._with_headers(scope, send))
             return
         if (scope["path"], response.status_code) not in _UNLOGGED:

@@ -88,7 +88,7 @@ class Assumptions:
     width: Annotated[float, FormNumber(0.5, 99, "Interval wanted", unit="points", whole=False)] = 0.05
 
 
-def setup_page(draft: DraftState, assumed: Assumptions, signed_in: bool) -> str:
+def setup_page(draft: DraftState, assumed: Assumptions) -> str:
     """Return the page to set up a study, as a document."""
     study, rules, problems = draft.study, draft.study.rules, draft.problems
     content = render(
@@ -120,7 +120,6 @@ def setup_page(draft: DraftState, assumed: Assumptions, signed_in: bool) -> str:
         head,
         content,
         ends=pill("saved", "ok", id="saved", role="status"),
-        signed_in=signed_in,
         scripts=("study-acts.js", "study-setup.js"),
     )
 
@@ -302,7 +301,6 @@ def run_page(
     history: Sequence[tuple[Rules, datetime]],
     models: Sequence[str],
     recipes: Recipes,
-    signed_in: bool,
     panel: Panel,
     further_people: int,
     lost: int,
@@ -331,7 +329,6 @@ def run_page(
         f"{study.name}: invite and run",
         study_head(study, "run", render("study/state_buttons.html", study=study, away=True)),
         content,
-        signed_in=signed_in,
         scripts=("study-acts.js", SCRIPT),
     )
 
