@@ -38,7 +38,7 @@ from ui.evaluate.words import Links, Place, embedded
 from ui.explore.forms import model_fields
 from ui.explore.parts import help_button
 from ui.frame import page
-from ui.markup import Html, el
+from ui.markup import Html
 from ui.theme import ASSETS
 
 LONGEST_MAPPING = 4000
@@ -143,10 +143,7 @@ def _with_line(mapping: str, label: str, model_class: str) -> str:
     return longer if len(longer) <= LONGEST_MAPPING else ""
 
 
-SHEETS, SCRIPTS = (
-    ("evaluate.css", "evaluate-retraining.css"),
-    ("model-form.js", "evaluate.js", "evaluate-retraining.js"),
-)
+SHEETS, SCRIPTS = ("evaluate.css",), ("model-form.js", "evaluate.js", "evaluate-retraining.js")
 _FILES = {"html": "one HTML file", "markdown": "Markdown", "latex": "LaTeX table", "csv": "CSV", "parquet": "Parquet"}
 
 
@@ -203,31 +200,14 @@ def methods_page(found: MethodsCompared, place: Place, alone: Sequence[str], ope
     returns an address below the page's, from its end and its own parameters.
     """
     counts, rows, counted = method_counts(found), method_rows, COUNTED
-    content = render(
-        "methods", found=found, place=place, alone=alone, opened=opened, counts=counts, rows=rows, counted=counted
-    )
+    values = {"found": found, "place": place, "alone": alone, "opened": opened}
+    content = render("methods", **values, counts=counts, rows=rows, counted=counted)
     return _page("Methods on the same sources", content)
 
 
-def state_parts(stand: Stand, result: Html | None, compared: Html | None) -> dict[str, Html]:
-    """Return the parts of the page that change while a model predicts images. Missing parts are empty."""
-    return {
-        "part-compared": compared or el("section", id="part-compared"),
-        "part-work": work_part(stand),
-        "part-result": result or el("section", id="part-result"),
-    }
-
-
 def _page(title: str, content: Html) -> str:
-    return page(
-        title,
-        content,
-        explanations_window(),
-        here="evaluate",
-        ends=help_button("What the figures say"),
-        sheets=SHEETS,
-        scripts=SCRIPTS,
-    )
+    ends = help_button("What the figures say")
+    return page(title, content, explanations_window(), here="evaluate", ends=ends, sheets=SHEETS, scripts=SCRIPTS)
 
 
 # The report as one file
@@ -249,9 +229,8 @@ def report_html(
         data = thumbnail(sha)
         return embedded(data) if data else None
 
-    style = "\n".join(
-        (ASSETS / name).read_text(encoding="utf-8") for name in ("studio.css", "study.css", "evaluate.css")
-    )
+    sheets = ("studio.css", "study.css", "evaluate.css")
+    style = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in sheets)
     # No script sets the class `dark` in a report, so the colours follow the reader's system.
     colours = " ".join(re.findall(r"^\.dark \{([^}]*)\}", style, re.MULTILINE))
     dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ color-scheme: dark; {colours} }} }}"

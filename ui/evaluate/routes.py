@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, RedirectResponse, Response
@@ -36,8 +36,8 @@ from ui.evaluate.page import (
     methods_page,
     models_part,
     report_html,
-    state_parts,
     subject_page,
+    work_part,
 )
 from ui.evaluate.ranking import most_shown, ranking_part
 from ui.evaluate.render import render
@@ -57,6 +57,7 @@ _TYPES = {
     "csv": "text/csv; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
 }
+T = TypeVar("T")
 _Number = Annotated[int | None, Query(ge=1, le=LARGEST_ID)]
 
 
@@ -139,12 +140,13 @@ class _Pages:
         """Return the parts of the evaluation page. While the model predicts images the figures are left out, since each
         batch of images would change them.
         """
-        if stand.at_work or not stand.ready:
-            return state_parts(stand, None, None)
-        evaluated = self.evaluations.evaluate(self.asked(stand.place))
-        second = stand.place.second
-        compared = self._compared(evaluated, stand.place, second) if second is not None else None
-        return state_parts(stand, result_part(evaluated, self._links(stand, evaluated)), compared)
+        result, compared = el("section", id="part-result"), el("section", id="part-compared")
+        if stand.ready and not stand.at_work:
+            evaluated = self.evaluations.evaluate(self.asked(stand.place))
+            result = result_part(evaluated, self._links(stand, evaluated))
+            if (second := stand.place.second) is not None:
+                compared = self._compared(evaluated, stand.place, second)
+        return {"part-compared": compared, "part-work": work_part(stand), "part-result": result}
 
     def _links(self, stand: Stand, found: Evaluated) -> Links:
         place = stand.place
@@ -177,10 +179,7 @@ class _Pages:
 
     def factors(self, place: Place) -> Html:
         """Return the section on what breaks the model together, or the reason why it cannot be shown."""
-        try:
-            found, refused = self.studio.factors.figures(self.asked(place)), ""
-        except UserError as error:
-            found, refused = None, str(error)
+        found, refused = _or_why(lambda: self.studio.factors.figures(self.asked(place)))
         values = {"listed": _listed, "parts_words": parts_words, "NOT_READ": NOT_READ, "SHOWN": SHOWN_ROWS}
         return render("factors", found=found, refused=refused, **values)
 
@@ -192,28 +191,21 @@ class _Pages:
 
     def focus_figures(self, place: Place) -> tuple[FocusFigures | None, str]:
         """Return the figures on where the model looks and "", or None and the reason why there are none."""
-        try:
-            return self.studio.focus.figures(*self.evaluations.asked_both(OnTwoModels.of(place.compared_fields))), ""
-        except UserError as error:
-            return None, str(error)
+        asked_both, figures = self.evaluations.asked_both, self.studio.focus.figures
+        return _or_why(lambda: figures(*asked_both(OnTwoModels.of(place.compared_fields))))
 
     def evidence(self, place: Place) -> Html:
         """Return the section with the evidence bundle, or the progress of writing it, or why none can be written."""
-        question, refused = self.asked(place), ""
-        try:
-            self.studio.evidence.require(question)
-        except UserError as error:
-            refused = str(error)
+        question = self.asked(place)
+        _, refused = _or_why(lambda: self.studio.evidence.require(question))
         work = next(iter(self.studio.evidence.work.of(about(question))), None)
         return render("evidence", work=work, refused=refused)
 
     def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | str | None:
         if found.validity is not None and found.validity.by_strata.value is not None:
             return None
-        try:
-            return self.evaluations.study_plan(self.asked(stand.place))
-        except UserError as error:
-            return str(error)
+        plan, refused = _or_why(lambda: self.evaluations.study_plan(self.asked(stand.place)))
+        return plan or refused
 
     def _compared(self, found: Evaluated, place: Place, second: Place) -> Html:
         try:
@@ -229,15 +221,20 @@ class _Pages:
             return el("section", el("p", str(error), class_="notice"), id="part-compared", class_="card part")
 
 
+def _or_why(make: Callable[[], T]) -> tuple[T | None, str]:
+    """Return what `make` returns and "", or None and the sentence of its UserError."""
+    try:
+        return make(), ""
+    except UserError as error:
+        return None, str(error)
+
+
 def _listed(entries: Sequence[int], image: int) -> str | None:
     """Return the gallery's address for a list of entries, with the entry `image` enlarged unless it is 0. None if the
     list is too long for an address.
     """
-    try:
-        to = list_address(entries)
-    except UserError:
-        return None
-    return f"{to}&image={image}&large=1" if image else to
+    to, _ = _or_why(lambda: list_address(entries))
+    return f"{to}&image={image}&large=1" if to and image else to
 
 
 def add_evaluate_routes(app: FastAPI, studio: Studio) -> None:
@@ -290,25 +287,13 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     def state(place: At) -> Mapping[str, Any]:
         return _state(pages, place)
 
-    @fetched_at(app, f"{API}ranking")
-    def ranking(place: At) -> Mapping[str, Any]:
-        return {"parts": {"part-ranking": pages.ranking(place)}}
+    def add_part(name: str, part: Callable[[Place], Html]) -> None:
+        @fetched_at(app, f"{API}{name}")
+        def shown(place: At) -> Mapping[str, Any]:
+            return {"parts": {f"part-{name}": part(place)}}
 
-    @fetched_at(app, f"{API}likeness")
-    def likeness(place: At) -> Mapping[str, Any]:
-        return {"parts": {"part-likeness": pages.likeness(place)}}
-
-    @fetched_at(app, f"{API}factors")
-    def factors(place: At) -> Mapping[str, Any]:
-        return {"parts": {"part-factors": pages.factors(place)}}
-
-    @fetched_at(app, f"{API}focus")
-    def focus(place: At) -> Mapping[str, Any]:
-        return {"parts": {"part-focus": pages.focus(place)}}
-
-    @fetched_at(app, f"{API}evidence")
-    def evidence(place: At) -> Mapping[str, Any]:
-        return {"parts": {"part-evidence": pages.evidence(place)}}
+    for part in (pages.ranking, pages.likeness, pages.factors, pages.focus, pages.evidence):
+        add_part(part.__name__, part)
 
     @fetched_at(app, f"{API}trained")
     def trained(kind: TaskKind) -> Mapping[str, Any]:
@@ -332,8 +317,7 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
 
 def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:
     stand = pages.stand(place)
-    parts = pages.parts(stand)
-    return {"at_work": stand.at_work, "ready": stand.ready, "parts": dict(parts)}
+    return {"at_work": stand.at_work, "ready": stand.ready, "parts": pages.parts(stand)}
 
 
 def _work_said(work: WorkView) -> dict[str, Any]:
@@ -391,30 +375,16 @@ def plain_name(words: str) -> str:
 def _add_sent(app: FastAPI, pages: _Pages, studio: Studio) -> None:
     commands, evaluations = studio.commands, studio.evaluations
 
-    def begin(data: dict[str, Any]) -> Mapping[str, Any]:
-        place = _sent_place(data)
-        commands.send("begin-predictions", place.fields)
-        return _state(pages, place)
-
-    def then_here(command: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
-        """Return an action that sends a command about the page's evaluation, or about a job if the page names one. The
-        page reloads afterwards.
-        """
+    def add(name: str, command: str, reply: Callable[[Place, Any], Mapping[str, Any]]) -> None:
+        """Let the page send a command about its evaluation, or about a job if the page names one."""
 
         def act(data: dict[str, Any]) -> Mapping[str, Any]:
-            work = data.pop("work", None)
-            place = _sent_place(data)
-            fields = place.compared_fields if command in ("begin-focus", "begin-evidence") else place.fields
-            commands.send(command, fields if work is None else {"work": work})
-            return {"go": place.to()}
+            work, place = data.pop("work", None), _sent_place(data)
+            fields, known = place.compared_fields, commands.known()[command].model_fields
+            sent = {name: value for name, value in fields.items() if name in known} if work is None else {"work": work}
+            return reply(place, commands.send(command, sent))
 
-        return act
-
-    def cancel(data: dict[str, Any]) -> Mapping[str, Any]:
-        work = data.pop("work", None)
-        place = _sent_place(data)
-        commands.send("cancel-predictions", {"work": work})
-        return _state(pages, place)
+        add_posted(app, f"{API}{name}", act)
 
     def look(data: dict[str, Any]) -> Mapping[str, Any]:
         """Load a model that is chosen, named by a form, or trained here. In the reply, `go` is its page's address."""
@@ -429,34 +399,16 @@ def _add_sent(app: FastAPI, pages: _Pages, studio: Studio) -> None:
         """Keep the weights of a retraining as a model. Return its source and file, which a form needs."""
         return studio.retrainings.as_model(data.get("trained", 0), str(data.get("arm", "")))
 
-    def control(data: dict[str, Any]) -> Mapping[str, Any]:
-        place = _sent_place(data)
-        fields = {name: value for name, value in place.fields.items() if name in ("version", "filter", "split", "key")}
-        commands.send("make-control-set", fields)
-        return {"go": place.to()}
-
-    def study(data: dict[str, Any]) -> Mapping[str, Any]:
-        drafted = commands.send("draft-evaluation-study", _sent_place(data).fields)
-        return {"go": f"/study/{drafted['study']}"}
-
-    acts: Mapping[str, Callable[[dict[str, Any]], Mapping[str, Any]]] = {
-        "begin-predictions": begin,
-        "check-masks": then_here("begin-predictions"),
-        "draft-evaluation-study": study,
-        "cancel-predictions": cancel,
-        "look": look,
-        "keep-trained": keep_trained,
-        "make-control-set": control,
-        **{
-            name: then_here(name)
-            for name in (
-                *("cancel-control-set", "begin-likeness", "cancel-likeness", "begin-focus", "cancel-focus"),
-                *("begin-evidence", "cancel-evidence"),
-            )
-        },
-    }
-    for name, act in acts.items():
-        add_posted(app, f"{API}{name}", act)
+    for name in ("begin-predictions", "cancel-predictions"):
+        add(name, name, lambda place, _: _state(pages, place))
+    add("draft-evaluation-study", "draft-evaluation-study", lambda _, drafted: {"go": f"/study/{drafted['study']}"})
+    # After these commands the page reloads.
+    add("check-masks", "begin-predictions", lambda place, _: {"go": place.to()})
+    acts = (f"{act}-{work}" for work in ("likeness", "focus", "evidence") for act in ("begin", "cancel"))
+    for name in ("make-control-set", "cancel-control-set", *acts):
+        add(name, name, lambda place, _: {"go": place.to()})
+    add_posted(app, f"{API}look", look)
+    add_posted(app, f"{API}keep-trained", keep_trained)
 
     @app.post(MODEL_FILE, include_in_schema=False)
     async def model_file(request: Request, name: str = "") -> Response:
