@@ -30,11 +30,8 @@ reports a script that does not load.
 
 
 def header(here: str, *status: Child, tools: Child = None, **attributes: str) -> Html:
-    """Return the header: the studio's name, links to its pages, `tools`, `status`, the sign-out, and the switch between
-    light and dark.
-
-    `here` is a name in NAVIGATION; the link of this page gets `attributes`. The sign-out is visible if the document has
-    the class "locked".
+    """Return the header. `here` is a name in NAVIGATION, whose link gets `attributes`. The class "locked" of the
+    document makes the sign-out visible.
     """
     return render("header.html", pages=NAVIGATION, here=here, link=attributes, tools=tools, status=status)
 

@@ -83,9 +83,7 @@ def file_at(app: FastAPI, path: str) -> Callable[[Callable[..., Response]], None
 
 
 def fetched(make: Callable[[], Mapping[str, Any]], without_field: int = 400) -> Response:
-    """Reply with the JSON that `make` returns, or with the message of its UserError. The status is `without_field` if
-    this error names no field.
-    """
+    """Reply with the JSON that `make` returns, or a UserError's message; if it names no field, with this status."""
     try:
         return JSONResponse(make(), headers=FRESH)
     except UserError as error:
@@ -110,9 +108,7 @@ def add_posted(app: FastAPI, path: str, act: Callable[[dict[str, Any]], Mapping[
 
 
 async def with_file(request: Request, take: Callable[[Path], Mapping[str, Any]], field: str = "") -> Response:
-    """Write the request body to a temporary file, and reply with the result of `take`. If the file is empty, the error
-    names `field`.
-    """
+    """Reply with the result of `take`, which gets the body as a file. An error about an empty file names `field`."""
     with tempfile.TemporaryDirectory(prefix="upload-") as folder:
         file = Path(folder) / "file"
         try:

@@ -1,6 +1,4 @@
-"""Colours of Gradio's components, and the style sheets and scripts of all pages. The fonts are those of the reader's
-system.
-"""
+"""Colours of Gradio's components, and style sheets and scripts of all pages. The fonts are the reader's own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The annotators' application at /annotate: sign-in, next item, pictures, answers. The services decide everything.
-
-A session in a cookie identifies the worker. Browsers send the cookie to this path only. A request for another worker's
-items gets the same answer as a request for items that do not exist. Every refusal is logged.
+"""The annotators' application at /annotate: sign-in, next item, pictures, answers. The services decide everything. A
+session in a cookie, for this path only, identifies the worker. Items of another worker and items that do not exist get
+the same answer. Every refusal is logged.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ log = logging.getLogger(__name__)
 COOKIE = "annotator"
 """Name of the cookie with the token of a worker's session."""
 BROWSER = "annotator-browser"
-"""Name of the cookie with a secret that outlives sessions. The secret shows that two tabs, or two worker names, belong
-to the same browser."""
+"""Name of the cookie with a secret that outlives sessions, to see that two tabs or worker names share a browser."""
 BROWSER_SECONDS = 400 * 24 * 3600
 _SECRET = re.compile(r"[\w-]{43}", re.ASCII)
 _HEADERS = tuple(

@@ -1,6 +1,4 @@
-"""The page /curate/coverage: a table of image counts by two facets, its gaps, and a plan to fill a cell. The address
-holds all choices.
-"""
+"""The page /curate/coverage: image counts by two facets, gaps, and a plan to fill a cell. Its address holds all."""
 
 from __future__ import annotations
 

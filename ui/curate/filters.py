@@ -1,7 +1,5 @@
-"""The column of filters beside the gallery: each value with the number of its images, and the checks with sliders.
-
-Each value is a link to the gallery with this filter. A link also works in a new tab and without our scripts. The page's
-script follows links without a reload.
+"""The column of filters beside the gallery: values with the number of their images, and checks with sliders. Each value
+is a link, which also works in a new tab and without our scripts. The page's script follows it without a reload.
 """
 
 from __future__ import annotations
@@ -196,9 +194,7 @@ def _histogram(title: str, bars: tuple[Bar, ...], ends: tuple[float, float] | No
 
 
 def _score(view: View, counts: ScoreCounts, runs: Sequence[ScoreRun]) -> tuple[list[Chip], Html]:
-    """Return chips for the images with scores from the threshold on, with scores below it, and without a score. Return
-    also the histogram of the validity scores.
-    """
+    """Return chips for images from the threshold on, below it, and without a score, and the histogram of scores."""
     half = runs[0].agreement.threshold
     numbers = {ScoreBand(half): counts.at_least, ScoreBand(None, half): counts.below, None: counts.not_scored}
     chips: list[Chip] = [

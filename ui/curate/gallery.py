@@ -1,7 +1,6 @@
-"""The gallery at /curate/: filters, a grid of any number of images, and one image enlarged with all facts about it.
-
-The address holds the filter and the order, so that people can save it, send it and go back to it. The page contains the
-first images. The script (`curate.js`) requests the others by their place in the order when they come into sight.
+"""The gallery at /curate/: filters, a grid of any number of images, and one image enlarged with all facts about it. The
+address holds filter and order, to save and to send them. The page contains the first images. The script (`curate.js`)
+requests others by their place in the order when they come into sight.
 """
 
 from __future__ import annotations
@@ -137,9 +136,7 @@ def _view(request: Request) -> View:
 
 
 def cell(entry: CatalogueEntry) -> list[Any]:
-    """Return an image for the grid: id, hash, verdict, number of newly wrong models and of failed checks, text, and
-    hash of the source.
-    """
+    """Return id, hash, verdict, number of newly wrong models and failed checks, text, and source hash of an image."""
     marks = [name for name, standing in entry.standings.items() if standing == "newly wrong"]
     failed = sum(check.passed is False for check in entry.checks)
     counterfactual = ", ".join(f"{edit.keyword} → {edit.alternative}" for edit in entry.edits)

@@ -1,7 +1,6 @@
-"""The pages of imports: a form to import archives and pictures, and a report on the files of an import.
-
-The files come as one archive: the script packs several pictures, or a folder, as a zip. The request body is written to
-the disk, not held in memory. A background job reads it while the page asks for the progress.
+"""The pages of imports: a form for archives and pictures, and a report on the files of an import. The script packs
+several files into one archive, which is written to the disk. A background job reads it while the page asks for the
+progress.
 """
 
 from __future__ import annotations
@@ -169,9 +168,7 @@ def _counts(import_record: Import) -> str:
 
 
 def report_page(import_record: Import, kind: RowKind | None, after: int, rows: Sequence[tuple[int, ImportRow]]) -> Html:
-    """Return a page of an import's report. `rows` are the rows with their numbers, after the number `after`, and only
-    of `kind` unless that is None.
-    """
+    """Return a page of an import's report. `rows` are numbered: those after `after`, of `kind` unless it is None."""
     here, parameters = f"{IMPORT}/{import_record.id}", f"kind={kind}&" if kind else ""
     return render(
         "curate/import_report.html",

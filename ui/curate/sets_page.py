@@ -95,9 +95,7 @@ def _splits(shown: ShownVersion) -> list[Split]:
 
 
 def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
-    """Return the rows of image counts by label and split. A last row with the label None is for all labels, and a last
-    cell for all splits, if there are several.
-    """
+    """Return rows of image counts by label, a cell for each split. The label None and a last cell sum up several."""
     splits: list[Split | None] = [*_splits(shown)]
     labels: list[str | None] = [*sorted({count.label for count in shown.counts})]
     splits += [None] if len(splits) > 1 else []
@@ -131,9 +129,7 @@ def _of_values(values: Mapping[Facet, str | None]) -> ImageFilter:
 
 
 def _shares(version: SetVersion) -> Mapping[Split, int]:
-    """Return the shares that the form proposes, in per cent: the shares of the present splits, or else shares that suit
-    the set's size.
-    """
+    """Return the shares in per cent that the form proposes: the present ones, or else some that suit the set's size."""
     counts = {split: version.splits.get(split, 0) for split in _SHARES}
     if total := sum(counts.values()):
         return {split: round(100 * number / total) for split, number in counts.items()}
@@ -185,9 +181,7 @@ def split_words(found: SplitResult, asked: SplitTestSet | None = None) -> str:
 
 
 def list_page(sets: Sequence[TestSet], labels: Mapping[str, int]) -> str:
-    """Return the page of all test sets, latest first. `labels` holds the number of labels of each shown version, by the
-    id of its set.
-    """
+    """Return the page of all test sets, latest first. `labels` counts the labels of each shown version, by set id."""
     shown = render("curate/sets.html", words=sets_words, sets=sets, labels=labels, shown_version=shown_version)
     return curate_page("Test sets", "sets", shown, sheets=SHEETS, scripts=SCRIPTS)
 

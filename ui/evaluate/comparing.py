@@ -24,9 +24,7 @@ axis of the plot. Last come the figures as text, each with the reason if it has 
 
 
 def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComparison | None = None) -> Html:
-    """Return the section that compares two evaluations: the better model (`compared`), the figures of both, and the
-    effect of edits and classes on each.
-    """
+    """Return the section that compares two evaluations: the better model (`compared`), figures, edits and classes."""
     first, second = pair
     if first.kind != second.kind:
         words = "One is a classifier and the other a segmenter, so there is nothing to compare."

@@ -1,6 +1,4 @@
-"""The page of an evaluation as a document, with the parts above its figures: test set, model, class mapping, and the
-progress of the predictions. Also the report as one self-contained HTML file. Pure.
-"""
+"""The page of an evaluation, with the parts above its figures, and the report as one self-contained HTML file. Pure."""
 
 from __future__ import annotations
 
@@ -105,9 +103,7 @@ def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, in
 def models_part(
     choices: Sequence[ModelChoice], place: Place, trained: Sequence[TrainedModel], total: int | None = None
 ) -> Html:
-    """Return the known models, the trained ones, and a form for another. `total` is the number of images to predict,
-    or None before the images are chosen.
-    """
+    """Return known and trained models, and a form for another. `total` images are to predict; None: not chosen yet."""
     fields = model_fields(UnderTestSettings(source="torchvision"), with_refusals=True)
     return render("models", choices=choices, place=place, trained=trained, total=total, fields=fields)
 
@@ -124,9 +120,7 @@ def work_part(stand: Stand) -> Html:
 
 
 def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield each model class with a name similar to a label, and the address that maps the label to it, or "" if the
-    mapping would be too long for an address.
-    """
+    """Yield model classes with a similar name, and the address that maps the label to each ("" if too long)."""
     for name in row.suggestions:
         mapping, of_id = _with_line(place.mapping, row.label, name), words_of_id(name).split(", ")[0]
         yield f"{of_id} ({name})" if of_id else name, place.to(mapping=mapping) if mapping else ""

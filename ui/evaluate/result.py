@@ -79,9 +79,7 @@ def _of_classifier(found: Evaluated, effect: Effectiveness, links: Links) -> dic
 
 
 def _class_place(row: ClassRow) -> tuple[float | str, ...]:
-    """Return the sort key of a class: the largest loss first. Classes without a figure are last, those with most wrong
-    test cases first.
-    """
+    """Return the sort key of a class: the largest loss first, then those without a figure, most wrong cases first."""
     if row.difference.value is not None:
         return False, -row.difference.value, row.label
     return True, -row.wrong_cases, row.cases, row.label
@@ -145,9 +143,7 @@ def _columns(found: Evaluated, classes: int, labels: int) -> str:
 
 
 def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool) -> bool:
-    """Return True if the tables are probably shorter than the two matrices. These are side by side if `adjacent`, else
-    one below the other.
-    """
+    """Return True if the tables are probably shorter than the two matrices (side by side if `adjacent`)."""
     table = first_table(found)
     edits = rows_standing(one.row.n for one in found.edits[table]) if table else 0
     tables = 2 * (edits + min(classes, SHOWN_ROWS)) + 8
@@ -156,9 +152,8 @@ def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool
 
 
 def worst_few(what: str, rows: Sequence[tuple[str, int, int]]) -> str:
-    """Return the end of the line that unfolds the rows with too few test cases. It names the first of these rows with
-    an error; "" if none exists. `rows` hold a name, the number of wrong test cases and of all test cases. `what`
-    names the error, such as "newly wrong".
+    """Return the end of the line that unfolds rows with too few test cases: the first names with an error, or "".
+    `rows` hold a name, the number of wrong test cases and of all. `what` is the error, such as "newly wrong".
     """
     few = [f"{name} {wrong} of {cases}" for name, wrong, cases in rows if wrong and cases < FEWEST_CASES]
     return f"; {what}: {', '.join(few[:NAMED_FEW])}" if few else ""

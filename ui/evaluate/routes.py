@@ -137,9 +137,7 @@ class _Pages:
         return Stand(place, subject, title, mapping, service.pending(question), work, control=control)
 
     def parts(self, stand: Stand) -> dict[str, Html]:
-        """Return the parts of the evaluation page. While the model predicts images the figures are left out, since each
-        batch of images would change them.
-        """
+        """Return the parts of the page, without figures while a model predicts, since each batch would change them."""
         result, compared = el("section", id="part-result"), el("section", id="part-compared")
         if stand.ready and not stand.at_work:
             evaluated = self.evaluations.evaluate(self.asked(stand.place))
@@ -230,9 +228,7 @@ def _or_why(make: Callable[[], T]) -> tuple[T | None, str]:
 
 
 def _listed(entries: Sequence[int], image: int) -> str | None:
-    """Return the gallery's address for a list of entries, with the entry `image` enlarged unless it is 0. None if the
-    list is too long for an address.
-    """
+    """Return the gallery's address of these entries, with `image` enlarged unless it is 0. None if it is too long."""
     to, _ = _or_why(lambda: list_address(entries))
     return f"{to}&image={image}&large=1" if to and image else to
 

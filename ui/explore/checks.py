@@ -67,9 +67,7 @@ def _rounded(check: Check, figure: float) -> str:
 
 
 def under_test_card(state: RunState, case: StoredTestCase | None, comparison: ModelComparison) -> Html:
-    """Return the card with the answers of the model under test, and the form to choose another model. The form is there
-    before the first result, while `case` is None.
-    """
+    """Return the card with the model's answers and the form to choose another one. Before a result, `case` is None."""
     chosen, kind = state.settings.under_test, state.run.task.kind
     after = comparison.results.get(case.id) if case is not None else None
     label = case.task.label if case is not None and case.task.kind == "classification" else ""
@@ -91,9 +89,7 @@ def under_test_card(state: RunState, case: StoredTestCase | None, comparison: Mo
 
 
 def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Html | None:
-    """Return the result of the model under test on an image in a few words, or None if it is unknown. The icons differ
-    from the icons of the checks.
-    """
+    """Return the model's result on an image in a few words, None if unknown. Its icons are not those of checks."""
     outcome = comparison.outcomes.get(case.id)
     if outcome is None:
         return None

@@ -1,6 +1,4 @@
-"""Forms made from the types, bounds and descriptions of settings. Also the form that names a model under test, which
-Explore and Evaluate share.
-"""
+"""Forms made from the fields of settings, and the form for a model under test, which Explore and Evaluate share."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ LAYOUTS = ("channels first", "channels last")
 
 
 def model_fields(settings: UnderTestSettings, with_profile: bool = False, with_refusals: bool = False) -> Html:
-    """Return the form that names a model under test, filled from `settings`. `with_profile` adds the profile's own
-    model, `with_refusals` adds places for error messages.
-    """
+    """Return the form for a model under test, with the profile's own model and with places for error messages if asked."""
     return render(
         "explore/model_form.html",
         given=settings,

@@ -33,8 +33,7 @@ OF_INVERTED = ("fresh_noise", "fresh_noise_by_type", "inversion_evaluations")
 """Settings that matter only if images start from the inverted source."""
 NOT_READ = "negative prompt (not read at guidance 1)"
 OPEN_SECTIONS = ("generation", "conditioning")
-"""Sections of the settings that have a form of their own on the card. Other sections of a method share a general form.
-"""
+"""Sections of the settings with a form of their own on the card. Other sections of a method share a general form."""
 NAMES: Mapping[ControlKind, str] = DataTable(__file__, str, "names")
 MEANINGS: Mapping[ControlKind, str] = DataTable(__file__, str, "meanings")
 SLIDERS = {"low": (0, 500, 1), "high": (0, 500, 1), "median": (1, 15, 2)}
@@ -128,9 +127,7 @@ def _state_word(state: RunState, running: bool) -> tuple[str, Tone]:
 def preset_chips(
     drawings: Sequence[GenerationSettings], presets: Presets, do: str = "preset", **data: str
 ) -> Html | None:
-    """Return a chip for each preset of a profile. A preset is marked if all `drawings` have its values. A press on a
-    chip does the action `do`.
-    """
+    """Return a chip for each preset, marked if all `drawings` have its values. A press does the action `do`."""
     settings = [drawing.model_dump(mode="json") for drawing in drawings]
     chips = [
         (
@@ -152,9 +149,7 @@ def _doing(state: RunState) -> str:
 
 
 def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
-    """Return the panel with the control image and its settings. A button in the card's head opens the panel, and its
-    pictures load only while it is open.
-    """
+    """Return the panel of the control image, which a button opens. Its pictures load only while it is open."""
     settings = state.settings.conditioning
     fields = type(settings).model_fields
     return render(

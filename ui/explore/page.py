@@ -246,9 +246,7 @@ class Explorer:
         return self._take(path, lambda data: {"said": self.studio.runs.give_mask(run_id, data, classes)})
 
     def _take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
-        """Return the reply to an uploaded file. "problem" says why the file was refused. "offer" is "new" if the file
-        can begin a new run.
-        """
+        """Return the reply to a file: the "problem" if it was refused, and "offer": "new" if it can begin a run."""
         try:
             return {"problem": "", **take(uploaded(path).read_bytes())}
         except NoRun as error:
@@ -280,9 +278,7 @@ class Explorer:
         )
 
     def _revision(self, batch: Batch) -> str:
-        """Return a text that differs once the page may have to show something else: after a change, and also every
-        half second during work, else every minute.
-        """
+        """Return a text that differs after a change, and each half second of work (else each minute) in any case."""
         shown = fingerprint(repr((batch.run, batch.view, batch.find, batch.picked)))
         return f"{self.studio.revisions.now(0.5 if self._works(batch.run) else 60)}.{shown}"
 

@@ -1,6 +1,5 @@
-"""The header, the start page with the example, the card of the source, and the help window.
-
-`assets/keys.js` and `assets/help.js` handle the keys that the help window lists.
+"""The header, the start page with the example, the card of the source, and the help window, whose keys `assets/keys.js`
+and `assets/help.js` handle.
 """
 
 from __future__ import annotations

@@ -147,8 +147,6 @@ def about(value: float) -> str:
 
 
 def short_model(name: str, known: Mapping[str, str]) -> str:
-    """Return a model's short name: from `known`, or the last part of its id. Names joined by " + " are shortened one by
-    one.
-    """
+    """Return a model's short name: from `known`, or the end of its id. Names joined by " + " are shortened singly."""
     parts = without_hashes(name).split(" + ")
     return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in parts)

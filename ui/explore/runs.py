@@ -1,7 +1,5 @@
-"""The list of runs: the picture, task, progress and date of each, and its actions.
-
-Also the queue: the running job and the waiting jobs of all runs. Also the table of several selected runs on the start
-page: the progress of each, and the settings, stages and images of all.
+"""The list of runs with the actions of each, the queue of their jobs, and the table of several selected runs on the
+start page, with their progress and the settings, stages and images of all.
 """
 
 from __future__ import annotations
@@ -34,9 +32,7 @@ SHOWN = 12
 
 
 def run_list(listed: Listing, run_id: str, edited: tuple[EditedShare, ...] | None = None) -> Html:
-    """Return the list of runs and of deleted runs. `edited` holds the shares of values that people changed, or None
-    while that part is closed.
-    """
+    """Return the list of runs and deleted runs. `edited`: shares of changed values; None while that part is closed."""
     now = datetime.now().astimezone()
     by_profile = groupby(edited or (), lambda share: share.profile)
     return render(
@@ -124,8 +120,7 @@ def _doing(job: JobView, waits_for: str) -> str:
 
 TASKS = ("classification", "segmentation")
 Far = tuple[str, Tone, str, str, tuple[float | None, ...]]
-"""Progress of a run: its text, colour and hint, a sentence below, and a tuple with the share of the progress bar, if
-any."""
+"""Progress of a run: text, colour, hint, a sentence below, and a tuple of the progress bar's share, if there is one."""
 NAMES = {
     "counterfactuals.captions": "captions",
     "generation.images_per_caption": "images of each",
@@ -200,9 +195,7 @@ def _drawn(state: RunState) -> bool:
 
 
 def settings_of_all(states: Sequence[RunState], profile: ProfileOptions, runs: str) -> Html:
-    """Return the settings form of several runs. `runs` are their ids, joined by commas. A setting whose values differ
-    is left empty.
-    """
+    """Return the settings form of the runs with the ids `runs`. A setting whose values differ is left empty."""
     sections = _sections(states)
     presets = None
     if _read_by_all(states, "generation.steps"):

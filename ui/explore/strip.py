@@ -1,6 +1,4 @@
-"""The picture column: the large picture with its review, the strip of all results with its filters, and the facts about
-the shown result.
-"""
+"""The picture column: the large picture with its review, the strip of results, and the facts about the shown one."""
 
 from __future__ import annotations
 

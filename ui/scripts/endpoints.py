@@ -1,7 +1,6 @@
-"""Endpoints for scripts and agents: every command and query by its name, in the Gradio application.
-
-`gradio_client`, plain HTTP and MCP (`ui.scripts.mcp`) call the same functions. The command's pydantic model checks the
-values. An error is one sentence, and its title names the field.
+"""Endpoints for scripts and agents: every command and query by its name, in the Gradio application. `gradio_client`,
+plain HTTP and MCP (`ui.scripts.mcp`) call the same functions. The command's model checks the values. An error is one
+sentence, and its title names the field.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ from ui.scripts.uploads import keep_to_uploads, uploaded
 AWAKE_SECONDS = 10.0
 """Seconds of frequent polling after a call, since more calls are likely."""
 AWAKE, ASLEEP = 0.001, 0.1
-"""Seconds between two checks of the queue, soon after a call and otherwise. A call after a pause waits half of the
-second number on average."""
+"""Seconds between two checks of the queue, soon after a call and otherwise. A call after a pause waits half as long."""
 
 
 class SleepyQueue(Queue):
@@ -78,8 +76,7 @@ class SleepyQueue(Queue):
 PATH = "/endpoints"
 """Path of the page that the endpoints belong to."""
 OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-any-batch"})
-"""Commands that only pages may send. They update a form, manage tokens, or read any folder of this machine. Scripts
-plan batches with `PlanByScript`."""
+"""Commands of pages only: they update a form, manage tokens, or read any folder. Scripts plan with `PlanByScript`."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
 """Fields that name the sending page and the state of its form. Scripts fill in only those that are required."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
@@ -168,10 +165,8 @@ class Services:
 
 
 def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Command] | None]:
-    """Add the endpoints to a Gradio application, on a separate page, so that other pages do not load their description.
-
-    Return the command of each function of the application by the function's number, or None for a function that only
-    a page calls.
+    """Add the endpoints to a Gradio application, on a page of their own, so that others do not load their description.
+    Return the command of each function of the application by its number, or None for a function that only a page calls.
     """
     # Each watcher occupies one of Gradio's slots for running calls. Other calls must still find a free slot.
     page._queue.max_thread_count = MOST_WATCHERS + page.max_threads
@@ -196,9 +191,7 @@ def has_call(page: gr.Blocks, event: str) -> bool:
 
 
 def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
-    """Yield each endpoint with its function. Leave out the endpoints of `awaited`, and `WatchJob`, whose answer is a
-    stream.
-    """
+    """Yield endpoints and their functions, without those of `awaited` and `WatchJob`, whose answer is a stream."""
     studio = services.studio
     for name, command in studio.commands.known().items():
         if name not in OF_PAGES:
@@ -278,9 +271,7 @@ def _files(studio: Studio) -> Iterator[tuple[type[Command], Do]]:
 
 @contextmanager
 def in_sentences(request: gr.Request | Request) -> Iterator[None]:
-    """Turn errors into gr.Error, whose title is the field, and note the HTTP status for `PlainHttp`. Log errors that
-    are the studio's own fault.
-    """
+    """Turn errors into gr.Error titled by the field. Note the status for `PlainHttp`. Log the studio's own faults."""
     try:
         yield
     except UserError as error:
@@ -391,10 +382,7 @@ async def watching(
     values: Mapping[str, Any], request: gr.Request | Request, services: Services
 ) -> AsyncGenerator[Plain, None]:
     """Yield the state of a job until it ends. A new step is sent at once, other progress less often the more watchers
-    there are. Raises UserError.
-
-    Each watcher is an asynchronous generator without a thread. With a thread each, forty watchers would block all other
-    calls.
+    there are. Raises UserError. Watchers have no thread of their own: forty of them would block all other calls.
     """
     tokens, watchers = services.studio.tokens, services.watchers
     token, query = _admitted(WatchJob, values, request, tokens)
@@ -460,9 +448,7 @@ def schema_of(command: type[Command]) -> Mapping[str, Any]:
 
 
 def _add_shaped(function: Callable[..., Any], command: type[Command], queue: bool) -> None:
-    """Register an endpoint. Gradio gets the name, parameters and description from the function, and their types and
-    bounds from the command's schema.
-    """
+    """Register an endpoint: name, parameters and description from the function, types from the command's schema."""
     fields = fields_of(command)
     parameters = [
         inspect.Parameter(

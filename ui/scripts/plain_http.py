@@ -1,8 +1,6 @@
-"""Plain HTTP for scripts: converts requests to the form that Gradio takes, and refusals to one sentence.
-
-This middleware runs between the guard and Gradio. Gradio takes the values of a call as a complete list. Here values may
-also come by name, and values with a default may be left out. A mistake gets one sentence and a fitting status, where
-Gradio answers 500 or several lines.
+"""Plain HTTP for scripts: converts requests to the form that Gradio takes, and refusals to one sentence, between the
+guard and Gradio. Gradio takes the values of a call as a complete list. Here they may also come by name, without those
+that have a default. A mistake gets one sentence and a fitting status, where Gradio answers 500 or several lines.
 """
 
 from __future__ import annotations

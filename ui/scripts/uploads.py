@@ -24,11 +24,9 @@ log = logging.getLogger(__name__)
 
 
 def keep_to_uploads(component: Component) -> None:
-    """Let a component take files only from the folder of uploads.
-
-    Before our functions run, Gradio copies everything in a request that looks like a file into that folder, even the
-    content of any web address and any file of this machine. It checks paths only in applications that it has launched
-    itself, and ours is mounted.
+    """Let a component take files only from the folder of uploads. Gradio copies into it all in a request that looks
+    like a file, even any web address and any file of this machine. It checks paths only in applications that it has
+    launched, and ours is mounted.
     """
 
     async def kept(path: str | Path | None) -> str | None:
@@ -50,10 +48,7 @@ def uploaded(path: str) -> Path:
 
 @asynccontextmanager
 async def uploads_forgotten(_: object) -> AsyncIterator[None]:
-    """Remove old files from the folder of uploads while a server runs.
-
-    Gradio's own `delete_cache` leaves folders, and incomplete files of senders who disconnected.
-    """
+    """Remove old uploads while a server runs. Gradio's own `delete_cache` leaves folders, and incomplete files."""
     task = asyncio.create_task(_forget_again_and_again())
     try:
         yield

@@ -74,9 +74,7 @@ LIMITS = (
 
 
 class BodyLimit:
-    """ASGI middleware that refuses a body above its limit, and reads no more than the limit even if the length of the
-    body is not declared.
-
+    """ASGI middleware that refuses a body above its limit, and reads no more of it, even if its length is not declared.
     Code that reads the body gets a `BadRequest` and may reply with its own message. Otherwise the middleware replies.
     """
 

@@ -1,8 +1,5 @@
-"""Service below a root path, at which a proxy serves the studio. The root path is removed from each request first, and
-added to redirects and cookies of replies.
-
-All routes, the guard and the limits use addresses without the root path. Addresses on pages get it in
-`ui/addresses.py`.
+"""Service below a root path, at which a proxy serves the studio. It is removed from each request first, and added to
+redirects and cookies of replies. Routes, guard and limits use addresses without it; pages get it in `ui/addresses.py`.
 """
 
 from __future__ import annotations
@@ -22,10 +19,7 @@ _COOKIE_PATH = re.compile(rb"(;\s*path=)/", re.IGNORECASE)
 
 
 class BelowRootPath:
-    """ASGI middleware around everything else. `root_path` is "", or begins with "/" and does not end with "/".
-
-    The proxy may either pass the root path on or remove it.
-    """
+    """ASGI middleware around everything else. `root_path` is "" or like "/a/b". The proxy may pass it on or remove it."""
 
     def __init__(self, app: Application, root_path: str) -> None:
         self.app, self.root_path = app, root_path
@@ -46,9 +40,7 @@ class BelowRootPath:
             await self.app(scope, receive, send)
 
     def _answer(self, connection: HTTPConnection) -> Response | None:
-        """Return a refusal if the proxy names another root path, a redirect to the root path with a "/" if only this
-        "/" is missing, else None.
-        """
+        """Return a refusal of another root path, a redirect to the root path if only its "/" is missing, else None."""
         path = "".join(part.strip().rstrip("/") for part in connection.headers.get("x-forwarded-prefix", "").split(","))
         if path and path != self.root_path:
             here = f"with --root-path {self.root_path}" if self.root_path else "without a path"
@@ -88,9 +80,8 @@ class BelowRootPath:
 
 
 def refuse_own_address(root_path: str, routes: Iterable[object]) -> None:
-    """Raise UserError if the studio itself serves something below `root_path`.
-
-    Otherwise an address such as /study/new could be the page of that name, or the page /new below the root path.
+    """Raise UserError if the studio itself serves something below `root_path`. Otherwise an address such as /study/new
+    could be the page of that name, or the page /new below the root path.
     """
     first = root_path.split("/")[1] if root_path else ""
     if first and first in set(_first_segments(routes)):

@@ -1,6 +1,4 @@
-"""The lead's sign-in and sign-out. The sign-in is a page with one field, which works without scripts. The guard sends
-browsers to it.
-"""
+"""The lead's sign-in and sign-out: a page with one field, without scripts. The guard sends browsers to it."""
 
 from __future__ import annotations
 
@@ -36,9 +34,8 @@ _NO_COOKIE = (
 
 
 def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
-    """Guard everything that `app` serves, and add the sign-in. Return a script for the head of the Explore page.
-
-    Raises UserError if no password is set although other machines can reach `host`.
+    """Guard everything that `app` serves, and add the sign-in. Return a script for the head of the Explore page. Raises
+    UserError if no password is set although other machines can reach `host`.
     """
     locked = bool(lead.kept())
     if not locked and beyond_this_machine(host):
@@ -117,9 +114,7 @@ def local(address: str) -> str:
 
 
 async def _form(request: Request) -> Callable[[str], str] | None:
-    """Return a function that returns a field of the form by name ("" if missing). Return None if the body is no form or
-    too large.
-    """
+    """Return a function that returns a field of the form ("" if missing), or None if the body is no form."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         return None

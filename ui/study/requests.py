@@ -1,7 +1,6 @@
-"""Requests of the lead's pages: commands as JSON, and files. A reply is JSON; an error is one sentence and its field.
-
-A page sends a command to /study/api/STUDY/NAME. To /study/api/STUDY/before/NAME it sends a command to learn the effect
-first. The key "page" holds values that the page shows and that the reply needs.
+"""Requests of the lead's pages: commands as JSON, and files. A reply is JSON; an error is one sentence and its field. A
+command goes to /study/api/STUDY/NAME, or to /study/api/STUDY/before/NAME to learn its effect first. The key "page"
+holds values of the page that the reply needs.
 """
 
 from __future__ import annotations
@@ -116,9 +115,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
     @app.post(f"{VOTE_FILES}{{study_id}}", include_in_schema=False)
     async def votes(request: Request, study_id: str, name: str = "") -> Response:
-        """Import a file of votes. If `name` is "look", only describe the file. If `name` is "even-so", import it even
-        if some rows are no votes.
-        """
+        """Import a file of votes. With the name "look" only describe it; with "even-so" ignore rows that are no vote."""
 
         def take(file: Path) -> Reply:
             if name == LOOK:

@@ -1,7 +1,5 @@
-"""All routes of the lead's pages: called once by `app.py`, before Gradio is mounted at "/".
-
-A GET of /study/{id}/ shows the set-up of a draft, or the results of a started study. All results of a study come from
-one cached analysis. The routes for requests that the pages send are in `requests`.
+"""All routes of the lead's pages. /study/{id}/ shows the set-up of a draft, or the results of a started study. All
+results of a study come from one cached analysis. `requests` has the routes for what the pages send.
 """
 
 from __future__ import annotations
@@ -259,9 +257,7 @@ def _document(study: Study, tab: str, content: Child, acts: Child = None, script
 
 
 def _live(study: Study, view: str) -> dict[str, str | None]:
-    """Return the attributes of a part that make the page poll it. The page does not poll a closed study, since only the
-    lead can change it.
-    """
+    """Return attributes that make the page poll a part. Only the lead can change a closed study: it is not polled."""
     return {
         "class_": "live",
         "data_live": f"/study/api/{study.id}/live",

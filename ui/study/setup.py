@@ -78,9 +78,7 @@ Recipes = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Expectations that a person types before the first vote: shares from 0 to 1, and minutes per worker. They are not
-    part of the study.
-    """
+    """Expectations before the first vote, not part of the study: shares from 0 to 1, and minutes per worker."""
 
     valid: Annotated[float, FormNumber(0, 100, "Expected valid", unit="%", whole=False)] = 0.95
     accuracy: Annotated[float, FormNumber(50, 100, "A vote is right", unit="%", whole=False)] = 0.95
@@ -130,9 +128,7 @@ def plain(items: Sequence[Item]) -> int:
 
 
 def given_parts(rules: Rules, items: Sequence[Item]) -> dict[str, Html]:
-    """Return the parts with the items of known answer, by kind. Training items are shown only if the rules ask for
-    training.
-    """
+    """Return the parts of items with a known answer, by kind; empty for training if the rules ask for none."""
     return {
         "control": given_shown(items, "control"),
         "quiz": given_shown(items, "quiz"),
@@ -334,8 +330,6 @@ def run_page(
 
 
 def progress_part(study: Study, further_people: int, lost: int) -> Html:
-    """Return the number of votes so far, of workers still needed, and of images set aside because a picture is missing
-    (`lost`).
-    """
+    """Return the votes so far, the workers still needed, and the `lost` images, set aside for lack of a picture."""
     people = further_people_words(further_people) if further_people and study.state != "closed" else ""
     return render("study/run_progress.html", study=study, people=people, lost=lost)
