@@ -18,7 +18,8 @@ from jinja2.runtime import Context, Macro
 from core.figures import percent
 from core.form_numbers import form_numbers
 from core.types import EDIT_TYPES
-from core.words import count_of
+from core.words import count_of, duration
+from services.curation.views import gallery_address
 from ui.addresses import in_browser
 from ui.explore import parts
 from ui.markup import Html, attributes, join
@@ -50,7 +51,8 @@ def _environment() -> Environment:
     )
     for module in (parts, words, plots):
         environment.globals |= functions(module)
-    environment.globals |= {"attributes": attributes, "count_of": count_of, "percent": percent}
+    environment.globals |= {"attributes": attributes, "count_of": count_of, "duration": duration}
+    environment.globals |= {"gallery_address": gallery_address, "percent": percent}
     environment.globals |= {"edit_types": EDIT_TYPES, "form_numbers": form_numbers}
     environment.filters |= {"at": _at, "thousands": "{:,}".format}
     pieces = vars(environment.get_template("pieces.html").module)

@@ -9,7 +9,7 @@ from pathlib import Path
 from core.figures import percent
 from core.image_filter import Facet, ImageFilter
 from core.types import TaskKind
-from core.words import duration, meaning
+from core.words import meaning
 from services.batches.drawn_scenes import COUNT
 from services.batches.estimate import amount
 from services.batches.service import BatchDetails, BatchStatus
@@ -76,7 +76,6 @@ def parts(details: BatchDetails, search: SearchState) -> Mapping[str, Html]:
         "height": CHART_HEIGHT,
         "now": rate(current.a_minute) if current.a_minute and view.state == "running" else "",
         "amount": amount,
-        "duration": duration,
         "gallery": gallery_address(in_batch),
         "evaluate": evaluate_address(filter=in_batch.address),
     }
@@ -99,7 +98,7 @@ def list_page(views: Sequence[BatchStatus]) -> str:
 def list_part(views: Sequence[BatchStatus]) -> Html:
     """Return the rows of the list, or an explanation of batches while there are none."""
     at_work = any(view.at_work for view in views)
-    return render("batches/list.html", words=words, views=views, at_work=at_work, duration=duration)
+    return render("batches/list.html", words=words, views=views, at_work=at_work)
 
 
 # A new batch

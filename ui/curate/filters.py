@@ -13,9 +13,9 @@ from core.check_words import WORDS
 from core.data_files import DataTable
 from core.image_filter import CHECK_OUTCOMES, HIGHEST, LOWEST, NONE, SCORE, STANDINGS, UNREAD, Between, Facet, ScoreBand
 from core.validity_score import FEWEST, ScoreRun
-from core.words import and_list, duration
+from core.words import and_list
 from services.curation.gallery import Totals
-from services.curation.views import View, gallery_address
+from services.curation.views import View
 from services.evaluation.scoring import agreement_words
 from ui.evaluate.words import evaluate_address
 from ui.explore.parts import short_model, small
@@ -54,7 +54,6 @@ def filter_column(view: View, totals: Totals) -> Html:
         "curate/filters.html",
         view=view,
         totals=totals,
-        gallery_address=gallery_address,
         slug=_slug,
         fewest=FEWEST,
         evaluate_address=evaluate_address(filter=view.filter.address),
@@ -65,7 +64,6 @@ def filter_column(view: View, totals: Totals) -> Html:
         score=_score(view, totals.scores, runs) if totals.scores is not None and runs else None,
         score_runs=[(run, and_list([f"“{name}”" for name in run.studies.values()])) for run in runs],
         agreement_words=agreement_words,
-        duration=duration,
         not_scored=[kind for kind, number in kinds.items() if number and None not in scored and kind not in scored],
     )
 

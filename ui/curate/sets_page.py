@@ -28,8 +28,8 @@ from ui.curate.sets_words import (
     version_key,
 )
 from ui.evaluate.words import evaluate_address
+from ui.explore.parts import image_url, mask_url
 from ui.markup import Html, el
-from ui.study.words import image_url
 from ui.templating import render
 
 MOST_NAMED = 20
@@ -154,7 +154,7 @@ def large_window(found: ImageOfSet) -> Html:
     if entry.source != entry.image:
         pictures.append((image_url(entry.source), found.sizes.get(entry.source), "source"))
     if entry.mask is not None:
-        pictures.append((f"/masks/{entry.mask}.png", found.sizes.get(entry.mask), "mask"))
+        pictures.append((mask_url(entry.mask), found.sizes.get(entry.mask), "mask"))
     facts = [("label", entry.label or "none"), ("split", SPLIT_WORDS[entry.split])]
     if known is not None:
         edits = ", ".join(f"{edit.keyword} → {edit.alternative}" for edit in known.edits)

@@ -44,7 +44,7 @@ _NUMBER = re.compile(r"\d[\d,]*")
 
 
 def explained(words: str, of: str = "") -> list[Child]:
-    """Return a figure's name `words`, with a link to the explanation of `of` (or, if that is "", of `words`), if any."""
+    """Return a figure's name `words`, with a link to the explanation of `of` (of `words` if that is ""), if any."""
     term = TERMS.get(_NUMBER.sub("N", of or words).removesuffix(_CONTROLLED).lower())
     if term is None:
         return [words]

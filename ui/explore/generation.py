@@ -14,8 +14,7 @@ from services.jobs import JobView
 from services.runs.gate import EARLIER_MASK, EARLIER_SOURCE_CAPTION, EARLIER_TASK
 from services.runs.state import Presets, ProfileOptions, RunState
 from ui.diff import shortened, word_diff
-from ui.explore.forms import setting_input, settings_form
-from ui.explore.large import image_url
+from ui.explore.forms import settings_form
 from ui.explore.parts import Tone, left
 from ui.explore.stage import FIRST_TIME, running_stage, state_pill, title
 from ui.markup import Html
@@ -77,7 +76,6 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
         negative=("negative prompt" if drawing.guidance > 1 else NOT_READ)
         if state.recipe.reads("generation.negative_prompt")
         else None,
-        setting_input=setting_input,
         again=sum(image.failed is not None for image in state.gate.plan.images) if state.gate.plan is not None else 0,
         equal=method.equal_images(method.settings_of(state.settings)) if drawing.images_per_caption > 1 else "",
         doubts_named=DOUBTS_NAMED,
@@ -159,7 +157,6 @@ def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
         kinds=profile.control_kinds,
         names=NAMES,
         meanings=MEANINGS,
-        source=image_url(state.run.source_sha),
         control=control_url(state),
         drawn=_being_drawn(state.job),
         controls=[(name, getattr(settings, name), fields[name].description) for name in settings.own_fields()],

@@ -25,7 +25,7 @@ from ui import frame
 from ui.batches.words import BATCHES
 from ui.curate.sets_words import SETS
 from ui.evaluate.words import evaluate_address
-from ui.explore.large import image_url, modes, overlay_url
+from ui.explore.large import modes
 from ui.explore.parts import CONTROL, button, help_window, icon, left
 from ui.explore.stage import EXPLAINED, PLAIN
 from ui.explore.stage_cards import FAILED
@@ -88,7 +88,6 @@ def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample,
         run=run,
         task=run.task,
         profile=profile,
-        source=image_url(run.source_sha),
         missing=task_problem(run.task),
         todo=any(stage not in run.values or stage in state.stale for stage in state.recipe.names),
         interrupted=last if cut_off else None,
@@ -104,8 +103,6 @@ def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
     return render(
         "explore/mask.html",
         state=state,
-        source=image_url(run.source_sha),
-        over=overlay_url(run.mask_sha) if run.mask_sha is not None else None,
         legend=[(number, name, name.casefold() in protected) for number, name in sorted(run.mask_classes.items())],
         colour=colour,
         classes=classes_text(run.mask_classes if masked else known_classes(samples)),

@@ -1,10 +1,13 @@
-"""Small elements of pages: pills, buttons, icons, help, marked differences, and times as text."""
+"""Small elements of pages: pills, buttons, icons, fields of settings, help, marked differences, and times as text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from core.data_files import DataTable
 from core.model_identity import without_hashes
@@ -35,6 +38,16 @@ def picture(src: str, size: Size, **attributes: Attribute) -> Html:
     return el("img", src=src, width=size[0], height=size[1], **attributes)
 
 
+def image_url(sha: str) -> str:
+    """Return the address of an image of the workspace."""
+    return f"/images/{sha}.png"
+
+
+def mask_url(sha: str) -> str:
+    """Return the address of a mask of the workspace, as colours to lay over its image."""
+    return f"/masks/{sha}.png"
+
+
 def thumb_url(sha: str) -> str:
     """Return the address of the thumbnail of an image of the workspace: WebP, 256 pixels on the longer side."""
     return f"/thumbs/{sha}.webp"
@@ -63,6 +76,24 @@ def small(*words: Child, **attributes: Attribute) -> Html:
 def more_line(title: Child, *content: Child, **attributes: Attribute) -> Html:
     """Return a line that unfolds its content when a person presses it."""
     return el("details", el("summary", title), *content, class_="more-line", **attributes)
+
+
+def setting_input(section: str, name: str, settings: BaseModel, field_id: str, /, **more: Any) -> Html:
+    """Return the input of one setting. `more` are further HTML attributes."""
+    field, value = type(settings).model_fields[name], getattr(settings, name)
+    common: dict[str, Any] = {"id": field_id, "data_do": "setting", "data_setting": f"{section}.{name}", **more}
+    if isinstance(value, bool):
+        return el("input", type="checkbox", **{"checked": value, **common})
+    if isinstance(value, str):
+        return el("input", type="text", **{"value": value, "maxlength": _bound(field, "max_length"), **common})
+    step = _bound(field, "multiple_of") or (1 if isinstance(value, int) else 0.05)
+    low, high = _bound(field, "ge"), _bound(field, "le")
+    shown = f"{value:g}" if isinstance(value, float) else str(value)
+    return el("input", type="number", **{"value": shown, "min": low, "max": high, "step": step, **common})
+
+
+def _bound(field: FieldInfo, name: str) -> Any:
+    return next((getattr(rule, name) for rule in field.metadata if getattr(rule, name, None) is not None), None)
 
 
 def help_window(words: str, links: Iterable[tuple[str, str]], *content: Child) -> Html:

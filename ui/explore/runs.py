@@ -18,10 +18,8 @@ from services.runs.exchange import accepted_of
 from services.runs.life_cycle import Listing, task_problem
 from services.runs.state import ProfileOptions, RunState
 from services.runs.words import section_title, text_progress
-from ui.explore.forms import setting_input
 from ui.explore.generation import preset_chips
-from ui.explore.large import image_url
-from ui.explore.parts import CONTROL, UNKNOWN_PICTURE, Tone, left
+from ui.explore.parts import CONTROL, UNKNOWN_PICTURE, Tone, left, setting_input
 from ui.markup import Html
 from ui.templating import render
 
@@ -44,7 +42,6 @@ def run_list(listed: Listing, run_id: str, edited: tuple[EditedShare, ...] | Non
         edited=None if edited is None else [(profile, list(shares)) for profile, shares in by_profile],
         state_of=state_of,
         since=lambda run: date_words(run.changed, now),
-        image_url=image_url,
         stage_title=stage_title,
     )
 
@@ -154,7 +151,6 @@ def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
         drawn=all(_drawn(state) for state in states),
         accepted=sum(len(accepted_of(state.run)) for state in states),
         lacking=sum(bool(task_problem(state.run.task)) for state in states),
-        image_url=image_url,
         unknown_picture=UNKNOWN_PICTURE,
     )
 

@@ -27,8 +27,6 @@ from services.runs.combinations import STAGE, grid_of, pairs_of
 from services.runs.life_cycle import task_problem
 from services.runs.state import RunState
 from ui.diff import shortened, word_diff
-from ui.explore.forms import setting_input
-from ui.explore.large import image_url
 from ui.explore.stage import stage_card
 from ui.markup import Child, Html, el
 from ui.templating import render
@@ -66,7 +64,6 @@ def counterfactuals_card(state: RunState) -> Html:
         section=stage.settings,
         settings=settings,
         fields=type(settings).model_fields,
-        setting_input=setting_input,
         edits_at_once=EDITS_AT_ONCE,
         combinations=combinations_part(state),
         lines=lines,
@@ -109,7 +106,6 @@ def combinations_part(state: RunState) -> Html | None:
         grid=grid,
         fresh=fresh,
         settings=settings,
-        setting_input=setting_input,
         unasked=settings.combinations == "model" and not fresh and not grid.at_most,
         planned=set(grid.planned),
         others=[edits for edits in grid.planned if len(edits) != grid.at_once],
@@ -150,7 +146,6 @@ def brush_card(name: StageName, state: RunState, words: str, points: str | None 
         region=stored.value.value if stored is not None else WHOLE,
         words=words,
         points=points,
-        source=image_url(state.run.source_sha),
         can_redo=undone is not None and undone.stages == (name,),
     )
     return stage_card(name, state, shown)
@@ -197,7 +192,6 @@ def alternatives_card(state: RunState) -> Html:
         close=sum(option.is_close(settings.too_close) for item in value.items for option in item.options),
         shut=state.active or task_problem(state.run.task) != "",
         warning_of=lambda item, option: _warning(failed(state.alternative_checks(item, option))),
-        setting_input=setting_input,
     )
     return stage_card("alternatives", state, shown)
 

@@ -15,7 +15,8 @@ from services.runs.state import RunState
 from services.runs.words import edit_words
 from ui.diff import shortened, word_diff
 from ui.explore.checks import findings, under_test_card
-from ui.explore.large import View, beside_source, image_url, large_picture, mode_bar, source_picture, usable_mode
+from ui.explore.large import View, beside_source, large_picture, mode_bar, source_picture, usable_mode
+from ui.explore.parts import image_url
 from ui.explore.stage import running_stage
 from ui.markup import Html, el
 from ui.templating import render
@@ -58,7 +59,7 @@ def drawing_of(state: RunState) -> Drawing | None:
         name = f"{len(job.at_parts)} images"
     picture = el("img", src=image_url(state.run.source_sha), alt="No preview yet")
     if job.preview:
-        picture = el("img", src=f"previews/{job.preview}.png", alt="What it looks like so far")
+        picture = el("img", src=f"/previews/{job.preview}.png", alt="What it looks like so far")
     return Drawing(job, name, job.progress.step, steps, picture)
 
 
@@ -126,7 +127,6 @@ def strip(state: RunState, results: Strip, shown: StoredTestCase, comparison: Mo
         fails=comparison.newly_misclassified,
         edit_words=edit_words,
         verdict_words=verdict_words,
-        image_url=image_url,
     )
 
 

@@ -19,7 +19,7 @@ _COOKIE_PATH = re.compile(rb"(;\s*path=)/", re.IGNORECASE)
 
 
 class BelowRootPath:
-    """ASGI middleware around everything else. `root_path` is "" or like "/a/b". The proxy may pass it on or remove it."""
+    """ASGI middleware around everything else. `root_path` is "" or like "/a/b". The proxy may pass it on or not."""
 
     def __init__(self, app: Application, root_path: str) -> None:
         self.app, self.root_path = app, root_path

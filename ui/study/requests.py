@@ -21,6 +21,7 @@ from services.studies.imports import files_of
 from services.studies.preview import Previewed, PreviewStep
 from services.studies.services import StudyServices
 from ui.annotate.shown import shown_feedback, shown_item, shown_study
+from ui.explore.parts import image_url
 from ui.markup import Html
 from ui.replies import add_posted, with_file
 from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered
@@ -34,7 +35,7 @@ from ui.study.setup import (
     questions_card,
     read_assumptions,
 )
-from ui.study.words import decide_address, image_url, study_address
+from ui.study.words import decide_address, study_address
 from ui.templating import render
 
 EVEN_SO, LOOK = "even-so", "look"
@@ -115,7 +116,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
     @app.post(f"{VOTE_FILES}{{study_id}}", include_in_schema=False)
     async def votes(request: Request, study_id: str, name: str = "") -> Response:
-        """Import a file of votes. With the name "look" only describe it; with "even-so" ignore rows that are no vote."""
+        """Import a file of votes. With the name "look" only describe it; with "even-so" skip rows that are no vote."""
 
         def take(file: Path) -> Reply:
             if name == LOOK:
