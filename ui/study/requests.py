@@ -6,7 +6,7 @@ holds values of the page that the reply needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,8 +47,8 @@ Part = Literal["questions", "texts"]
 class Shown:
     """State of the page, which it sends together with a command."""
 
-    plan: Assumptions = field(default_factory=Assumptions)
-    redraw: frozenset[str] = frozenset()
+    plan: Assumptions
+    redraw: str
 
     @classmethod
     def of(cls, sent: object) -> Shown:
@@ -59,7 +59,7 @@ class Shown:
             assumed = read_assumptions(plan if isinstance(plan, Mapping) else {})
         except UserError:
             assumed = Assumptions()
-        return cls(assumed, frozenset({str(page.get("redraw"))}))
+        return cls(assumed, str(page.get("redraw")))
 
 
 Show = Callable[[Any, Any, Shown], Reply]
@@ -79,7 +79,8 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
         data = dict(sent)
         page = Shown.of(data.pop("page", {}))
         command = parsed(name, data)
-        return SHOW.get(name, _reload)(command, commands.do(command), page)
+        done = commands.do(command)
+        return SHOW[name](command, done, page) if name in SHOW else {"reload": True}
 
     def before(sent: Mapping[str, Any], name: str) -> Reply:
         command = parsed(name, sent)
@@ -131,14 +132,6 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 # Parts of the page after a command
 
 
-def _reload(command: Command, result: object, page: Shown) -> Reply:
-    return {"reload": True}
-
-
-def _done(command: Command, result: object, page: Shown) -> Reply:
-    return {"done": True}
-
-
 def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] = ()) -> Reply:
     """Return the parts of a draft's page, and the problems with what a person has typed. Add the parts in `redraw`."""
     study, items = draft.study, draft.items
@@ -148,9 +141,9 @@ def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] 
         "part-items": items_shown(items),
         **{f"part-{name}": part for name, part in given_parts(study.rules, items).items()},
     }
-    if "questions" in {*redraw, *page.redraw}:
+    if "questions" in {*redraw, page.redraw}:
         parts["part-questions"] = questions_card(study.rules, draft.problems, draft.classes)
-    if "texts" in {*redraw, *page.redraw}:
+    if "texts" in {*redraw, page.redraw}:
         parts["part-texts"] = render("study/texts.html", rules=study.rules, problems=draft.problems)
     problems = dict(draft.problems)
     return {"state": draft.form_state, "problems": problems, "unread": draft.unread, "parts": parts}
@@ -158,10 +151,6 @@ def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] 
 
 def _draft(*redraw: Part) -> Show:
     return lambda command, draft, page: draft_reply(draft, page, redraw)
-
-
-def _codes(command: life_cycle.MakeCodes, made: life_cycle.NewCodes, page: Shown) -> Reply:
-    return {"parts": {"part-codes": render("study/codes.html", made=made)}}
 
 
 def _new_code(command: drafts.StudyCommand, made: life_cycle.NewCode, page: Shown) -> Reply:
@@ -190,12 +179,8 @@ def _previewed(command: PreviewStep, step: Previewed, page: Shown) -> Reply:
     }
 
 
-def _to_draft(command: Command, study_id: str, page: Shown) -> Reply:
-    return {"go": study_address(study_id)}
-
-
 SHOW: Mapping[str, Show] = {
-    **dict.fromkeys(("create-study", "copy-rules"), _to_draft),
+    **dict.fromkeys(("create-study", "copy-rules"), lambda command, study_id, page: {"go": study_address(study_id)}),
     **dict.fromkeys(("save-draft", "refresh-draft", "delete-item", "delete-sample", "mark-item"), _draft()),
     "edit-questions": _draft("questions"),
     "take-template": _draft("questions", "texts"),
@@ -205,8 +190,11 @@ SHOW: Mapping[str, Show] = {
     "ask-model": lambda command, answer, page: {"asked": answer},
     "delete-draft": lambda command, _, page: {"go": "/study/"},
     "start-study": lambda command, _, page: {"go": study_address(command.study, "run")},
-    "make-codes": _codes,
-    **dict.fromkeys(("decide-assignments", "approve-all", "exclude-worker", "readmit-worker", "block-worker"), _done),
+    "make-codes": lambda command, made, page: {"parts": {"part-codes": render("study/codes.html", made=made)}},
+    **dict.fromkeys(
+        ("decide-assignments", "approve-all", "exclude-worker", "readmit-worker", "block-worker"),
+        lambda command, _, page: {"done": True},
+    ),
     "renew-code": _new_code,
     "adjudicate": _adjudicated,
     "preview-step": _previewed,
