@@ -21,14 +21,7 @@ from core.stored_studies import VoteRefused
 from services.commands import Malformed
 from services.limits import TooMany
 from services.studies.annotation import NotYours, Over, UnfitAnswers, WorkerNotAllowed
-from services.studies.annotators import (
-    MEDIA_TYPE,
-    AnnotatorSessions,
-    Join,
-    NotSignedIn,
-    PictureTokens,
-    SignIn,
-)
+from services.studies.annotators import MEDIA_TYPE, AnnotatorSessions, Join, NotSignedIn, PictureTokens, SignIn
 from services.studies.services import AnnotatorServices
 from ui.annotate.page import POLICY, SERVED, annotate_page
 from ui.annotate.shown import shown_state, shown_step

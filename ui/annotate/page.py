@@ -7,13 +7,7 @@ from ui.templating import render
 from ui.theme import ASSETS, MISSING
 
 SHEETS = ("studio.css", "annotate.css")
-SCRIPTS = (
-    "kept.js",
-    "annotate-wire.js",
-    "annotate-judge.js",
-    "annotate-keys.js",
-    "annotate.js",
-)
+SCRIPTS = ("kept.js", "annotate-wire.js", "annotate-judge.js", "annotate-keys.js", "annotate.js")
 """Scripts in loading order. Each builds on those before it."""
 SERVED = (*SHEETS, *SCRIPTS, "favicon.svg")
 """The only files of `ui/assets` that annotators can fetch."""

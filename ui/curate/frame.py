@@ -21,12 +21,7 @@ Tab = Literal["images", "coverage", "map", "sets"]
 
 
 def curate_page(
-    title: str,
-    tab: Tab,
-    *content: Child,
-    status: Child = None,
-    sheets: Sequence[str] = (),
-    scripts: Sequence[str] = (),
+    title: str, tab: Tab, *content: Child, status: Child = None, sheets: Sequence[str] = (), scripts: Sequence[str] = ()
 ) -> str:
     """Return a page of Curate as a document. `status` is for the header; `sheets` and `scripts` are in `ui/assets`."""
     return document(

@@ -35,11 +35,7 @@ ROWS = 200
 """Maximum number of rows of a report on one page."""
 _ROWS_AT_ONCE = 5000
 COLUMNS = ("file", "kind", "reason")
-KIND_WORDS: Mapping[RowKind, str] = {
-    "refused": "refused",
-    "changed": "changed",
-    "known": "known already",
-}
+KIND_WORDS: Mapping[RowKind, str] = {"refused": "refused", "changed": "changed", "known": "known already"}
 SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets-import.js",)
 
 

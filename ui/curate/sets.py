@@ -35,15 +35,7 @@ from ui.curate.sets_page import (
     split_words,
     verified_part,
 )
-from ui.curate.sets_words import (
-    OBSTACLE_WORDS,
-    PAGE,
-    SETS,
-    SetPlace,
-    ShownVersion,
-    set_address,
-    version_key,
-)
+from ui.curate.sets_words import OBSTACLE_WORDS, PAGE, SETS, SetPlace, ShownVersion, set_address, version_key
 from ui.explore.parts import left
 from ui.markup import Html
 from ui.replies import FRESH, add_posted, fetched_at, file_at, page_at, page_number

@@ -142,10 +142,7 @@ _FILES = {"html": "one HTML file", "markdown": "Markdown", "latex": "LaTeX table
 
 
 def list_page(
-    subjects: Sequence[SubjectView],
-    gallery: Mapping[TaskKind, int],
-    models: Html,
-    chosen: ModelChoice | None,
+    subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], models: Html, chosen: ModelChoice | None
 ) -> str:
     """Return the page with all subjects to evaluate. `models` is the part with the chosen model, or with a choice."""
     content = render("list", models=models, subjects=subjects_part(subjects, gallery, chosen))

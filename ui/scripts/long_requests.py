@@ -129,11 +129,7 @@ async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) 
 
 def fetchable(ready: ReadyExport) -> dict[str, Any]:
     """Return the zip as a file that a caller may fetch. The file remains when the export is removed."""
-    return {
-        "path": str(_linked(ready.file, ready.name)),
-        "orig_name": ready.name,
-        "meta": {"_type": "gradio.FileData"},
-    }
+    return {"path": str(_linked(ready.file, ready.name)), "orig_name": ready.name, "meta": {"_type": "gradio.FileData"}}
 
 
 async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[str, Any]:
