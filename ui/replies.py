@@ -58,10 +58,12 @@ def page_at(
     return add
 
 
-def fetched_at(app: FastAPI, path: str, without_field: int = 400) -> Callable[[Callable[..., Mapping[str, Any]]], None]:
+def fetched_at(
+    app: FastAPI, path: str, without_field: int = 400
+) -> Callable[[Callable[..., Mapping[str, Any] | Response]], None]:
     """Decorate a function whose result is served as JSON at `path`, as described at `fetched`."""
 
-    def add(make: Callable[..., Mapping[str, Any]]) -> None:
+    def add(make: Callable[..., Mapping[str, Any] | Response]) -> None:
         _get(app, path, make, lambda **arguments: fetched(lambda: make(**arguments), without_field))
 
     return add
@@ -82,10 +84,11 @@ def file_at(app: FastAPI, path: str) -> Callable[[Callable[..., Response]], None
     return add
 
 
-def fetched(make: Callable[[], Mapping[str, Any]], without_field: int = 400) -> Response:
+def fetched(make: Callable[[], Mapping[str, Any] | Response], without_field: int = 400) -> Response:
     """Reply with the JSON that `make` returns, or a UserError's message; if it names no field, with this status."""
     try:
-        return JSONResponse(make(), headers=FRESH)
+        made = make()
+        return made if isinstance(made, Response) else JSONResponse(made, headers=FRESH)
     except UserError as error:
         return refusal(error, 400 if error.field else without_field)
 
@@ -107,12 +110,20 @@ def add_posted(app: FastAPI, path: str, act: Callable[[dict[str, Any]], Mapping[
         return await answered(request, act)
 
 
-async def with_file(request: Request, take: Callable[[Path], Mapping[str, Any]], field: str = "") -> Response:
-    """Reply with the result of `take`, which gets the body as a file. An error about an empty file names `field`."""
+async def with_file(
+    request: Request,
+    take: Callable[[Path], Mapping[str, Any]],
+    field: str = "",
+    ready: Callable[[], object] = lambda: None,
+) -> Response:
+    """Reply with the result of `take`, which gets the body as a file. An error about an empty file names `field`.
+    `ready` may raise UserError before the body is read.
+    """
     with tempfile.TemporaryDirectory(prefix="upload-") as folder:
         file = Path(folder) / "file"
         try:
             require_own_page(request)
+            await run_in_threadpool(ready)
             with file.open("wb") as written:
                 async for part in request.stream():
                     written.write(part)

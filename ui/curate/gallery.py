@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from core.catalogue import CatalogueEntry
-from core.errors import UserError
 from core.image_filter import LONGEST_ADDRESS
 from core.words import count_of
 from services.commands import Commands
@@ -26,8 +24,8 @@ from ui.curate.filters import filter_column, order_choice
 from ui.curate.frame import add_command, curate_page
 from ui.explore.parts import pill
 from ui.markup import Html, join
-from ui.replies import add_posted, fetched_at, page_at
-from ui.security.request_limits import LIKE_PICTURE, refusal, require_own_page
+from ui.replies import add_posted, fetched_at, page_at, with_file
+from ui.security.request_limits import LIKE_PICTURE
 from ui.templating import render
 
 SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures",
@@ -48,7 +46,10 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @page_at(app, "/curate/", ("All images", gallery_address()))
     def page(request: Request) -> str:
-        return gallery_page(_view(request), gallery)
+        # Ignore the parameters of the position, which only the script reads.
+        pairs = request.query_params.multi_items()
+        view = View.of((name, value) for name, value in pairs if name not in ("at", "image", "large") and value)
+        return gallery_page(view, gallery)
 
     @fetched_at(app, "/curate/api/cells")
     def cells(
@@ -83,12 +84,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @app.post(LIKE_PICTURE, include_in_schema=False)
     async def like_picture(request: Request) -> Response:
-        try:
-            require_own_page(request)
-            picture = await run_in_threadpool(gallery.keep_picture, await request.body())
-        except UserError as error:
-            return refusal(error)
-        return JSONResponse({"picture": picture})
+        return await with_file(request, lambda file: {"picture": gallery.keep_picture(file.read_bytes())})
 
     def hold(sent: Mapping[str, Any]) -> Mapping[str, Any]:
         view = View.read(str(sent.get("view", "")))
@@ -125,14 +121,6 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
     @fetched_at(app, "/curate/api/origin")
     def origin(entry: EntryNumber) -> Mapping[str, Any]:
         return {"parts": {"origin": origin_part(gallery.origin(entry), gallery.judge_replies(entry))}}
-
-
-def _view(request: Request) -> View:
-    """Parse the view in the address. Ignore the parameters of the position, which only the script reads."""
-    positions = ("at", "image", "large")
-    return View.of(
-        (name, value) for name, value in request.query_params.multi_items() if name not in positions and value
-    )
 
 
 def cell(entry: CatalogueEntry) -> list[Any]:

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from fastapi import FastAPI, Query, Request
-from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from core.csv_tables import csv_text
-from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.imports import Import, ImportRow, RowKind
 from core.words import count_of
@@ -25,8 +23,8 @@ from services.test_sets.exports import FORMAT_TITLES, file_stem
 from ui.curate.frame import add_command, curate_page
 from ui.curate.sets_words import set_address
 from ui.markup import Html
-from ui.replies import FRESH, attached, fetched_at, page_at, with_file
-from ui.security.request_limits import IMAGE_FILES, refusal, require_own_page
+from ui.replies import attached, fetched_at, page_at, with_file
+from ui.security.request_limits import IMAGE_FILES
 from ui.templating import render
 
 IMPORT = "/curate/import"
@@ -73,14 +71,11 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
             parts["part-earlier"] = _earlier(imports.stored.all())
         return {"active": active, "parts": parts}
 
-    @app.get("/curate/api/import-ready", include_in_schema=False)
-    def ready(request: Request) -> Response:
+    @fetched_at(app, "/curate/api/import-ready")
+    def ready(request: Request) -> Mapping[str, Any]:
         """Reply whether an import could begin now. The page asks before it packs and sends an archive."""
-        try:
-            imports.require_ready(*_fields(request.query_params))
-        except UserError as error:
-            return refusal(error)
-        return JSONResponse({"ready": True}, headers=FRESH)
+        imports.require_ready(*_fields(request.query_params))
+        return {"ready": True}
 
     @app.post(f"{IMAGE_FILES}import", include_in_schema=False)
     async def taken(request: Request) -> Response:
@@ -99,12 +94,7 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
             )
             return {"active": True, "parts": {"part-import": state_part(found)}}
 
-        try:  # refuse before the whole body is read
-            require_own_page(request)
-            await run_in_threadpool(imports.require_ready, *_fields(query))
-        except UserError as error:
-            return refusal(error)
-        return await with_file(request, take, "file")
+        return await with_file(request, take, "file", ready=lambda: imports.require_ready(*_fields(query)))
 
     add_command(app, commands, "stop-import")
     add_command(

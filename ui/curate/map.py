@@ -22,7 +22,7 @@ from services.curation.views import View
 from services.studio import Studio
 from ui.curate.frame import add_command, curate_page
 from ui.markup import join
-from ui.replies import FRESH, fetched, fetched_at, page_at
+from ui.replies import FRESH, fetched_at, page_at
 from ui.templating import render
 
 COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "tag", "batch", "profile", "method")
@@ -39,21 +39,16 @@ def add_map(app: FastAPI, studio: Studio) -> None:
         meaning.begin()
         return map_page(view, gallery, image_map, meaning)
 
-    @app.get("/curate/api/map-points", include_in_schema=False)
+    @fetched_at(app, "/curate/api/map-points")
     def points(
         view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
         map: Annotated[str, Query(max_length=10)] = MAPS[0],
         colour: Annotated[str, Query(max_length=1300)] = COLOURS[0],
     ) -> Response:
-        def make() -> Mapping[str, Any]:
-            if map not in MAPS or not (colour in COLOURS or colour.startswith("model:")):
-                raise UserError("The page has asked for an unknown map: reload it.", field="map")
-            found.append(image_map.points("umap" if map == "umap" else "pca", View.read(view).filter, colour))
-            return {}
-
-        found: list[MapPoints] = []
-        refused = fetched(make)
-        return Response(packed(found[0]), media_type="application/octet-stream", headers=FRESH) if found else refused
+        if map not in MAPS or not (colour in COLOURS or colour.startswith("model:")):
+            raise UserError("The page has asked for an unknown map: reload it.", field="map")
+        found = image_map.points("umap" if map == "umap" else "pca", View.read(view).filter, colour)
+        return Response(packed(found), media_type="application/octet-stream", headers=FRESH)
 
     @fetched_at(app, "/curate/api/map-state")
     def state() -> Mapping[str, Any]:

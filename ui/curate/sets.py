@@ -24,8 +24,6 @@ from services.test_sets.versions import DRAFT, version_facts
 from services.work_queue import WorkView
 from ui.curate.frame import Show, add_command, curate_page, given
 from ui.curate.sets_page import (
-    SCRIPTS,
-    SHEETS,
     difference_page,
     exports_part,
     large_window,
@@ -59,7 +57,7 @@ def add_test_sets(app: FastAPI, commands: Commands, services: TestSetServices) -
 
 def _add_pages(app: FastAPI, services: TestSetServices) -> None:
     def page(title: str, content: Html) -> str:
-        return curate_page(title, "sets", content, sheets=SHEETS, scripts=SCRIPTS)
+        return curate_page(title, "sets", content, sheets=("curate-sets.css",), scripts=("curate-sets.js",))
 
     @page_at(app, SETS, ALL_SETS)
     def all_sets() -> str:
@@ -68,7 +66,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
             test_set.id: len({count.label for count in services.stored.counts(shown_version(test_set).number)} - {""})
             for test_set in sets
         }
-        return list_page(sets, labels)
+        return page("Test sets", list_page(sets, labels))
 
     @page_at(app, f"{SETS}/{{set_id}}/compare", ALL_SETS)
     def compare(

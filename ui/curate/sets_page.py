@@ -16,7 +16,6 @@ from services.test_sets.exports import FORMAT_TITLES
 from services.test_sets.versions import Difference, ImageOfSet, Verified
 from services.work_queue import WorkView
 from ui.curate import sets_words
-from ui.curate.frame import curate_page
 from ui.curate.sets_words import (
     PAGE,
     REVIEW_WORDS,
@@ -46,7 +45,6 @@ _SHARES: Mapping[Split, int] = {"train": 80, "validation": 0, "test": 20}
 _SMALL_SHARES: Mapping[Split, int] = {"train": 0, "validation": 0, "test": 100}
 Cell = tuple[int, str, bool]
 """A number of images, the address that shows them, and whether they are shown now."""
-SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets.js",)
 KINDS: Mapping[str, tuple[str, str]] = {
     "added": ("added", "in the new version only"),
     "removed": ("removed", "in the old version only"),
@@ -180,10 +178,9 @@ def split_words(found: SplitResult, asked: SplitTestSet | None = None) -> str:
     )
 
 
-def list_page(sets: Sequence[TestSet], labels: Mapping[str, int]) -> str:
+def list_page(sets: Sequence[TestSet], labels: Mapping[str, int]) -> Html:
     """Return the page of all test sets, latest first. `labels` counts the labels of each shown version, by set id."""
-    shown = render("curate/sets.html", words=sets_words, sets=sets, labels=labels, shown_version=shown_version)
-    return curate_page("Test sets", "sets", shown, sheets=SHEETS, scripts=SCRIPTS)
+    return render("curate/sets.html", words=sets_words, sets=sets, labels=labels, shown_version=shown_version)
 
 
 def shown_version(test_set: TestSet) -> SetVersion:

@@ -57,12 +57,8 @@ def _figure(check: Check) -> tuple[str, str]:
 
 def _rounded(check: Check, figure: float) -> str:
     """Return a figure of a check as text. A figure just below the threshold gets a third digit, to look different."""
-    near = (
-        not check.passed
-        and None not in (check.value, check.threshold)
-        and f"{check.value:.2f}" == f"{check.threshold:.2f}"
-    )
-    digits = 3 if near else 2
+    known = None not in (check.value, check.threshold)
+    digits = 3 if known and not check.passed and f"{check.value:.2f}" == f"{check.threshold:.2f}" else 2
     return f"{round(figure, digits) + 0.0:.{digits}f}"  # avoid "-0.00"
 
 

@@ -52,6 +52,7 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
     fixed = control.kind == "canny" and control.high
     control_words = f"Canny {control.low} / {control.high}" if fixed else NAMES[control.kind]
     progress = state.job.progress if state.job is not None else None
+    negative = "negative prompt" if drawing.guidance > 1 else NOT_READ
     return render(
         "explore/generation.html",
         state=state,
@@ -73,9 +74,7 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
         starts=[(start, *START_WORDS[start]) for start in STARTS] if state.recipe.reads("generation.start") else None,
         presets=preset_chips((drawing,), profile.presets) if diffuses else None,
         seeds=[(mode, *SEEDS[mode]) for mode in SEED_MODES],
-        negative=("negative prompt" if drawing.guidance > 1 else NOT_READ)
-        if state.recipe.reads("generation.negative_prompt")
-        else None,
+        negative=negative if state.recipe.reads("generation.negative_prompt") else None,
         again=sum(image.failed is not None for image in state.gate.plan.images) if state.gate.plan is not None else 0,
         equal=method.equal_images(method.settings_of(state.settings)) if drawing.images_per_caption > 1 else "",
         doubts_named=DOUBTS_NAMED,
@@ -90,12 +89,7 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
 
 
 def _waits(state: RunState) -> bool:
-    return (
-        state.job is not None
-        and state.job.state == "waiting"
-        and STAGE in state.job.stages
-        and len(state.job.stages) == 1
-    )
+    return state.job is not None and state.job.state == "waiting" and state.job.stages == (STAGE,)
 
 
 def _state_word(state: RunState, running: bool) -> tuple[str, Tone]:

@@ -119,13 +119,8 @@ def large_picture(state: RunState, case: StoredTestCase, comparison: ModelCompar
 
 
 def _usable(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> tuple[str, ...]:
-    prediction = comparison.results.get(case.id)
-    mapped = (
-        comparison.source is not None
-        and bool(comparison.source.class_map)
-        and prediction is not None
-        and bool(prediction.class_map)
-    )
+    predictions = (comparison.source, comparison.results.get(case.id))
+    mapped = all(prediction is not None and prediction.class_map for prediction in predictions)
     missing = ({"mask"} if state.run.mask_sha is None else set()) | (set() if mapped else {"seen"})
     return tuple(
         mode

@@ -358,13 +358,8 @@ def explore_page(explorer: Explorer) -> gr.Blocks:
             with gr.Column(elem_id="column-start", min_width=0):
                 _slot("together")
                 _slot("start")
-                upload = gr.File(
-                    label="Pictures of your own: each is a run",
-                    elem_id="upload",
-                    type="filepath",
-                    file_count="multiple",
-                    height=150,
-                )
+                label = "Pictures of your own: each is a run"
+                upload = gr.File(label=label, elem_id="upload", type="filepath", file_count="multiple", height=150)
                 _slot("upload-note")
             with gr.Column(elem_id="column-stages", min_width=0):
                 for name in ("source", *stage_kinds(), GENERATION):
@@ -412,10 +407,5 @@ def _stamp(part: str) -> str:
 
 def _slot(name: str) -> None:
     """Add an empty element for a part of the page, and pass the element to the script's function `part`."""
-    gr.HTML(
-        "",
-        html_template=f'<div class="studio" data-part="{name}"></div>',
-        js_on_load=_PLACE,
-        apply_default_css=False,
-        elem_id=f"part-{name}",
-    )
+    place = f'<div class="studio" data-part="{name}"></div>'
+    gr.HTML("", html_template=place, js_on_load=_PLACE, apply_default_css=False, elem_id=f"part-{name}")
