@@ -109,7 +109,6 @@ def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns, searches: Searc
 
 
 def _shown(runs: BatchRuns, searches: Searches, number: int) -> Mapping[str, Any]:
-    """Return the parts of a batch's page as they are now."""
     details = runs.details(number)
     return {"at_work": details.status.at_work, "parts": dict(parts(details, searches.state(number)))}
 

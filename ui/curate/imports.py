@@ -129,7 +129,6 @@ def _page(title: str, content: Html) -> str:
 
 
 def _gallery_of(name: str) -> str:
-    """Return the address of the gallery with the images of an import."""
     return gallery_address(ImageFilter(facets={"import": (name,)}))
 
 

@@ -183,8 +183,6 @@ def added_words(added: Added) -> str:
 
 
 def _add_work(app: FastAPI, services: TestSetServices) -> None:
-    """Add the routes that start long work and report its progress."""
-
     def begin(data: dict[str, Any]) -> Mapping[str, Any]:
         kind = data.pop("kind", "")
         run: Callable[[OnCount], object]

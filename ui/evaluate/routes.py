@@ -408,7 +408,6 @@ def _add_sent(app: FastAPI, pages: _Pages, studio: Studio) -> None:
 
     @app.post(MODEL_FILE, include_in_schema=False)
     async def model_file(request: Request, name: str = "") -> Response:
-        """Keep a model that a person uploads."""
         return await with_file(request, lambda file: evaluations.keep_model_file(file, name), "file")
 
 

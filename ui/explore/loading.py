@@ -25,7 +25,6 @@ class SaysWhatIsMissing:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass every request on, and change only the document of the page."""
         if scope["type"] != "http" or scope["path"] != _PAGE:
             await self.app(scope, receive, send)
             return

@@ -217,7 +217,6 @@ class Explorer:
         return Performed("" if gone else run_id)
 
     def _refused(self, done: DoneTogether) -> str:
-        """Return a message that names the refused runs and counts the others."""
         names = {state.run.id: state.run.name for state in self.studio.together.of(tuple(done.refused)).runs}
         messages = [f"“{names.get(run_id, run_id)}”: {reason}" for run_id, reason in done.refused.items()]
         more = f" And {len(messages) - NAMED} more." if len(messages) > NAMED else ""

@@ -221,7 +221,6 @@ def common(states: Sequence[RunState], of: Callable[[RunState], Any]) -> Any:
 
 
 def _read_by_all(states: Sequence[RunState], setting: str) -> bool:
-    """Return True if all of the runs read a setting."""
     return all(state.recipe.reads(setting) for state in states)
 
 

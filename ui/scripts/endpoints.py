@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path, PureWindowsPath
+from pathlib import PureWindowsPath
 from typing import IO, Any, TypeVar
 
 import gradio as gr
@@ -25,7 +25,6 @@ from fastapi.concurrency import run_in_threadpool
 from gradio.context import Context, LocalContext
 from gradio.data_classes import FileData
 from gradio.queueing import Queue
-from gradio.utils import get_upload_folder
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
@@ -44,7 +43,7 @@ from services.studies.exports import EXPORTS, OF_PERSONS
 from services.studio import Studio
 from services.tokens import ScriptTokens
 from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter, brought_in, fetchable, planned, zip_of
-from ui.scripts.uploads import keep_to_uploads, uploaded
+from ui.scripts.uploads import file_data, keep_to_uploads, new_upload, uploaded
 
 AWAKE_SECONDS = 10.0
 """Seconds of frequent polling after a call, since more calls are likely."""
@@ -505,11 +504,10 @@ def _reply(sent: Command, result: Any, studio: Studio) -> Plain:
 
 def _download(name: str, data: bytes | IO[bytes]) -> Plain:
     """Write a file for the caller and return its description. Gradio copies the file under the hash of its content."""
-    Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
-    file = Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
+    file = new_upload(name)
     with file.open("wb") as to:
         if isinstance(data, bytes):
             to.write(data)
         else:
             shutil.copyfileobj(data, to)
-    return {"path": str(file), "orig_name": name, "meta": {"_type": "gradio.FileData"}}
+    return file_data(file, orig_name=name)

@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from typing import Annotated, Any
 
 from fastapi.concurrency import run_in_threadpool
 from gradio.data_classes import FileData
-from gradio.utils import get_upload_folder
 from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
@@ -28,7 +26,7 @@ from services.queries import Query
 from services.test_sets.exports import FORMAT_TITLES, FORMATS, WRITTEN, ReadyExport, SetExports
 from services.test_sets.versions import LONGEST_REFERENCE
 from services.work_queue import WorkView
-from ui.scripts.uploads import uploaded
+from ui.scripts.uploads import file_data, new_upload, uploaded
 
 MOST_LABELS = 10_000
 LOOK_SECONDS = 0.1
@@ -129,7 +127,7 @@ async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) 
 
 def fetchable(ready: ReadyExport) -> dict[str, Any]:
     """Return the zip as a file that a caller may fetch. The file remains when the export is removed."""
-    return {"path": str(_linked(ready.file, ready.name)), "orig_name": ready.name, "meta": {"_type": "gradio.FileData"}}
+    return file_data(_linked(ready.file, ready.name), orig_name=ready.name)
 
 
 async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[str, Any]:
@@ -184,8 +182,7 @@ def _begin(sent: ImportImages, imports: ImportService) -> ImportState:
 
 def _linked(file: Path, name: str) -> Path:
     """Link a file under another name in a new folder of the uploads. It is copied only if the disks differ."""
-    Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
-    to = Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
+    to = new_upload(name)
     try:
         os.link(file, to)
     except OSError:  # the file is on another disk, or the disk has no links

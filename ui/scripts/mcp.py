@@ -14,7 +14,6 @@ import binascii
 import io
 import json
 import mimetypes
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -26,7 +25,6 @@ import gradio as gr
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from gradio.data_classes import FileData
-from gradio.utils import get_upload_folder
 from mcp import types
 from PIL import Image
 
@@ -54,6 +52,7 @@ from ui.scripts.endpoints import (
     watching,
 )
 from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter
+from ui.scripts.uploads import file_data, new_upload
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -245,7 +244,7 @@ def _files_of(command: type[Command], arguments: Mapping[str, Any]) -> Iterator[
                     text = str(saved[-1])
                 elif _UPLOADED in text:
                     text = unquote(text.partition(_UPLOADED)[2])
-                data[name] = {"path": text, "meta": {"_type": "gradio.FileData"}}
+                data[name] = file_data(text)
         yield data
     finally:
         for file in saved:
@@ -261,10 +260,8 @@ def _save(text: str, name: str) -> Path:
     except binascii.Error:
         data = b""
     if not data:
-        raise UserError(
-            "This is no data URL: give “data:image/png;base64,” followed by the file in base64.", field=name
-        )
-    Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
-    file = Path(tempfile.mkdtemp(dir=get_upload_folder())) / f"picture{mimetypes.guess_extension(kind) or ''}"
+        words = "This is no data URL: give “data:image/png;base64,” followed by the file in base64."
+        raise UserError(words, field=name)
+    file = new_upload(f"picture{mimetypes.guess_extension(kind) or ''}")
     file.write_bytes(data)
     return file

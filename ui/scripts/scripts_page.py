@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import Response
 
-from core.errors import UserError
 from core.tokens import Token
 from services.commands import Command, Commands
 from services.tokens import NewToken, ScriptTokens
 from ui.addresses import studio_address
 from ui.frame import page
 from ui.markup import Html
-from ui.replies import page_at
+from ui.replies import add_posted, page_at
 from ui.scripts.endpoints import endpoint_of, fields_of, offered, schema_of
 from ui.security.guard import MCP, SIGNED_IN
-from ui.security.request_limits import answered
 from ui.templating import render
 
 PAGE = "/scripts"
@@ -40,18 +38,12 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp
     def show(request: Request) -> str:
         return scripts_page(commands, tokens.all(), studio_address(request.url.scheme, request.url.netloc), mcp)
 
-    @app.post(f"{PAGE}/{{name}}", include_in_schema=False)
-    async def send(request: Request, name: str) -> Response:
-        def act(data: dict[str, Any]) -> dict[str, Any]:
-            if name == "make-token":
-                new_token: NewToken = commands.send(name, data)
-                return {"parts": {"part-tokens": _tokens(tokens.all(), new_token)}}
-            if name == "withdraw-token":
-                commands.send(name, data)
-                return {"parts": {"part-tokens": _tokens(tokens.all())}}
-            raise UserError("This page has no such action. Reload the page.")
+    def act(data: dict[str, Any], name: str) -> Mapping[str, Any]:
+        done = commands.send(name, data)
+        return {"parts": {"part-tokens": _tokens(tokens.all(), done if isinstance(done, NewToken) else None)}}
 
-        return await answered(request, act)
+    for name in ("make-token", "withdraw-token"):
+        add_posted(app, f"{PAGE}/{name}", partial(act, name=name))
 
 
 def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, mcp: bool = False) -> str:

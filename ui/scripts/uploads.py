@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 from fastapi.concurrency import run_in_threadpool
@@ -36,6 +38,17 @@ def keep_to_uploads(component: Component) -> None:
             raise gr.Error(str(error), title=error.field, print_exception=False) from error
 
     component.async_move_resource_to_block_cache = kept  # type: ignore[method-assign]
+
+
+def file_data(path: Path | str, **more: str) -> dict[str, Any]:
+    """Return an upload in Gradio's form, which callers may send and fetch."""
+    return {"path": str(path), **more, "meta": {"_type": "gradio.FileData"}}
+
+
+def new_upload(name: str) -> Path:
+    """Return a path of this name in a new folder of the uploads."""
+    Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
 
 
 def uploaded(path: str) -> Path:

@@ -106,7 +106,6 @@ class Guard:
         self._open = {(method, path) for path in looks for method in _LOOKS} | {("POST", SIGN_IN), ("POST", SIGN_OUT)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the application if it is allowed, else send the refusal."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return

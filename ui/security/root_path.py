@@ -25,7 +25,6 @@ class BelowRootPath:
         self.app, self.root_path = app, root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request as if the studio had no root path."""
         with served_below(self.root_path):
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)

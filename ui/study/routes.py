@@ -57,7 +57,6 @@ def add_study_routes(app: FastAPI, commands: Commands, services: StudyServices, 
 
 
 def _add_pages(app: FastAPI, services: StudyServices) -> None:
-    """Add the list, a new study, set-up, preview, and running a study."""
     studies, drafts, life, analyses = services.stored, services.drafts, services.life_cycle, services.analyses
 
     @page_at(app, "/study/", ALL_STUDIES)
@@ -101,7 +100,6 @@ def _add_pages(app: FastAPI, services: StudyServices) -> None:
 
 
 def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
-    """Add the pages of a started study: workers, adjudication, disagreements, single images, the log."""
     studies, analyses = services.stored, services.analyses
 
     def analysed(study_id: str, tab: str, content: Callable[[Analysis], Child]) -> str | Response:
@@ -206,7 +204,6 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
 
 
 def _add_fetched(app: FastAPI, services: StudyServices) -> None:
-    """Add the routes for JSON that pages fetch on demand: windows, more pictures, figures of the plan."""
     studies, drafts = services.stored, services.drafts
 
     @fetched_at(app, "/study/api/{study_id}/plan", without_field=404)
@@ -242,7 +239,6 @@ def workers_parts(found: Analysis) -> Mapping[str, Html | None]:
 
 
 def _results_page(analyses: Analyses, study: Study) -> str:
-    """Return the page of results of a started study, as a document."""
     found = analyses.of(study.id)
     shown = layout(parts(found.report, found.data, found.methods))
     content = el("div", shown, data_study=study.id, **_live(study, "results"))
