@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from core.csv_tables import plain
 from services.commands import Commands, UnknownCommand
 from ui.frame import document, header
-from ui.markup import Child, el, join
+from ui.markup import Child, el
 from ui.replies import add_posted
 from ui.templating import render
 from ui.theme import LEAD
@@ -24,13 +24,9 @@ def curate_page(
     title: str, tab: Tab, *content: Child, status: Child = None, sheets: Sequence[str] = (), scripts: Sequence[str] = ()
 ) -> str:
     """Return a page of Curate as a document. `status` is for the header; `sheets` and `scripts` are in `ui/assets`."""
-    return document(
-        title,
-        header("curate", status, tools=render("curate/pages.html", tab=tab)),
-        el("main", join(*content), class_=f"curate {tab}"),
-        sheets=("curate.css", *sheets),
-        scripts=(LEAD, *scripts),
-    )
+    top = header("curate", status, tools=render("curate/pages.html", tab=tab))
+    main = el("main", *content, class_=f"curate {tab}")
+    return document(title, top, main, sheets=("curate.css", *sheets), scripts=(LEAD, *scripts))
 
 
 Show = Callable[[Any, Any], Mapping[str, Any]]

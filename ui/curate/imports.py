@@ -42,12 +42,8 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
     @page_at(app, IMPORT, BACK)
     def import_page() -> str:
-        content = render(
-            "curate/import.html",
-            layouts=[("", "find out"), *FORMAT_TITLES.items()],
-            state=state_part(imports.state()),
-            earlier=_earlier(imports.stored.all()),
-        )
+        layouts, earlier = [("", "find out"), *FORMAT_TITLES.items()], _earlier(imports.stored.all())
+        content = render("curate/import.html", layouts=layouts, state=state_part(imports.state()), earlier=earlier)
         return _page("Import", content)
 
     @page_at(app, f"{IMPORT}/{{number}}", BACK)

@@ -102,12 +102,11 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
     @fetched_at(app, "/curate/api/drafts")
     def drafts() -> Mapping[str, Any]:
         """Return all test sets, since images can be added to each. If `draft` is False, the set needs a draft first."""
-        sets = services.stored.all()
-        return {
-            "sets": [
-                facts(one, "id name", draft=one.draft is not None, images=shown_version(one).entries) for one in sets
-            ]
-        }
+
+        def known(one: TestSet) -> Mapping[str, Any]:
+            return facts(one, "id name", draft=one.draft is not None, images=shown_version(one).entries)
+
+        return {"sets": [known(one) for one in services.stored.all()]}
 
     @fetched_at(app, "/curate/api/set-image")
     def image(version: str, image: str) -> Mapping[str, Any]:

@@ -110,13 +110,8 @@ def models_part(
 
 def work_part(stand: Stand) -> Html:
     """Return the mapping from labels to classes, and the work needed to get figures."""
-    return render(
-        "work",
-        stand=stand,
-        choices=_choices,
-        longest=LONGEST_MAPPING,
-        input=stand.place.to(INPUT, beside="", other=None, mapping=""),
-    )
+    picture = stand.place.to(INPUT, beside="", other=None, mapping="")
+    return render("work", stand=stand, choices=_choices, longest=LONGEST_MAPPING, input=picture)
 
 
 def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:

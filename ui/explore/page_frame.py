@@ -44,15 +44,9 @@ def header(
 ) -> Html:
     """Return the header: the job at work, the profile, the last save, undo and redo from `steps` of the run."""
     job = next((job for job in jobs if job.run_id == run_id), jobs[0] if jobs else None)
-    status = render(
-        "explore/status.html",
-        job=job,
-        doing=_doing(job, waiting_for, run_id) if job is not None else "",
-        profile=profile,
-        saved=clock(saved) if saved is not None else None,
-        steps=steps,
-        words_of=words_of,
-    )
+    doing = _doing(job, waiting_for, run_id) if job is not None else ""
+    values = {"profile": profile, "saved": clock(saved) if saved is not None else None, "steps": steps}
+    status = render("explore/status.html", job=job, doing=doing, words_of=words_of, **values)
     tools = button([icon("list"), "Runs"], look="s runs-toggle", data_toggle_runs=True)
     return frame.header("explore", status, tools=tools, data_go="new")
 
@@ -134,12 +128,7 @@ GROUPS = {
 def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
     """Return the help window, closed. `thresholds` are the thresholds of image checks by name, where known."""
     parts = (("help-keys", "Keys"), ("help-stages", "The stages"), ("help-checks", "The checks"))
-    shown = render(
-        "explore/help.html",
-        groups=GROUPS,
-        stages=EXPLAINED.items(),
-        checks=WORDS,
-        thresholds=thresholds or {},
-        findings=[(words, CAPTION_WORDS.get(name)) for name, words in FAILED.items()],
-    )
+    findings = [(words, CAPTION_WORDS.get(name)) for name, words in FAILED.items()]
+    explained = {"groups": GROUPS, "stages": EXPLAINED.items(), "checks": WORDS, "findings": findings}
+    shown = render("explore/help.html", thresholds=thresholds or {}, **explained)
     return help_window("Keys, stages and checks", parts, shown)

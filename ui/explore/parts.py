@@ -100,20 +100,14 @@ def help_window(words: str, links: Iterable[tuple[str, str]], *content: Child) -
     """Return the closed help window, which `assets/help.js` opens. `links` are the ids and titles of its sections."""
     close = button(icon("cross"), look="s q icon-only", data_close_window=True, aria_label="Close")
     ways = [button(name, look="s q", data_scroll_to=section) for section, name in links]
-    return el(
-        "dialog",
-        el("header", el("h2", "Help"), ways, el("span", class_="grow"), close),
-        *content,
-        id="keys-window",
-        aria_label=words,
-    )
+    head = el("header", el("h2", "Help"), ways, el("span", class_="grow"), close)
+    return el("dialog", head, *content, id="keys-window", aria_label=words)
 
 
 def help_button(title: str) -> Html:
     """Return the button that opens the help window."""
-    return button(
-        "?", look="s q icon-only", id="keys-button", data_keys_open=True, aria_label="Help", title=f"{title} (?)"
-    )
+    named = {"id": "keys-button", "aria_label": "Help", "title": f"{title} (?)"}
+    return button("?", look="s q icon-only", data_keys_open=True, **named)
 
 
 def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:

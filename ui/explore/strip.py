@@ -135,12 +135,8 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
     results = strip_of(state, comparison, view.only)
     case = next((result for result in results.all if result.id == view.case), results.first)
     if case is None:
-        return render(
-            "explore/source_only.html",
-            figure=drawing_figure(state) or source_picture(state),
-            drawing=drawing_thumb(state),
-            under_test=under_test_card(state, None, comparison),
-        )
+        figure, card = drawing_figure(state) or source_picture(state), under_test_card(state, None, comparison)
+        return render("explore/source_only.html", figure=figure, drawing=drawing_thumb(state), under_test=card)
     mode = usable_mode(view.mode, state, case, comparison)
     drawn = drawing_figure(state) if view.follow or view.mode == MODE else None
     # An unfinished image can be neither checked nor reviewed.
@@ -167,14 +163,9 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
 
 def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None = None) -> Html:
     """Return the verdict on a result, and the buttons to review it. `following` is the next result to review."""
-    return render(
-        "explore/review.html",
-        case=case,
-        verdict=case.review.verdict if case.review is not None else "",
-        decided=verdict_words(case.review, case.task, run.task) if case.review is not None else "",
-        following=following,
-        reasons=REASONS[case.task.kind],
-    )
+    decided = verdict_words(case.review, case.task, run.task) if case.review is not None else ""
+    reasons = REASONS[case.task.kind]
+    return render("explore/review.html", case=case, decided=decided, following=following, reasons=reasons)
 
 
 def verdict_words(review: Review, task: Task, now: Task) -> str:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import PureWindowsPath
 from typing import IO, Any, TypeVar
 
@@ -449,19 +449,10 @@ def schema_of(command: type[Command]) -> Mapping[str, Any]:
 def _add_shaped(function: Callable[..., Any], command: type[Command], queue: bool) -> None:
     """Register an endpoint: name, parameters and description from the function, types from the command's schema."""
     fields = fields_of(command)
-    parameters = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=inspect.Parameter.empty if field.is_required() else _plain_default(field.get_default()),
-            annotation=Any,
-        )
-        for name, field in fields.items()
-    ]
+    parameter = partial(inspect.Parameter, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [parameter(name, default=_default(field), annotation=Any) for name, field in fields.items()]
     # Gradio recognises this parameter by its type and passes the request.
-    parameters.append(
-        inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=gr.Request)
-    )
+    parameters.append(parameter("request", default=None, annotation=gr.Request))
     function.__signature__ = inspect.Signature(parameters, return_annotation=Plain)  # type: ignore[attr-defined]
     function.__annotations__ = {**dict.fromkeys(fields, Any), "request": gr.Request, "return": Plain}
     function.__name__ = function.__qualname__ = endpoint_of(command)
@@ -478,7 +469,8 @@ def _add_shaped(function: Callable[..., Any], command: type[Command], queue: boo
         component._api_info = {**schema["properties"][name], **shared}  # type: ignore[attr-defined]
 
 
-def _plain_default(value: Any) -> Any:
+def _default(field: FieldInfo) -> Any:
+    value = inspect.Parameter.empty if field.is_required() else field.get_default()
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -71,15 +71,8 @@ def _endpoint(command: type[Command]) -> tuple[str, bool, str, list[tuple[str, s
     """Return the name of an endpoint, True if it only reads, its description, its fields, and an example call."""
     schema, fields, name = schema_of(command), fields_of(command), endpoint_of(command)
     kinds = schema["properties"]
-    rows = [
-        (
-            one,
-            _kind(kinds[one], schema),
-            "needed" if field.is_required() else f"else {field.get_default()!r}",
-            field.description or "",
-        )
-        for one, field in fields.items()
-    ]
+    needs = {one: "needed" if field.is_required() else f"else {field.get_default()!r}" for one, field in fields.items()}
+    rows = [(one, _kind(kinds[one], schema), needs[one], field.description or "") for one, field in fields.items()]
     needed = [one for one, field in fields.items() if field.is_required()]
     example = "".join(f"{one}={_example(one, kinds[one], schema)}, " for one in needed)
     about = " ".join((command.__doc__ or "").split())

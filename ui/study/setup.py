@@ -107,19 +107,10 @@ def setup_page(draft: DraftState, assumed: Assumptions) -> str:
         assumptions=form_numbers(Assumptions),
         assumed=assumed,
     )
-    head = study_head(
-        study,
-        "",
-        button("Try on a copy", look="s q", data_like=study.id, data_images=True, id="copy-study"),
-        button("Delete the draft …", look="s q", data_act="delete-draft", id="delete"),
-    )
-    return page(
-        study.name or "Set-up",
-        head,
-        content,
-        ends=pill("saved", "ok", id="saved", role="status"),
-        scripts=("study-acts.js", "study-setup.js"),
-    )
+    copy = button("Try on a copy", look="s q", data_like=study.id, data_images=True, id="copy-study")
+    delete = button("Delete the draft …", look="s q", data_act="delete-draft", id="delete")
+    head, ends = study_head(study, "", copy, delete), pill("saved", "ok", id="saved", role="status")
+    return page(study.name or "Set-up", head, content, ends=ends, scripts=("study-acts.js", "study-setup.js"))
 
 
 def plain(items: Sequence[Item]) -> int:
@@ -287,7 +278,6 @@ _MADE_OF = {
 
 MOST_KNOWN = 60
 """Maximum number of workers of earlier studies that are listed."""
-SCRIPT = "study-votes.js"
 
 
 def run_page(
@@ -321,12 +311,8 @@ def run_page(
         kinds=KINDS,
         history=history,
     )
-    return page(
-        f"{study.name}: invite and run",
-        study_head(study, "run", render("study/state_buttons.html", study=study, away=True)),
-        content,
-        scripts=("study-acts.js", SCRIPT),
-    )
+    head = study_head(study, "run", render("study/state_buttons.html", study=study, away=True))
+    return page(f"{study.name}: invite and run", head, content, scripts=("study-acts.js", "study-votes.js"))
 
 
 def progress_part(study: Study, further_people: int, lost: int) -> Html:
