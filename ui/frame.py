@@ -17,7 +17,6 @@ NAVIGATION = (
     ("evaluate", "Evaluate", "/evaluate/"),
     ("scripts", "Scripts", "/scripts"),
 )
-"""Name, title and address of each page of the studio."""
 
 _FIRST = Html((ASSETS / "first.js").read_text(encoding="utf-8").replace("MISSING_WORDS", MISSING))
 """The script in the document of each page.

@@ -22,7 +22,6 @@ STYLE_SHEETS = (
     "compact.css",
 )
 SHARED = ("kept.js", "idiomorph.min.js", "wire.js", "fields.js", "patch.js", "theme.js", "help.js")
-"""Scripts that all pages of the lead use."""
 SCRIPTS = (
     *SHARED,
     "studio.js",

@@ -41,7 +41,6 @@ from ui.templating import render
 
 By = Literal["images", "accepted", "wrong"]
 BYS: tuple[By, ...] = get_args(By)
-"""The measures that can colour the cells."""
 FEW = 5
 """Number of images below which a share is written as "3 of 4"."""
 LEVELS, UNSURE_LEVEL = 5, 2

@@ -25,7 +25,6 @@ from ui.templating import render
 SHOWN = 8
 """Number of values of a facet that are listed at first. A button shows the rest."""
 TITLES: Mapping[Facet, str] = DataTable(__file__, str, "titles")
-"""Titles of the facets, in the order of the column."""
 _RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "start", "edits"})
 """Facets that are hidden if all images have the same value."""
 _USED = DataTable(__file__, str, "used")

@@ -30,12 +30,10 @@ from ui.templating import render
 
 SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures",
         "score-images", "judge-images", "stop-judging")  # fmt: skip
-"""Commands that the gallery page sends."""
 SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js", "curate-growing.js")
 MOST_CHECKS = 12
 """Maximum number of checks whose sliders may be open at a time."""
 Address = Annotated[str, Query(max_length=LONGEST_ADDRESS)]
-"""Query string of the gallery's address."""
 HeldName = Annotated[str, Query(max_length=40)]
 """Name of a list of images that stays the same while a person goes through it; "" for none."""
 EntryNumber = Annotated[int, Query(ge=1)]

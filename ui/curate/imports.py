@@ -30,7 +30,6 @@ from ui.templating import render
 IMPORT = "/curate/import"
 BACK = ("Import", IMPORT)
 ROWS = 200
-"""Maximum number of rows of a report on one page."""
 _ROWS_AT_ONCE = 5000
 COLUMNS = ("file", "kind", "reason")
 KIND_WORDS: Mapping[RowKind, str] = {"refused": "refused", "changed": "changed", "known": "known already"}

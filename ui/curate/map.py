@@ -26,7 +26,6 @@ from ui.replies import FRESH, fetched_at, page_at
 from ui.templating import render
 
 COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "tag", "batch", "profile", "method")
-"""Facets that points can be coloured by."""
 
 
 def add_map(app: FastAPI, studio: Studio) -> None:

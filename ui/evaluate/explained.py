@@ -19,7 +19,6 @@ class Term:
 
     name: str
     words: str
-    """Explanation of the figure in one or two sentences."""
     example: str
     shown: Sequence[str] = ()
     """Other names of the figure in pages and files. N represents any number."""

@@ -55,7 +55,6 @@ class Stand:
     place: Place
     subject: SubjectView
     model: str
-    """Title of the model."""
     mapping: ClassMapping | None
     """The class mapping, or None if the model was never loaded."""
     pending: Pending

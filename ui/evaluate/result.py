@@ -29,7 +29,6 @@ MOST_LABELS = 14
 MOST_NARROW = 6
 """Maximum number of labels with which two matrices fit side by side on a laptop."""
 _WRONG = {"classification": "wrong", "segmentation": "loses a class"}
-"""Words for a model's mistake on a test case."""
 NAMED_FEW = 3
 """Maximum number of names in the line that unfolds the rows with too few test cases."""
 SHOWN_ROWS = 10
@@ -37,7 +36,6 @@ SHOWN_ROWS = 10
 MOST_ROWS = 100
 """Maximum number of rows of a table. Nobody reads the last of a thousand, and they take seconds to lay out."""
 _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
-"""The tables of edits in their order, with their titles."""
 
 
 def result_part(found: Evaluated, links: Links) -> Html:

@@ -25,7 +25,6 @@ from ui.evaluate.words import EVALUATE, Place
 from ui.replies import FRESH, add_posted, attached, fetched_at, page_at
 
 KeptNumber = Annotated[int, Query(ge=1, le=LARGEST_ID)]
-"""Number of a kept retraining result."""
 
 
 def add_retraining_routes(

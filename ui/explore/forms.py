@@ -40,7 +40,6 @@ SOURCES: Mapping[str, str] = DataTable(__file__, str, "sources")
 """Name and description of each source that a model under test can come from."""
 PROFILE = {"profile": "the profile's own"}
 LAYOUTS = ("channels first", "channels last")
-"""Order of the axes in the input of an ONNX file."""
 
 
 def model_fields(settings: UnderTestSettings, with_profile: bool = False, with_refusals: bool = False) -> Html:

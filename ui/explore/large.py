@@ -26,9 +26,7 @@ class Mode:
     """A mode of the large picture: one way to show a result."""
 
     title: str
-    """Title of its tab."""
     words: str
-    """Description of its content."""
     artifact: str = ""
     """Name of the artifact that the mode shows, or ""."""
 
@@ -56,7 +54,6 @@ class View:
     """Id of the selected test case, or None for the newest."""
     mode: str = "result"
     only: str = ""
-    """The filter of the strip of results, or ""."""
     follow: bool = False
     """True to show the image that is being drawn, such as one of a new seed, until it is ready."""
     edited: bool = False

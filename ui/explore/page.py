@@ -86,7 +86,6 @@ class Batch(BaseModel):
     """Name of this page, different in each browser tab."""
     view: View = View()
     find: str = ""
-    """Search text of the list of runs."""
     picked: tuple[Annotated[str, Field(max_length=80)], ...] = Field((), max_length=MOST_TOGETHER)
     """The ids of the runs that are selected: the start page shows them together."""
     seen: dict[str, str] = {}
@@ -103,7 +102,6 @@ class GivenFile(BaseModel):
     path: str = Field(max_length=4096)
     """Path of the file in the folder of uploads."""
     name: str = Field("", max_length=1000)
-    """Name of the file on the person's machine."""
 
 
 class GivenPicture(GivenFile):
@@ -154,14 +152,12 @@ class Performed:
     """The outcome of one action on the page."""
 
     run_id: str
-    """The run to show; "" for the start page."""
     problem: str = ""
     where: str = ""
     """The card that the problem belongs to: a stage, "source" or "start"; or OWN."""
     field: str = ""
     """The field of the command that the problem belongs to; "" for none."""
     undone: Undone | None = None
-    """The result of an undo or a redo."""
 
 
 @dataclass(frozen=True)

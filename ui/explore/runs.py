@@ -24,7 +24,6 @@ from ui.markup import Html
 from ui.templating import render
 
 SEARCH_FROM = 7
-"""Minimum number of runs for a search field."""
 SHOWN = 12
 """Maximum number of waiting images of a job that are listed; the others are counted."""
 

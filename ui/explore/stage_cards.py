@@ -213,7 +213,6 @@ CARDS: Mapping[StageName, Callable[[RunState], Html]] = {
     "region": lambda state: brush_card("region", state, "may change"),
     "subject": subject_card,
 }
-"""Stages whose values have a card of their own."""
 
 
 def card_of(name: StageName, state: RunState) -> Html:

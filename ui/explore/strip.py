@@ -26,7 +26,6 @@ MODE = "drawing"
 REASONS = DataTable(__file__, tuple[str, ...], "reasons")
 """The usual reasons for a rejection, by kind of task. Keys 1 to 4 choose them while they are shown."""
 WORDS = DataTable(__file__, tuple[str, str], "filters")
-"""Word and explanation of each filter of the results."""
 FILTERS: Mapping[str, Callable[[StoredTestCase, ModelComparison], bool]] = {
     "unreviewed": lambda case, comparison: case.review is None,
     "check-failed": lambda case, comparison: bool(failed(comparison.checks(case))),
@@ -42,7 +41,6 @@ class Drawing:
     job: JobView
     name: str
     step: int
-    """Current denoising step."""
     steps: int
     picture: Html
     """The latest preview, or the source before the first preview."""
@@ -85,7 +83,6 @@ class Strip:
     all: tuple[StoredTestCase, ...]
     cases: tuple[StoredTestCase, ...]
     only: str
-    """The name of the filter, or ""."""
 
     @property
     def first(self) -> StoredTestCase | None:

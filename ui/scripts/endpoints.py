@@ -73,7 +73,6 @@ class SleepyQueue(Queue):
 
 
 PATH = "/endpoints"
-"""Path of the page that the endpoints belong to."""
 OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-any-batch"})
 """Commands of pages only: they update a form, manage tokens, or read any folder. Scripts plan with `PlanByScript`."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})

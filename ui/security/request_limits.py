@@ -47,7 +47,6 @@ class Limit:
     most: int
     """Maximum size in bytes."""
     sentence: str
-    """Error message for a larger body."""
 
 
 _TOO_MUCH = "This is more than a page of the studio sends. Please shorten it."

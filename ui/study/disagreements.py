@@ -21,7 +21,6 @@ from ui.study.words import decide_address, study_address
 from ui.templating import render
 
 SHOWN = 12
-"""Maximum number of disagreements on the page of results."""
 PAGE = 60
 """Maximum number of disagreements on one page of the list of all disagreements."""
 

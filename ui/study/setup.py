@@ -47,7 +47,6 @@ TABS = (
     ("run", "Invite and run", "run"),
     ("log", "Log", "log"),
 )
-"""The tabs of a started study: name, title, and the end of the address."""
 STATE_WORDS: dict[StudyState, tuple[str, Tone]] = {
     "draft": ("draft", ""),
     "running": ("running", "ok"),
@@ -73,7 +72,6 @@ SHOWN = 48
 """Number of items whose pictures are shown at first. A button shows as many more."""
 
 Recipes = Sequence[tuple[str, str]]
-"""Name and title of each recipe."""
 
 
 @dataclass(frozen=True)

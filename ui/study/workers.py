@@ -13,9 +13,7 @@ from ui.study.plots import worker_scatter
 from ui.templating import render
 
 SHOWN = 8
-"""Maximum number of workers on the page of results."""
 PAGE = 100
-"""Maximum number of votes on one page of a worker."""
 SHOWN_CONTROLS = 12
 
 
