@@ -19,19 +19,15 @@ NAVIGATION = (
 )
 
 _FIRST = Html((ASSETS / "first.js").read_text(encoding="utf-8").replace("MISSING_WORDS", MISSING))
-"""The script in the document of each page.
-
-The script chooses light or dark before the first paint, so that a dark page does not flash white. It records clicks,
-keys and sent forms until the scripts that handle them have loaded, then repeats them in order. It does not record what
-the browser handles itself: forms with an address, typed text, Enter, the space bar and Tab. At the top of the page it
-reports a script that does not load.
+"""Script in the document of each page. It chooses light or dark before the first paint, so that a dark page does not
+flash white. It records clicks, keys and sent forms until the scripts that handle them have loaded, then repeats them;
+but not what the browser handles: forms with an address, typed text, Enter, the space bar and Tab. It reports a script
+that does not load.
 """
 
 
 def header(here: str, *status: Child, tools: Child = None, **attributes: str) -> Html:
-    """Return the header. `here` is a name in NAVIGATION, whose link gets `attributes`. The class "locked" of the
-    document makes the sign-out visible.
-    """
+    """Return the header. `here` is in NAVIGATION; its link gets `attributes`. The class "locked" shows the sign-out."""
     return render("header.html", pages=NAVIGATION, here=here, link=attributes, tools=tools, status=status)
 
 

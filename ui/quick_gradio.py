@@ -1,6 +1,4 @@
-"""Speeds up Gradio: its import writes type stubs, for a third of its time, and it makes a server for each page, even if
-the page is mounted in an application afterwards.
-"""
+"""Speeds up Gradio, whose import writes type stubs (a third of its time) and which makes a server for each page."""
 
 from __future__ import annotations
 

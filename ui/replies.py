@@ -35,9 +35,8 @@ def _get(app: FastAPI, path: str, make: Callable[..., Any], reply: Callable[...,
 def page_at(
     app: FastAPI, path: str, back: Callable[..., tuple[str, str]] | tuple[str, str]
 ) -> Callable[[Callable[..., str | Response]], None]:
-    """Decorate a function whose page is served at `path`, and a redirect at `path` without its "/" at the end. If the
-    function raises UserError, reply with an error page. `back` is the text and the address of the link on this page, or
-    a function of the same parameters that returns them.
+    """Decorate a function whose page is served at `path`; without its "/" at the end, it redirects. A UserError becomes
+    an error page with the link `back`: its text and address, or a function of the same parameters.
     """
 
     def add(make: Callable[..., str | Response]) -> None:

@@ -57,9 +57,7 @@ def detail_panel(detail: Detail) -> Html:
 
 
 def origin_part(values: Mapping[StageName, StoredValue], judged: Mapping[str, JudgeReply]) -> Html:
-    """Return the origin of an image: for each stage, the author of its value, the prompt, and the raw reply. The
-    questions to a judge and its replies, by the name of the check, follow.
-    """
+    """Return an image's origin: author, prompt and reply of each stage, and a judge's questions and replies."""
     stages = [(name, stored.value.trace) for name, stored in values.items()]
     return render("curate/origin.html", stages=stages, judged=judged)
 

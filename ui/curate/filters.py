@@ -145,9 +145,7 @@ def _model_names(models: Iterable[str]) -> dict[str, str]:
 def _check(
     view: View, check: str, counts: Mapping[str, int], bars: tuple[Bar, ...] | None
 ) -> tuple[str, str, int, list[Chip], bool, Html | None] | None:
-    """Return a check, its title, its number of failures, a chip for each outcome, True if the view filters by it, and
-    its histogram (None while it is closed). Return None if there is nothing to show.
-    """
+    """Return check, title, failures, outcome chips, True if it filters, histogram (None: closed); None for nothing."""
     chosen = view.filter.checks.get(check, ())
     between = next((one for one in view.filter.between if one.check == check), None)
     chips: list[Chip] = [

@@ -15,7 +15,6 @@ from fastapi.responses import Response
 
 from core.errors import UserError
 from core.image_filter import LONGEST_ADDRESS
-from services.curation.gallery import Gallery
 from services.curation.map import MAPS, ImageMap, MapPoints
 from services.curation.meaning import Meaning
 from services.curation.views import View
@@ -36,7 +35,11 @@ def add_map(app: FastAPI, studio: Studio) -> None:
     def page(request: Request) -> str:
         view = View.of((name, value) for name, value in request.query_params.multi_items() if value)
         meaning.begin()
-        return map_page(view, gallery, image_map, meaning)
+        shown = View(view.filter)
+        data = {"view": shown.address, "pairs": shown.pairs, "state": _state(image_map, meaning)}
+        models = tuple(gallery.totals(View()).models)
+        content = render("curate/map.html", view=shown, models=models, colours=COLOURS, first=join(json.dumps(data)))
+        return curate_page("Map", "map", content, sheets=("curate-map.css",), scripts=("curate-map.js",))
 
     @fetched_at(app, "/curate/api/map-points")
     def points(
@@ -87,13 +90,3 @@ def packed(points: MapPoints) -> bytes:
     header += b" " * (-len(header) % 4)
     arrays = (points.entries.astype("<u4"), points.places.astype("<u2"), points.categories)
     return b"".join((struct.pack("<I", len(header)), header, *(array.tobytes() for array in arrays)))
-
-
-def map_page(view: View, gallery: Gallery, image_map: ImageMap, meaning: Meaning) -> str:
-    """Return the map page as a document; its points come later."""
-    shown = View(view.filter)
-    data = {"view": shown.address, "pairs": shown.pairs, "state": _state(image_map, meaning)}
-    models = tuple(gallery.totals(View()).models)
-    content = render("curate/map.html", view=shown, models=models, colours=COLOURS, first=join(json.dumps(data)))
-    sheets, scripts = ("curate-map.css",), ("curate-map.js",)
-    return curate_page("Map", "map", content, sheets=sheets, scripts=scripts)

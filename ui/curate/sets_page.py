@@ -193,9 +193,7 @@ def shown_version(test_set: TestSet) -> SetVersion:
 def difference_page(
     old: SetVersion, new: SetVersion, found: Difference, kind: str, at: int, sets: Sequence[TestSet]
 ) -> Html:
-    """Return the page that compares two versions, without its frame. `kind` is a key of KINDS; any other text means the
-    first kind with a difference. `at` is the number of the page, from 1.
-    """
+    """Return the comparison of two versions. An unknown `kind` is the first of KINDS that differs; `at` is from 1."""
     changes: dict[str, Sequence[tuple[SetEntry, SetEntry]]] = {
         "added": [(entry, entry) for entry in found.added],
         "removed": [(entry, entry) for entry in found.removed],

@@ -88,9 +88,7 @@ def _classes(pair: Pair) -> Dots | None:
 
 
 def _class_changes(evaluated: Evaluated) -> dict[str, tuple[Figure, int]]:
-    """Return the change and the number of test cases of each class. For a segmenter, each class gets the number of the
-    whole set, since its figures count pixels of all images.
-    """
+    """Return change and test cases of each class; a segmenter counts all pixels, so its classes get the whole set."""
     if evaluated.effectiveness is not None:
         return {row.label: (row.difference, row.cases) for row in evaluated.effectiveness.classes}
     effect = evaluated.segmentation

@@ -181,9 +181,7 @@ def evaluation_page(
 
 
 def methods_page(found: MethodsCompared, place: Place, alone: Sequence[str], opened: Callable[..., str]) -> str:
-    """Return the page that compares methods. `alone` are the addresses of the evaluation of each method, and `opened`
-    returns an address below the page's, from its end and its own parameters.
-    """
+    """Return the page that compares methods. `alone` are addresses of their evaluations; `opened` makes its own."""
     counts, rows, counted = method_counts(found), method_rows, COUNTED
     values = {"found": found, "place": place, "alone": alone, "opened": opened}
     content = render("methods", **values, counts=counts, rows=rows, counted=counted)

@@ -38,9 +38,7 @@ class Confusion:
 def confusion(
     title: str, labels: Sequence[str], shares: Floats, chosen: Sequence[int], kind: CellKind = "confusion"
 ) -> Confusion:
-    """Return the confusion matrix of the `chosen` labels. The column "any other" counts all other answers. Its images
-    open only if every label with images is chosen.
-    """
+    """Return the matrix of `chosen` labels. Images of "any other" open only if all labels with images are chosen."""
     whole = len(chosen) == sum(bool(np.isfinite(row).any()) for row in shares)
     rest = [column for column in range(shares.shape[1]) if column not in set(chosen)]
     has_rest = bool(rest) and bool(np.nansum(shares[np.ix_(list(chosen), rest)]) > 0)

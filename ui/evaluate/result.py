@@ -116,9 +116,7 @@ def change_of(one: SegmentedClass) -> Figure:
 
 
 def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int]) -> dict[str, object]:
-    """Return the confusion matrices of originals and generated images for the labels `there`. If these are more than
-    `MOST_LABELS`, the matrices show those that lose most right answers.
-    """
+    """Return the matrices of the labels `there`; of many, only the `MOST_LABELS` that lose most right answers."""
     before, after = shares
     chosen, left_out = list(there), ""
     if len(there) > MOST_LABELS:
@@ -133,9 +131,7 @@ def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Seq
 
 
 def _columns(found: Evaluated, classes: int, labels: int) -> str:
-    """Return the CSS class names of three columns. `classes` and `labels` are the numbers of rows of the tables and of
-    the matrices. The third column is placed below the shorter of these two.
-    """
+    """Return the CSS classes of three columns: the third is below the shorter of tables (`classes`) and matrices."""
     wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), adjacent) for adjacent in (True, False))
     return f"eval-columns three{' left-wide' if wide else ''}{' left-laptop' if laptop else ''}"
 

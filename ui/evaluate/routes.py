@@ -108,9 +108,7 @@ class _Pages:
         return [one for one in self.studio.retrainings.trained() if one.found.kind == kind]
 
     def model_first(self, place: Place) -> tuple[Html, ModelChoice | None]:
-        """Return the part of the page for a model that is chosen before its images, and this model. If none is chosen,
-        return the models to choose from, and None. Raises UserError if the chosen model is gone.
-        """
+        """Return the part for the model chosen first, and it, or all models. Raises UserError if it is gone."""
         if not place.key:
             return models_part(self.evaluations.models(), place, self.studio.retrainings.trained()), None
         chosen = self.evaluations.choice(place.key)

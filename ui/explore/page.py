@@ -1,9 +1,7 @@
-"""The Explore page: its parts, and the requests between the browser and the services.
-
-Each part is a `gr.HTML` element with markup from `ui.explore`. The script in `assets/` calls the functions of
-`page_functions` (Gradio's `server_functions`). It sends actions, one batch at a time, and paths of files that Gradio's
-`upload` has stored. The reply has the parts that changed. The script inserts them without touching a field in which a
-person is typing. The browser keeps the `View` of its page, the server everything else.
+"""The Explore page: its parts, and the requests between browser and services. Each part is a `gr.HTML` element with
+markup from `ui.explore`. The script in `assets/` calls the functions of `page_functions` (Gradio's `server_functions`)
+with actions, one batch at a time, or with paths of uploaded files. The reply has the parts that changed, which do not
+touch a field in which a person is typing. The browser keeps the `View` of its page, the server all else.
 """
 
 from __future__ import annotations
@@ -309,9 +307,7 @@ class Explorer:
 
 
 def page_functions(explorer: Explorer) -> list[Callable[..., Reply]]:
-    """Return the functions that the page's script calls (Gradio's `server_functions`), each with one argument. The
-    functions refuse scripts with a token, which have endpoints of their own.
-    """
+    """Return the functions that the page's script calls, with one argument each. They refuse scripts with a token."""
 
     def answer(sent: Any, request: gr.Request) -> Reply:
         return explorer.answer(_sent(Batch, sent, request))

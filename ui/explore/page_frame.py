@@ -1,6 +1,4 @@
-"""The header, the start page with the example, the card of the source, and the help window, whose keys `assets/keys.js`
-and `assets/help.js` handle.
-"""
+"""The header, the start page with the example, the card of the source, and the help window (keys: `assets/keys.js`)."""
 
 from __future__ import annotations
 

@@ -111,9 +111,7 @@ def help_button(title: str) -> Html:
 
 
 def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:
-    """Return a text with its changes marked. With `near`, unchanged words that are more than `near` words from a change
-    are also marked, so that small windows can hide them.
-    """
+    """Return a text with marked changes, and with unchanged words marked that are more than `near` words away."""
     names = {"removed": "del", "added": "ins"}
     parts: list[Child] = []
     before = " "

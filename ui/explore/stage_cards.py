@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TypeVar
 
 from core.data_files import DataTable
 from core.regions import WHOLE
@@ -15,8 +14,8 @@ from core.types import (
     Check,
     CounterfactualCaption,
     CounterfactualCaptions,
+    Keyword,
     KeywordAlternatives,
-    Keywords,
     StageName,
     Task,
     failed,
@@ -113,9 +112,6 @@ def combinations_part(state: RunState) -> Html | None:
     )
 
 
-T = TypeVar("T")
-
-
 def general_card(name: StageName, state: RunState) -> Html:
     """Return the card of a stage whose value type has no card of its own: the value as text that a person may edit."""
     stage, stored = state.recipe.stage(name), state.run.values.get(name)
@@ -170,8 +166,7 @@ def _marked(text: str, task: Task) -> list[Child]:
 
 def keywords_card(state: RunState) -> Html:
     """Return the card of stage 2: keywords to tick, reword and drop, and a field to add one."""
-    items = _value(state, "keywords", Keywords(())).items
-    chips = [(item, _warning(failed(state.keyword_checks(item)))) for item in items]
+    chips = [(item, _warning(failed(state.keyword_checks(item)))) for item in _keywords(state)]
     locked = protected_words_in(state.caption, state.run.task)
     return stage_card("keywords", state, render("explore/keywords.html", state=state, chips=chips, locked=locked))
 
@@ -180,7 +175,7 @@ def alternatives_card(state: RunState) -> Html:
     """Return the card of stage 3: a row of chips for each ticked keyword."""
     value, settings = state.alternatives, state.settings.alternatives
     rows = {item.keyword: item for item in value.items}
-    for keyword in _value(state, "keywords", Keywords(())).items:
+    for keyword in _keywords(state):
         if keyword.used and "keywords" not in state.stale:
             rows.setdefault(keyword.text, KeywordAlternatives(keyword.text, keyword.edit_type, (), keyword.forced))
     shown = render(
@@ -200,9 +195,9 @@ def _warning(wrong: tuple[Check, ...]) -> str:
     return wrong[0].note if wrong else ""
 
 
-def _value(state: RunState, stage: StageName, empty: T) -> T:
-    stored = state.run.values.get(stage)
-    return stored.value.value if stored else empty
+def _keywords(state: RunState) -> tuple[Keyword, ...]:
+    stored = state.run.values.get("keywords")
+    return stored.value.value.items if stored else ()
 
 
 CARDS: Mapping[StageName, Callable[[RunState], Html]] = {
