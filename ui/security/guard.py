@@ -12,7 +12,7 @@ import ipaddress
 import logging
 import re
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any
@@ -23,9 +23,8 @@ from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from core.errors import DiskTrouble
-from core.stored_studies import Session
 from core.tokens import MARK, Token
-from services.security_log import Refusals
+from services.sign_in import LeadSignIn
 
 # Types of ASGI (https://asgi.readthedocs.io/en/latest/specs/main.html).
 Scope = MutableMapping[str, Any]
@@ -81,25 +80,14 @@ _HEADERS = (
 class Guard:
     """ASGI middleware around the whole application.
 
-    `session` returns the session of a cookie's text, and `script` the token of a script's text. `locked` is True if a
-    password is set. `assets` are the files of the sign-in page (below /sign-in/), `names` are host names of this
-    machine besides localhost, and `inline` are the scripts inside our own pages.
+    `lead` knows sessions and tokens. `locked` is True if a password is set. `assets` are the files of the sign-in page
+    (below /sign-in/), `host` is a name of this machine besides localhost, and `inline` are the scripts in our pages.
     """
 
     def __init__(
-        self,
-        app: Application,
-        session: Callable[[str], Session | None],
-        script: Callable[[str], Token | None],
-        refusals: Refusals,
-        locked: bool,
-        assets: Collection[str] = (),
-        names: Collection[str] = (),
-        inline: Collection[str] = (),
+        self, app: Application, lead: LeadSignIn, locked: bool, host: str, assets: Iterable[str], inline: Iterable[str]
     ) -> None:
-        self.app, self._session, self._script = app, session, script
-        self._refusals, self._locked = refusals, locked
-        self._names = frozenset(name.lower().strip("[]") for name in names)
+        self.app, self._lead, self._locked, self._host = app, lead, locked, host.lower().strip("[]")
         known = " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in inline)
         self._policy = {own: _POLICY.format(scripts=known if own else _GRADIO).encode() for own in (True, False)}
         looks = {"/healthz", SIGN_IN, *(f"{SIGN_IN}/{name}" for name in assets)}
@@ -114,7 +102,7 @@ class Guard:
         lead, token, shown = False, None, _shown(connection)
         try:
             lead = not scope["path"].startswith(ANNOTATE) and self._is_lead(connection)
-            token = self._script(shown) if shown else None
+            token = self._lead.script(shown) if shown else None
         except DiskTrouble as error:  # sessions and tokens cannot be read
             log.warning("%s: %s", scope["path"], error)
             response: Response | None = PlainTextResponse(DiskTrouble.FOR_OTHERS, status_code=503)
@@ -175,12 +163,12 @@ class Guard:
 
     def _is_lead(self, connection: HTTPConnection) -> bool:
         token = connection.cookies.get(COOKIE, "")
-        session = self._session(token) if token else None
+        session = self._lead.session(token) if token else None
         return session is not None and session.role == "lead"
 
     def _is_this_machine(self, host: str) -> bool:
         name = _host_name(host)
-        if name == "localhost" or name.endswith(".localhost") or name in self._names:
+        if name == "localhost" or name.endswith(".localhost") or name == self._host:
             return True
         try:
             return ipaddress.ip_address(name).is_loopback
@@ -190,11 +178,11 @@ class Guard:
     async def _log(self, connection: HTTPConnection, response: Response) -> None:
         scope = connection.scope
         token = connection.cookies.get("annotator", "")
-        session = self._session(token) if token else None
+        session = self._lead.session(token) if token else None
         worker = session.worker if session is not None and session.role == "worker" else ""
         detail = f"{scope.get('method', 'websocket')} {scope['path']} ({response.status_code})"
         address = scope["client"][0] if scope.get("client") else None
-        await run_in_threadpool(self._refusals.note, "refused", detail, address, "", worker)
+        await run_in_threadpool(self._lead.refusals.note, "refused", detail, address, "", worker)
 
     def _with_headers(self, scope: Scope, send: Send) -> Send:
         headers = ((b"content-security-policy", self._policy[scope["path"] != _OF_GRADIO]), *_HEADERS)

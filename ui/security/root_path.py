@@ -60,10 +60,8 @@ class BelowRootPath:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = message.get("headers", ())
-                message = {
-                    **message,
-                    "headers": [(name, self._header(name.lower(), value, host)) for name, value in headers],
-                }
+                changed = [(name, self._header(name.lower(), value, host)) for name, value in headers]
+                message = {**message, "headers": changed}
             await send(message)
 
         return sending

@@ -44,16 +44,8 @@ def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
             "STUDIO_PASSWORD, or run app.py --set-password once."
         )
     app.add_middleware(BodyLimit)  # inside the guard, so that the body of a refused request is not read
-    app.add_middleware(
-        Guard,
-        session=lead.session,
-        script=lead.script,
-        refusals=lead.refusals,
-        locked=locked,
-        assets=SIGN_IN_ASSETS,
-        names=(host,),
-        inline=re.findall(r"<script>(.*?)</script>", document(""), re.DOTALL),
-    )
+    inline = re.findall(r"<script>(.*?)</script>", document(""), re.DOTALL)
+    app.add_middleware(Guard, lead=lead, locked=locked, host=host, assets=SIGN_IN_ASSETS, inline=inline)
     add_sign_in(app, lead)
     return _LOCKED if locked else ""
 

@@ -17,7 +17,7 @@ from services.studies.analyses import Analyses, Analysis
 from services.studies.exports import EXPORTS, ZIP, stem
 from services.studies.services import StudyServices
 from services.studies.templates import TEMPLATES
-from ui.annotate.page import POLICY, annotate_page
+from ui.annotate.application import POLICY, annotate_page
 from ui.explore.parts import Size
 from ui.frame import page
 from ui.markup import Child, Html, el
