@@ -95,13 +95,11 @@ class _Pages:
         """Return the evaluation question that a page's address asks. Raises UserError for an invalid address."""
         return self.evaluations.asked(OnModel.of(place.fields))
 
-    def choices(self, place: Place) -> tuple[ModelChoice, ...]:
-        return self.evaluations.models(OnModel.of(place.fields).subject)
-
     def models(self, place: Place) -> Html:
         """Return the part of the page that offers models for the images at `place`."""
-        cases = self.evaluations.cases(OnModel.of(place.fields).subject)
-        return models_part(self.choices(place), place, self.trained(cases.view.kind), len(cases.pictures))
+        subject = OnModel.of(place.fields).subject
+        cases, choices = self.evaluations.cases(subject), self.evaluations.models(subject)
+        return models_part(choices, place, self.trained(cases.view.kind), len(cases.pictures))
 
     def trained(self, kind: TaskKind | None) -> list[TrainedModel]:
         """Return the weights of all retrainings for one kind of task."""
@@ -147,13 +145,17 @@ class _Pages:
     def _links(self, stand: Stand, found: Evaluated) -> Links:
         place = stand.place
         can_make = stand.subject.can_make_control and self.evaluations.controls is not None
+        study: StudyPlan | str | None = None
+        if found.validity is None or found.validity.by_strata.value is None:
+            plan, refused = _or_why(lambda: self.evaluations.study_plan(self.asked(place)))
+            study = plan or refused
         return Links(
             place.images,
             thumb_url,
             lambda entry, cell: place.images(cell, entry),
             render("control", work=stand.control, can_make=can_make),
             render("figures_links", place=place, can_choose=found.kind == "classification" and found.mapping.left_over),
-            self._study(stand, found),
+            study,
             can_check=True,
         )
 
@@ -197,12 +199,6 @@ class _Pages:
         work = next(iter(self.studio.evidence.work.of(about(question))), None)
         return render("evidence", work=work, refused=refused)
 
-    def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | str | None:
-        if found.validity is not None and found.validity.by_strata.value is not None:
-            return None
-        plan, refused = _or_why(lambda: self.evaluations.study_plan(self.asked(stand.place)))
-        return plan or refused
-
     def _compared(self, found: Evaluated, place: Place, second: Place) -> Html:
         try:
             stand = self.stand(second)
@@ -234,29 +230,26 @@ def _listed(entries: Sequence[int], image: int) -> str | None:
 def add_evaluate_routes(app: FastAPI, studio: Studio) -> None:
     """Add the pages below /evaluate/, their data and their actions."""
     pages = _Pages(studio)
-    _add_pages(app, pages)
-    _add_files(app, pages, studio)
+    _add_pages(app, pages, studio)
     _add_sent(app, pages, studio)
 
 
-def _add_pages(app: FastAPI, pages: _Pages) -> None:
-    evaluations = pages.evaluations
+def _add_pages(app: FastAPI, pages: _Pages, studio: Studio) -> None:
+    evaluations = studio.evaluations
 
     @page_at(app, EVALUATE, LIST)
     def one(request: Request, place: At) -> str:
         if place.version is None and "filter" not in request.query_params:
             models, chosen = pages.model_first(place)
             return list_page(evaluations.subjects(), evaluations.gallery(), models, chosen)
-        return _page(place)
-
-    def _page(place: Place) -> str:
-        subject = evaluations.view(OnModel.of(place.fields).subject)
+        asked = OnModel.of(place.fields).subject
+        subject = evaluations.view(asked)
         if not place.key or (subject.problem and len(subject.splits) > 1):  # a person chooses the split first
             return subject_page(subject, place, None if subject.problem else pages.models(place))
         stand = pages.stand(place)
         versions = evaluations.subjects() if place.version is not None else ()
-        several = len(evaluations.cases(OnModel.of(place.fields).subject).methods) > 1
-        return evaluation_page(stand, pages.parts(stand), pages.choices(place), versions, several)
+        several = len(evaluations.cases(asked).methods) > 1
+        return evaluation_page(stand, pages.parts(stand), evaluations.models(asked), versions, several)
 
     @page_at(app, f"{EVALUATE}methods", to_evaluation)
     def methods(place: At, reference: str = "") -> str:
@@ -308,22 +301,6 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
         part = render("control", work=work, can_make=False) if work.active else None
         return {"active": work.active, "parts": {"control": part} if part else {}}
 
-
-def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:
-    stand = pages.stand(place)
-    return {"at_work": stand.at_work, "ready": stand.ready, "parts": pages.parts(stand)}
-
-
-def _work_said(work: WorkView) -> dict[str, Any]:
-    """Return the number of a job, and True if it is running. Raises UserError if the job failed."""
-    if work.state == "failed":
-        raise UserError(work.error)
-    return {"work": work.id, "active": work.active}
-
-
-def _add_files(app: FastAPI, pages: _Pages, studio: Studio) -> None:
-    evaluations = studio.evaluations
-
     @page_at(app, f"{EVALUATE}images", to_evaluation)
     def images(
         place: At,
@@ -359,6 +336,18 @@ def _add_files(app: FastAPI, pages: _Pages, studio: Studio) -> None:
     def bundle(number: int, name: str) -> Response:
         ready = studio.evidence.ready(number)
         return FileResponse(ready.file, media_type="application/zip", filename=ready.name, headers=FRESH)
+
+
+def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:
+    stand = pages.stand(place)
+    return {"at_work": stand.at_work, "ready": stand.ready, "parts": pages.parts(stand)}
+
+
+def _work_said(work: WorkView) -> dict[str, Any]:
+    """Return the number of a job, and True if it is running. Raises UserError if the job failed."""
+    if work.state == "failed":
+        raise UserError(work.error)
+    return {"work": work.id, "active": work.active}
 
 
 def plain_name(words: str) -> str:
