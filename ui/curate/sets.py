@@ -22,17 +22,9 @@ from services.test_sets.drafts import Added, Parted, Readiness, ReleaseTestSet, 
 from services.test_sets.services import TestSetServices
 from services.test_sets.versions import DRAFT, version_facts
 from services.work_queue import WorkView
+from ui.curate import sets_page
 from ui.curate.frame import Show, add_command, curate_page, given
-from ui.curate.sets_page import (
-    difference_page,
-    exports_part,
-    large_window,
-    list_page,
-    set_page,
-    shown_version,
-    split_words,
-    verified_part,
-)
+from ui.curate.sets_page import exports_part, shown_version
 from ui.curate.sets_words import OBSTACLE_WORDS, PAGE, SETS, SetPlace, ShownVersion, set_address, version_key
 from ui.explore.parts import left
 from ui.markup import Html
@@ -66,7 +58,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
             test_set.id: len({count.label for count in services.stored.counts(shown_version(test_set).number)} - {""})
             for test_set in sets
         }
-        return page("Test sets", list_page(sets, labels))
+        return page("Test sets", sets_page.list_page(sets, labels))
 
     @page_at(app, f"{SETS}/{{set_id}}/compare", ALL_SETS)
     def compare(
@@ -78,7 +70,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
         before = services.version_of(old) if old else first
         after = services.version_of(new) if new else last
         found = services.versions.difference(before, after)
-        content = difference_page(before, after, found, kind, page_number(number), services.stored.all())
+        content = sets_page.difference_page(before, after, found, kind, page_number(number), services.stored.all())
         return page("What is different", content)
 
     @file_at(app, f"{SETS}/{{set_id}}/review")
@@ -90,7 +82,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
     def one(request: Request, set_id: str, version: str = "") -> str:
         test_set = services.set_of(set_id)
         chosen = _version(test_set, version) if version else shown_version(test_set)
-        return page("Test set", set_page(_shown(services, test_set, chosen, place_of(request))))
+        return page("Test set", sets_page.set_page(_shown(services, test_set, chosen, place_of(request))))
 
     @file_at(app, "/curate/exports/{number}/{name}")
     def export(number: int, name: str) -> Response:
@@ -110,7 +102,7 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
 
     @fetched_at(app, "/curate/api/set-image")
     def image(version: str, image: str) -> Mapping[str, Any]:
-        return {"html": large_window(services.versions.image(version, image))}
+        return {"html": sets_page.large_window(services.versions.image(version, image))}
 
     @fetched_at(app, "/curate/api/set-images")
     def images(request: Request, version: str) -> Mapping[str, Any]:
@@ -128,7 +120,7 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
     def preview(request: Request) -> Mapping[str, Any]:
         """Return a description of the result that a split would have. Nothing is changed."""
         split = SplitTestSet.of(_shares(dict(request.query_params)))
-        return {"words": split_words(services.drafts.preview(split), split)}
+        return {"words": sets_page.split_words(services.drafts.preview(split), split)}
 
     @fetched_at(app, "/curate/api/set-work")
     def work(work: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:
@@ -221,11 +213,11 @@ def _work_facts(view: WorkView) -> Mapping[str, Any]:
     if view.state != "done":
         return known
     if view.kind == "split-test-set":
-        return {**known, "said": split_words(view.result)}
+        return {**known, "said": sets_page.split_words(view.result)}
     if view.kind == "release-test-set":
         version = version_facts(view.result)
         return {**known, "go": set_address(version["test_set"], version=version["place"])}
-    return {**known, "html": verified_part(*view.result)}
+    return {**known, "html": sets_page.verified_part(*view.result)}
 
 
 def _exports(services: TestSetServices, version: SetVersion) -> Mapping[str, Any]:

@@ -16,16 +16,7 @@ from services.test_sets.exports import FORMAT_TITLES
 from services.test_sets.versions import Difference, ImageOfSet, Verified
 from services.work_queue import WorkView
 from ui.curate import sets_words
-from ui.curate.sets_words import (
-    PAGE,
-    REVIEW_WORDS,
-    SPLIT_WORDS,
-    ShownVersion,
-    pages,
-    reference,
-    set_address,
-    version_key,
-)
+from ui.curate.sets_words import PAGE, SPLIT_WORDS, ShownVersion
 from ui.evaluate.words import evaluate_address
 from ui.explore.parts import image_url, mask_url
 from ui.markup import Html, el
@@ -58,7 +49,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 def set_page(shown: ShownVersion) -> Html:
     """Return the page of a test set, without its frame."""
     version = shown.version
-    query: dict[str, str | list[str]] = {"version": version_key(version), **shown.place.query}
+    query: dict[str, str | list[str]] = {"version": sets_words.version_key(version), **shown.place.query}
     tasks = shown.readiness.tasks if shown.readiness is not None else {}
     named = version.words if version.words.isprintable() else version.id
     return render(
@@ -81,7 +72,7 @@ def set_page(shown: ShownVersion) -> Html:
         exports=exports_part(shown.exports, version),
         leak_line="python -m services.test_sets "
         f"--workspace {shlex.quote(shown.workspace)} leaks {shlex.quote(named)} FOLDER",
-        places=pages(set_address(shown.held.id), query, shown.place.page, shown.found),
+        places=sets_words.pages(sets_words.set_address(shown.held.id), query, shown.place.page, shown.found),
     )
 
 
@@ -111,7 +102,7 @@ def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
 def _chips(shown: ShownVersion) -> Iterator[tuple[str, *Cell]]:
     """Yield text, count, link and state of each chip: one for each review outcome if they differ, one for sources."""
     if len({count.review for count in shown.counts}) > 1:
-        for review, (words, _) in REVIEW_WORDS.items():
+        for review, (words, _) in sets_words.REVIEW_WORDS.items():
             images = sum(count.images for count in shown.counts if count.review == review)
             if words and images:
                 yield words, images, *shown.choice(_of_values({"review": review}))
@@ -203,8 +194,8 @@ def difference_page(
     }
     if kind not in changes:
         kind = next((name for name, entries in changes.items() if entries), "added")
-    query = {"old": reference(old), "new": reference(new)}
-    address = set_address(new.test_set, "/compare")
+    query = {"old": sets_words.reference(old), "new": sets_words.reference(new)}
+    address = sets_words.set_address(new.test_set, "/compare")
     return render(
         "curate/set_difference.html",
         words=sets_words,
@@ -217,10 +208,10 @@ def difference_page(
         changes=changes,
         title=el("h1", "What is different"),
         address=address,
-        addresses={name: set_address(new.test_set, "/compare", **query, kind=name) for name in KINDS},
-        other_way=set_address(old.test_set, "/compare", old=query["new"], new=query["old"]),
+        addresses={name: sets_words.set_address(new.test_set, "/compare", **query, kind=name) for name in KINDS},
+        other_way=sets_words.set_address(old.test_set, "/compare", old=query["new"], new=query["old"]),
         shown=changes[kind][(at - 1) * PAGE : at * PAGE],
-        places=pages(address, {**query, "kind": kind}, at, len(changes[kind])),
+        places=sets_words.pages(address, {**query, "kind": kind}, at, len(changes[kind])),
     )
 
 

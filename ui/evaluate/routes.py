@@ -24,21 +24,8 @@ from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, FocusFigures, ModelChoice, Pending
 from services.studio import Studio
 from services.work_queue import WorkView
+from ui.evaluate import page
 from ui.evaluate.comparing import comparison_part
-from ui.evaluate.page import (
-    DOES,
-    FILES,
-    INPUT,
-    LONGEST_MAPPING,
-    Stand,
-    evaluation_page,
-    list_page,
-    methods_page,
-    models_part,
-    report_html,
-    subject_page,
-    work_part,
-)
 from ui.evaluate.ranking import most_shown, ranking_part
 from ui.evaluate.render import render
 from ui.evaluate.result import SHOWN_ROWS, result_part
@@ -66,7 +53,7 @@ def place_of(
     filter: str = "",
     split: str = "",
     key: str = "",
-    mapping: Annotated[str, Query(max_length=LONGEST_MAPPING)] = "",
+    mapping: Annotated[str, Query(max_length=page.LONGEST_MAPPING)] = "",
     beside: str = "",
     other: _Number = None,
     weighing: Literal["", "case"] = "",
@@ -99,7 +86,7 @@ class _Pages:
         """Return the part of the page that offers models for the images at `place`."""
         subject = OnModel.of(place.fields).subject
         cases, choices = self.evaluations.cases(subject), self.evaluations.models(subject)
-        return models_part(choices, place, self.trained(cases.view.kind), len(cases.pictures))
+        return page.models_part(choices, place, self.trained(cases.view.kind), len(cases.pictures))
 
     def trained(self, kind: TaskKind | None) -> list[TrainedModel]:
         """Return the weights of all retrainings for one kind of task."""
@@ -108,13 +95,13 @@ class _Pages:
     def model_first(self, place: Place) -> tuple[Html, ModelChoice | None]:
         """Return the part for the model chosen first, and it, or all models. Raises UserError if it is gone."""
         if not place.key:
-            return models_part(self.evaluations.models(), place, self.studio.retrainings.trained()), None
+            return page.models_part(self.evaluations.models(), place, self.studio.retrainings.trained()), None
         chosen = self.evaluations.choice(place.key)
         stored = self.evaluations.predicting.stored(chosen.settings)
         identity = stored.identity if stored is not None else None
-        return render("chosen", chosen=chosen, identity=identity, does=DOES), chosen
+        return render("chosen", chosen=chosen, identity=identity, does=page.DOES), chosen
 
-    def stand(self, place: Place) -> Stand:
+    def stand(self, place: Place) -> page.Stand:
         """Return the progress of the evaluation at an address. Raises UserError for an invalid address."""
         service, question = self.evaluations, self.asked(place)
         drawing = service.controls.work.of(about_control(question.subject)) if service.controls is not None else ()
@@ -122,17 +109,17 @@ class _Pages:
         subject = service.view(question.subject)
         title = service.title(question.model)
         if subject.problem:
-            return Stand(place, subject, title, None, Pending(0, 0), refused=subject.problem)
+            return page.Stand(place, subject, title, None, Pending(0, 0), refused=subject.problem)
         work = next(iter(service.work.of(about(question))), None)
         try:
             mapping = service.mapping(question)
         except UserError as error:
-            return Stand(place, subject, title, None, service.pending(question), work, str(error))
+            return page.Stand(place, subject, title, None, service.pending(question), work, str(error))
         if work is not None and not work.active and work.kind == LOOKING and mapping is not None:
             work = None
-        return Stand(place, subject, title, mapping, service.pending(question), work, control=control)
+        return page.Stand(place, subject, title, mapping, service.pending(question), work, control=control)
 
-    def parts(self, stand: Stand) -> dict[str, Html]:
+    def parts(self, stand: page.Stand) -> dict[str, Html]:
         """Return the parts of the page, without figures while a model predicts, since each batch would change them."""
         result, compared = el("section", id="part-result"), el("section", id="part-compared")
         if stand.ready and not stand.at_work:
@@ -140,9 +127,9 @@ class _Pages:
             result = result_part(evaluated, self._links(stand, evaluated))
             if (second := stand.place.second) is not None:
                 compared = self._compared(evaluated, stand.place, second)
-        return {"part-compared": compared, "part-work": work_part(stand), "part-result": result}
+        return {"part-compared": compared, "part-work": page.work_part(stand), "part-result": result}
 
-    def _links(self, stand: Stand, found: Evaluated) -> Links:
+    def _links(self, stand: page.Stand, found: Evaluated) -> Links:
         place = stand.place
         can_make = stand.subject.can_make_control and self.evaluations.controls is not None
         study: StudyPlan | str | None = None
@@ -241,15 +228,15 @@ def _add_pages(app: FastAPI, pages: _Pages, studio: Studio) -> None:
     def one(request: Request, place: At) -> str:
         if place.version is None and "filter" not in request.query_params:
             models, chosen = pages.model_first(place)
-            return list_page(evaluations.subjects(), evaluations.gallery(), models, chosen)
+            return page.list_page(evaluations.subjects(), evaluations.gallery(), models, chosen)
         asked = OnModel.of(place.fields).subject
         subject = evaluations.view(asked)
         if not place.key or (subject.problem and len(subject.splits) > 1):  # a person chooses the split first
-            return subject_page(subject, place, None if subject.problem else pages.models(place))
+            return page.subject_page(subject, place, None if subject.problem else pages.models(place))
         stand = pages.stand(place)
         versions = evaluations.subjects() if place.version is not None else ()
         several = len(evaluations.cases(asked).methods) > 1
-        return evaluation_page(stand, pages.parts(stand), evaluations.models(asked), versions, several)
+        return page.evaluation_page(stand, pages.parts(stand), evaluations.models(asked), versions, several)
 
     @page_at(app, f"{EVALUATE}methods", to_evaluation)
     def methods(place: At, reference: str = "") -> str:
@@ -261,7 +248,7 @@ def _add_pages(app: FastAPI, pages: _Pages, studio: Studio) -> None:
         def opened(end: str, **parameters: str) -> str:
             return evaluate_address(f"methods{end}", **{**asdict(place), "reference": reference, **parameters})
 
-        return methods_page(found, place, alone, opened)
+        return page.methods_page(found, place, alone, opened)
 
     @page_at(app, f"{EVALUATE}methods/images", to_evaluation)
     def images_of_method(
@@ -314,7 +301,7 @@ def _add_pages(app: FastAPI, pages: _Pages, studio: Studio) -> None:
         to = list_address(entries)
         return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
 
-    @page_at(app, f"{EVALUATE}{INPUT}", to_evaluation)
+    @page_at(app, f"{EVALUATE}{page.INPUT}", to_evaluation)
     def input_picture(place: At) -> Response:
         """Return the first image of the set as the model gets it."""
         return Response(evaluations.input_picture(pages.asked(place)), media_type="image/png", headers=FRESH)
@@ -326,11 +313,11 @@ def _add_pages(app: FastAPI, pages: _Pages, studio: Studio) -> None:
         focus, _ = pages.focus_figures(place)
         if kind == "html":
             thumbnail = studio.workspace.thumbnails.webp
-            data = report_html(evaluated, evaluations.rank(question), thumbnail, likeness, focus).encode()
+            data = page.report_html(evaluated, evaluations.rank(question), thumbnail, likeness, focus).encode()
         else:
             data = file_of(evaluated, kind, likeness, focus)
         name = plain_name(f"{evaluated.subject.title} {evaluated.model}") or "evaluation"
-        return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{FILES[kind]}"))
+        return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{page.FILES[kind]}"))
 
     @file_at(app, f"{EVALUATE}evidence/{{number}}/{{name}}")
     def bundle(number: int, name: str) -> Response:

@@ -25,16 +25,7 @@ from ui.explore.parts import image_url
 from ui.markup import Html
 from ui.replies import add_posted, with_file
 from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered
-from ui.study.setup import (
-    Assumptions,
-    given_parts,
-    items_shown,
-    missing_part,
-    plain,
-    plan_figures,
-    questions_card,
-    read_assumptions,
-)
+from ui.study import setup
 from ui.study.words import decide_address, study_address
 from ui.templating import render
 
@@ -47,7 +38,7 @@ Part = Literal["questions", "texts"]
 class Shown:
     """State of the page, which it sends together with a command."""
 
-    plan: Assumptions
+    plan: setup.Assumptions
     redraw: str
 
     @classmethod
@@ -56,9 +47,9 @@ class Shown:
         page: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
         plan = page.get("plan")
         try:
-            assumed = read_assumptions(plan if isinstance(plan, Mapping) else {})
+            assumed = setup.read_assumptions(plan if isinstance(plan, Mapping) else {})
         except UserError:
-            assumed = Assumptions()
+            assumed = setup.Assumptions()
         return cls(assumed, str(page.get("redraw")))
 
 
@@ -136,13 +127,13 @@ def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] 
     """Return the parts of a draft's page, and the problems with what a person has typed. Add the parts in `redraw`."""
     study, items = draft.study, draft.items
     parts: dict[str, Html] = {
-        "part-plan": plan_figures(study.rules, plain(items), page.plan),
-        "part-missing": missing_part(study, draft.troubles, draft.findings),
-        "part-items": items_shown(items),
-        **{f"part-{name}": part for name, part in given_parts(study.rules, items).items()},
+        "part-plan": setup.plan_figures(study.rules, setup.plain(items), page.plan),
+        "part-missing": setup.missing_part(study, draft.troubles, draft.findings),
+        "part-items": setup.items_shown(items),
+        **{f"part-{name}": part for name, part in setup.given_parts(study.rules, items).items()},
     }
     if "questions" in {*redraw, page.redraw}:
-        parts["part-questions"] = questions_card(study.rules, draft.problems, draft.classes)
+        parts["part-questions"] = setup.questions_card(study.rules, draft.problems, draft.classes)
     if "texts" in {*redraw, page.redraw}:
         parts["part-texts"] = render("study/texts.html", rules=study.rules, problems=draft.problems)
     problems = dict(draft.problems)

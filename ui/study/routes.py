@@ -22,22 +22,10 @@ from ui.explore.parts import Size
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.replies import FRESH, attached, fetched_at, file_at, page_at, page_number, watched
+from ui.study import setup
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
 from ui.study.requests import add_requests
 from ui.study.result_page import layout, parts, sent
-from ui.study.setup import (
-    STATE_WORDS,
-    Assumptions,
-    item_window,
-    plain,
-    plan_figures,
-    progress_part,
-    read_assumptions,
-    run_page,
-    setup_page,
-    study_head,
-    thumbs,
-)
 from ui.study.words import study_address
 from ui.study.workers import all_workers, control_items_box, worker_page
 from ui.templating import render
@@ -63,7 +51,7 @@ def _add_pages(app: FastAPI, services: StudyServices) -> None:
     def all_studies() -> str:
         every = studies.all()
         here, away = ([study for study in every if study.archived == archived] for archived in (False, True))
-        content = render("study/list.html", here=here, away=away, states=STATE_WORDS)
+        content = render("study/list.html", here=here, away=away, states=setup.STATE_WORDS)
         return page("Studies", content)
 
     @page_at(app, "/study/new", ALL_STUDIES)
@@ -79,7 +67,7 @@ def _add_pages(app: FastAPI, services: StudyServices) -> None:
         study = studies.get(study_id)
         if study.state != "draft":
             return _results_page(analyses, study)
-        return setup_page(drafts.state(study.id), Assumptions())
+        return setup.setup_page(drafts.state(study.id), setup.Assumptions())
 
     @page_at(app, "/study/{study_id}/run", ALL_STUDIES)
     def run(study_id: str) -> str | Response:
@@ -91,7 +79,7 @@ def _add_pages(app: FastAPI, services: StudyServices) -> None:
         models, recipes = drafts.models(), drafts.recipes()
         people = analyses.of(study.id).report.further_people
         lost = studies.assignments.without_picture(study.id)
-        return run_page(study, here, others, history, models, recipes, panel, people, lost)
+        return setup.run_page(study, here, others, history, models, recipes, panel, people, lost)
 
     @page_at(app, "/study/{study_id}/preview", ALL_STUDIES)
     def preview(study_id: str) -> Response:
@@ -198,7 +186,7 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
     def progress(study_id: str, revision: str = "") -> Response:
         def show(study: Study, found: Analysis) -> Mapping[str, Any]:
             lost = studies.assignments.without_picture(study_id)
-            return {"part-progress": progress_part(study, found.report.further_people, lost)}
+            return {"part-progress": setup.progress_part(study, found.report.further_people, lost)}
 
         return changed(study_id, revision, show)
 
@@ -208,20 +196,20 @@ def _add_fetched(app: FastAPI, services: StudyServices) -> None:
 
     @fetched_at(app, "/study/api/{study_id}/plan", without_field=404)
     def plan(request: Request, study_id: str) -> Mapping[str, Any]:
-        assumed = read_assumptions(request.query_params)
+        assumed = setup.read_assumptions(request.query_params)
         rules = studies.get(study_id).rules
-        return {"parts": {"part-plan": plan_figures(rules, plain(drafts.items(study_id)), assumed)}}
+        return {"parts": {"part-plan": setup.plan_figures(rules, setup.plain(drafts.items(study_id)), assumed)}}
 
     @fetched_at(app, "/study/api/{study_id}/item", without_field=404)
     def item(study_id: str, item: int) -> Mapping[str, Any]:
         study = studies.get(study_id)
         shown = drafts.item(study_id, item)
-        return {"html": item_window(shown, study.rules, study.state == "draft", _sizes(services, [shown]))}
+        return {"html": setup.item_window(shown, study.rules, study.state == "draft", _sizes(services, [shown]))}
 
     @fetched_at(app, "/study/api/{study_id}/thumbs", without_field=404)
     def more(study_id: str, start: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:
         items = drafts.items(studies.get(study_id).id)
-        return {"html": thumbs([item for item in items if item.kind == "item"], start)}
+        return {"html": setup.thumbs([item for item in items if item.kind == "item"], start)}
 
     @fetched_at(app, "/study/api/{study_id}/examples", without_field=404)
     def examples(study_id: str) -> Mapping[str, Any]:
@@ -248,7 +236,7 @@ def _results_page(analyses: Analyses, study: Study) -> str:
 
 
 def _document(study: Study, tab: str, content: Child, acts: Child = None, scripts: Sequence[str] = ()) -> str:
-    head = study_head(study, tab, acts)
+    head = setup.study_head(study, tab, acts)
     return page(study.name, head, content, sheets=SHEETS, scripts=(*scripts, *SCRIPTS))
 
 

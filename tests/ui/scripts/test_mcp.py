@@ -23,7 +23,6 @@ from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
 from PIL import Image
 
-import ui.scripts.mcp
 from services.studio import Studio
 from tests.support.called import callers, made_token, picture, shown
 from tests.support.explorer import held_drawing, text_run
@@ -276,7 +275,7 @@ def after_the_first_look(monkeypatch: pytest.MonkeyPatch, act: Callable[[], obje
                 act()
                 yield facts
 
-    monkeypatch.setattr(ui.scripts.mcp, "watching", watched)
+    monkeypatch.setattr("ui.scripts.endpoints.watching", watched)
 
 
 def test_an_agent_that_goes_away_leaves_the_job_at_work(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
