@@ -263,7 +263,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
     add_batch_routes(app, studio)
     add_evaluate_routes(app, studio)
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
-    add_scripts_page(app, studio.commands, studio.tokens, settings.mcp)
+    add_scripts_page(app, studio, settings.mcp)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "SSR mode")  # this mode is off anyway
         mounted = gr.mount_gradio_app(

@@ -32,7 +32,7 @@ from core.csv_tables import plain
 from core.errors import UserError
 from core.tokens import Token
 from services.batches.running import PlanByScript
-from services.commands import Command, Commands, Missing, RunCommand, RunIds
+from services.commands import Command, Missing, RunCommand, RunIds
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobView
 from services.queries import Query, RunQuery, ShowJob, job_facts
@@ -173,12 +173,12 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
     page.state_session_capacity = KNOWN_CALLERS
     before = set(page.fns)
     with page.route("Endpoints", PATH, show_in_navbar=False):
-        for command, do in answering(services):
+        for command, do in answering(services.studio):
             _add_one(command, do, services)
-        for command, do_awaited in awaited(services):
+        for command, do_awaited in awaited(services.studio):
             _add_awaited(page, command, do_awaited, services)
         _add_watching(services)
-    by_name = {endpoint_of(command): command for command in offered(services.studio.commands)}
+    by_name = {endpoint_of(command): command for command in offered(services.studio)}
     return {number: None if number in before else by_name[str(page.fns[number].api_name)] for number in page.fns}
 
 
@@ -188,40 +188,25 @@ def has_call(page: gr.Blocks, event: str) -> bool:
     return event in queue.event_ids_to_events or any(event in ids for ids in queue.pending_event_ids_session.values())
 
 
-def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
+def answering(studio: Studio) -> Iterator[tuple[type[Command], Do]]:
     """Yield endpoints and their functions, without those of `awaited` and `WatchJob`, whose answer is a stream."""
-    studio = services.studio
     for name, command in studio.commands.known().items():
         if name not in OF_PAGES:
             yield command, lambda sent: _reply(sent, studio.commands.do(sent), studio)
     yield from _files(studio)
 
 
-def awaited(services: Services) -> Iterator[tuple[type[Command], DoAwaited]]:
+def awaited(studio: Studio) -> Iterator[tuple[type[Command], DoAwaited]]:
     """Yield the endpoints whose answer may take minutes, with the functions that perform them."""
-    yield DownloadTestSet, lambda command, waiter: zip_of(command, services.studio.test_sets.exports, waiter)
-    yield ImportImages, lambda sent, waiter: brought_in(sent, services.studio.imports, waiter)
-    yield PlanByScript, lambda sent, waiter: planned(sent, services.studio.batches, waiter)
+    yield DownloadTestSet, lambda command, waiter: zip_of(command, studio.test_sets.exports, waiter)
+    yield ImportImages, lambda sent, waiter: brought_in(sent, studio.imports, waiter)
+    yield PlanByScript, lambda sent, waiter: planned(sent, studio.batches, waiter)
 
 
-def offered(commands: Commands) -> tuple[type[Command], ...]:
+def offered(studio: Studio) -> tuple[type[Command], ...]:
     """Return the commands and queries that are endpoints, sorted by name."""
-    known = [command for name, command in commands.known().items() if name not in OF_PAGES]
-    files: list[type[Command]] = [
-        UploadPicture,
-        GiveMask,
-        DownloadImage,
-        DownloadImageWithMask,
-        DownloadAccepted,
-        DownloadSource,
-        DownloadStudy,
-        DownloadEvidence,
-        DownloadTestSet,
-        ImportImages,
-        PlanByScript,
-        WatchJob,
-    ]
-    return tuple(sorted([*known, *files], key=lambda command: command.name))
+    known: list[type[Command]] = [WatchJob, *(command for command, _ in (*answering(studio), *awaited(studio)))]
+    return tuple(sorted(known, key=lambda command: command.name))
 
 
 def endpoint_of(command: type[Command]) -> str:

@@ -78,10 +78,9 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
     # Remove all of Gradio's handlers except the ping, including handlers that later versions may add.
     for kind in [known for known in server.request_handlers if known is not types.PingRequest]:
         del server.request_handlers[kind]
-    known = {endpoints.endpoint_of(command): (command, do) for command, do in endpoints.answering(services)}
-    slow = {endpoints.endpoint_of(command): (command, do) for command, do in endpoints.awaited(services)}
-    commands: list[type[Command]] = [*(command for command, _ in (*known.values(), *slow.values())), endpoints.WatchJob]
-    tools = [tool_of(command) for command in commands]
+    known = {endpoints.endpoint_of(command): (command, do) for command, do in endpoints.answering(services.studio)}
+    slow = {endpoints.endpoint_of(command): (command, do) for command, do in endpoints.awaited(services.studio)}
+    tools = [tool_of(command) for command in endpoints.offered(services.studio)]
 
     @server.list_tools()
     async def list_tools() -> list[types.Tool]:

@@ -10,8 +10,9 @@ from typing import Any
 from fastapi import FastAPI, Request
 
 from core.tokens import Token
-from services.commands import Command, Commands
-from services.tokens import NewToken, ScriptTokens
+from services.commands import Command
+from services.studio import Studio
+from services.tokens import NewToken
 from ui.addresses import studio_address
 from ui.frame import page
 from ui.markup import Html
@@ -31,35 +32,31 @@ for told in studio.submit(job=job, api_name="/watch_job"):
 print(studio.predict(run=run, api_name="/show_run")["gate"])"""
 
 
-def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp: bool = False) -> None:
+def add_scripts_page(app: FastAPI, studio: Studio, mcp: bool = False) -> None:
     """Add the page Scripts and its actions. A token gives no access to them. `mcp` is True if agents may call."""
 
     @page_at(app, PAGE, ("Explore", "/"))
     def show(request: Request) -> str:
-        return scripts_page(commands, tokens.all(), studio_address(request.url.scheme, request.url.netloc), mcp)
+        here = studio_address(request.url.scheme, request.url.netloc)
+        locked = SIGNED_IN.get()  # a password is set
+        shown = ', headers={"Authorization": "Bearer TOKEN"}' if locked else ""
+        content = render(
+            "scripts/scripts.html",
+            example=_EXAMPLE.format(address=here, token=shown),
+            locked=locked,
+            mcp=mcp,
+            mcp_address=f"{here.rstrip('/')}{MCP}/",
+            tokens=_tokens(studio.tokens.all()),
+            endpoints=[_endpoint(command) for command in offered(studio)],
+        )
+        return page("Scripts", content, here="scripts")
 
     def act(data: dict[str, Any], name: str) -> Mapping[str, Any]:
-        done = commands.send(name, data)
-        return {"parts": {"part-tokens": _tokens(tokens.all(), done if isinstance(done, NewToken) else None)}}
+        done = studio.commands.send(name, data)
+        return {"parts": {"part-tokens": _tokens(studio.tokens.all(), done if isinstance(done, NewToken) else None)}}
 
     for name in ("make-token", "withdraw-token"):
         add_posted(app, f"{PAGE}/{name}", partial(act, name=name))
-
-
-def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, mcp: bool = False) -> str:
-    """Return the page Scripts. `here` is the studio's address, `mcp` is True if agents may call."""
-    locked = SIGNED_IN.get()  # a password is set
-    shown = ', headers={"Authorization": "Bearer TOKEN"}' if locked else ""
-    content = render(
-        "scripts/scripts.html",
-        example=_EXAMPLE.format(address=here, token=shown),
-        locked=locked,
-        mcp=mcp,
-        mcp_address=f"{here.rstrip('/')}{MCP}/",
-        tokens=_tokens(tokens),
-        endpoints=[_endpoint(command) for command in offered(commands)],
-    )
-    return page("Scripts", content, here="scripts")
 
 
 def _tokens(tokens: Sequence[Token], made: NewToken | None = None) -> Html:

@@ -109,7 +109,7 @@ def test_no_value_of_any_field_gets_further_than_a_sentence(served: tuple[str, S
             if reply.status_code >= 500 or "\n" in said or not said.endswith(".") or "Traceback" in said:
                 wrong.append((command.name, fields, reply.status_code, said[:200]))
 
-        for number, command in enumerate(offered(studio.commands)):
+        for number, command in enumerate(offered(studio)):
             ids = {"stage": "caption", "job": 0, "case": 0}
             for place, value in enumerate(NASTY):
                 if (number + place) % share:

@@ -155,7 +155,7 @@ def test_every_endpoint_is_a_tool_with_its_words_types_and_bounds(served: Served
     tools = {tool.name: tool for tool in asked(url, lambda session: session.list_tools()).tools}
     endpoints = httpx.get(f"{url}gradio_api/info").json()["named_endpoints"]
     assert {f"/{name}" for name in tools} == set(endpoints)
-    for command in offered(studio.commands):
+    for command in offered(studio):
         tool = tools[command.name.replace("-", "_")]
         assert tool.description and tool.annotations.readOnlyHint == command.looks
         for name, field in tool.inputSchema["properties"].items():
