@@ -47,10 +47,8 @@
       catch (error) { study.refuse(error); document.getElementById("part-planning").replaceChildren(); }
       send.disabled = false;
     });
-    form.addEventListener("click", (event) => {
-      const stop = event.target.closest("[data-stop-planning]");
-      if (stop) wire.post(api("stop-planning"), { work: Number(stop.dataset.stopPlanning) }).catch((error) => study.refuse(error));
-    });
+    patch.on("click", "#plan-form [data-stop-planning]", ({ dataset: { stopPlanning: work } }) =>
+      wire.post(api("stop-planning"), { work: Number(work) }).catch((error) => study.refuse(error)));
     // Replace the text: at once if nobody has typed, otherwise after a confirmation.
     const ask = document.getElementById("ask-replace"), choices = [...form.querySelectorAll("[data-start]")];
     let given = text.defaultValue, offered = null;

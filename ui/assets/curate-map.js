@@ -233,9 +233,7 @@
     draw();
   }
 
-  byId("legend").addEventListener("click", (event) => {
-    const line = event.target.closest("button");
-    if (!line) return;
+  patch.on("click", "#legend button", (line, event) => {
     const place = Number(line.dataset.place), all = [...byId("legend").querySelectorAll("button")];
     if (event.shiftKey) {
       const alone = !hidden.has(place) && all.every((other) => other === line || hidden.has(Number(other.dataset.place)));
@@ -430,9 +428,8 @@
     pause: () => (state.filling || state.making ? 1500 : 0),
   });
 
-  document.querySelector(".map-side .tabs").addEventListener("click", (event) => {
-    const tab = event.target.closest("[data-map]");
-    if (!tab || tab.dataset.map === which) return;
+  patch.on("click", ".map-side .tabs [data-map]", (tab) => {
+    if (tab.dataset.map === which) return;
     which = tab.dataset.map;
     pick(null);
     fit();
@@ -446,12 +443,10 @@
       tell("There is no UMAP map yet.");
     } else load();
   });
-  for (const [id, name] of [["make-map", "make-map"], ["stop-map", "stop-map"]]) {
-    byId(id).addEventListener("click", async () => {
-      try { await wire.post(`/curate/api/${name}`); } catch (error) { byId("about-map").textContent = error.message; return; }
-      maps.look();
-    });
-  }
+  patch.on("click", "#make-map, #stop-map", async ({ id }) => {
+    try { await wire.post(`/curate/api/${id}`); } catch (error) { byId("about-map").textContent = error.message; return; }
+    maps.look();
+  });
   byId("colour").addEventListener("change", load);
 
   renderer = webgl() || plain();

@@ -305,10 +305,7 @@
     byId("selected-count").textContent = `${gallery.chosen.size.toLocaleString("en-US")} selected`;
     gallery.draw();
   }
-  grid.addEventListener("click", (event) => {
-    const cell = event.target.closest(".cell");
-    if (!cell) return;
-    const place = cell.place;
+  patch.on("click", "#grid .cell", ({ place }, event) => {
     if (event.shiftKey && (anchor ?? gallery.current) !== null) { range(anchor ?? gallery.current, place); selected(); }
     else if (event.ctrlKey || event.metaKey) { toggle(place); anchor = place; selected(); }
     else anchor = place;

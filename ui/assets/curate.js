@@ -530,12 +530,9 @@
 
   // ---- Presses, sizes, messages
 
-  document.addEventListener("click", (event) => {
-    const tab = event.target.closest("#detail [data-way]");
-    if (tab) look(tab.dataset.way);
-    if (event.target.closest("#detail .shown img")) gallery.enlarge(true);
-    if (event.target.closest("#large figure")) gallery.enlarge(false);
-  });
+  patch.on("click", "#detail [data-way]", (tab) => look(tab.dataset.way));
+  patch.on("click", "#detail .shown img", () => gallery.enlarge(true));
+  patch.on("click", "#large figure", () => gallery.enlarge(false));
   document.addEventListener("toggle", (event) => {
     if (event.target instanceof HTMLElement && event.target.matches("details[data-origin]") && event.target.open) tellOrigin(event.target);
   }, true);

@@ -46,9 +46,7 @@
   }
 
   let framed = false;
-  document.addEventListener("input", (event) => {
-    const field = event.target;
-    if (!field.matches?.("[data-control]")) return;
+  patch.on("input", "[data-control]", (field) => {
     const shown = field.closest("label").querySelector("output");
     if (field.type === "checkbox") shown.textContent = field.checked ? "on" : "off";
     else shown.textContent = field.dataset.control === "median" && field.value <= 1 ? "off" : field.value;

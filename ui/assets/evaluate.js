@@ -80,14 +80,12 @@
 
   // ---- Presses
 
-  document.addEventListener("click", (event) => {
-    const tab = event.target.closest("[data-tab]");
-    if (tab) {
-      const box = tab.closest("section");
-      fields.choose(box.querySelectorAll("[data-tab]"), (one) => one === tab);
-      for (const one of box.querySelectorAll("[data-table]")) one.hidden = one.dataset.table !== tab.dataset.tab;
-    } else if (event.target.closest("[data-again]")) lookAtModel();
+  patch.on("click", "[data-tab]", (tab) => {
+    const box = tab.closest("section");
+    fields.choose(box.querySelectorAll("[data-tab]"), (one) => one === tab);
+    for (const one of box.querySelectorAll("[data-table]")) one.hidden = one.dataset.table !== tab.dataset.tab;
   });
+  patch.on("click", "[data-again]", lookAtModel);
 
   // ---- Another model
 
@@ -113,9 +111,7 @@
     try { location.assign(wire.at((await followed(await wire.post(api("look"), data))).go)); }
     catch (error) { study.refuse(error, document.getElementById("wrong-model").closest("section")); }
   }
-  document.addEventListener("click", async (event) => {
-    const trained = event.target.closest("[data-trained]");
-    if (!trained) return;
+  patch.on("click", "[data-trained]", async (trained) => {
     const note = trained.querySelector("span:last-child"), words = note.textContent;
     trained.disabled = true;
     note.textContent = "Loading it …";

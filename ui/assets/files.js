@@ -147,10 +147,7 @@
     } else if (field.id === "mask-classes" && waiting && waiting.run === studio.run) giveMask(waiting.file, waiting.run);
   });
 
-  document.addEventListener("click", (event) => {
-    const picture = event.target.closest?.("[data-larger]");
-    if (picture) picture.toggleAttribute("data-open");
-  });
+  patch.on("click", "[data-larger]", (picture) => picture.toggleAttribute("data-open"));
   document.addEventListener("keydown", (event) => {
     if (event.target.id === "mask-classes" && event.key === "Enter" && !event.isComposing) { event.preventDefault(); event.target.blur(); }
   });

@@ -60,9 +60,7 @@
     send(command);
   }
 
-  document.addEventListener("change", (event) => {
-    if (event.target.matches("input[data-do], textarea[data-do]") && event.target.closest(".studio")) save(event.target);
-  });
+  patch.on("change", ".studio :is(input, textarea)[data-do]", (field) => save(field));
 
   // Browsers report a change only if a person made it, not for text that came back with the page, nor for text that was
   // unsaved when it was sent.

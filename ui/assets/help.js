@@ -24,9 +24,7 @@
     if (sought) { event.preventDefault(); explain(sought.dataset.explain); }
     else if (pressed("[data-keys-open]")) shown.showModal();
   });
-  document.addEventListener("click", (event) => {
-    const target = event.target.closest("[data-scroll-to]");
-    if (!target) return;
+  patch.on("click", "[data-scroll-to]", (target, event) => {
     event.preventDefault();
     document.getElementById(target.dataset.scrollTo)?.scrollIntoView({ block: "start" });
   });

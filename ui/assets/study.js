@@ -67,15 +67,13 @@
   };
 
   // A form with an address posts its fields there. The reply is another page, or parts of this one.
-  document.addEventListener("submit", async (event) => {
-    const form = event.target, { post } = form.dataset;
-    if (!post) return;
+  patch.on("submit", "form[data-post]", async (form, event) => {
     event.preventDefault();
     const button = event.submitter ?? form.querySelector("[type=submit]"), fields = Object.fromEntries(new FormData(form, button));
     study.clear(form);
     button.disabled = true;
     try {
-      const done = await wire.post(post, fields);
+      const done = await wire.post(form.dataset.post, fields);
       if (done.go) return void location.assign(wire.at(done.go));
       form.reset();
       study.fit(done.parts);
@@ -86,9 +84,8 @@
 
   // Buttons with `data-send` send the command of this name, with the fields that `data` returns. The reply is another
   // page, or the state that `following` shows.
-  study.sends = (api, data, following) => document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-send]");
-    if (!button || (button.form && !button.form.reportValidity())) return;
+  study.sends = (api, data, following) => patch.on("click", "[data-send]", (button, event) => {
+    if (button.form && !button.form.reportValidity()) return;
     event.preventDefault();   // the button of a form sends here, and not to another page
     button.disabled = true;
     study.tell("", "");
@@ -173,9 +170,7 @@
     else getSelection().selectAllChildren(from);
   };
 
-  document.addEventListener("click", async (event) => {
-    const target = event.target.closest("[data-copy-from]");
-    if (!target) return;
+  patch.on("click", "[data-copy-from]", async (target) => {
     const from = document.querySelector(target.dataset.copyFrom);
     study.copied(target, await study.copy(from.textContent), from);
   });
