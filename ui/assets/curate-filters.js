@@ -129,8 +129,7 @@
   }
   followJudge();
 
-  // On a phone the filters are below the images. The link works without a script too, but would add a step to the
-  // history.
+  // On a phone the filters are below the images. Without this, the link would add a step to the history.
   document.querySelector(".to-filter").addEventListener("click", (event) => { event.preventDefault(); byId("filter").scrollIntoView(); });
 
   // The map shows the images of the same filter as the grid.

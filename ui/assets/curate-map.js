@@ -274,8 +274,7 @@
   function address(corners) {
     const query = new URLSearchParams(first.pairs);
     query.set("region", corners.map(([x, y]) => `${(x + (which === "umap" ? RIGHT : 0)).toFixed(4)},${y.toFixed(4)}`).join(" "));
-    // An image has one colour but may have several values, so only the colours in their order tell which points were
-    // visible.
+    // An image may have several values, so only the colours in their order tell which points were visible.
     if (hidden.size) {
       query.append("colours", data.by);
       data.legend.forEach(({ name, value }, place) => {

@@ -189,8 +189,7 @@
     settle();
   }
 
-  // Put one cell into its place, and return true if its picture is there. `now`: request the picture at once, else
-  // after all visible ones.
+  // Put one cell into its place, and return true if its picture is there. `now`: request the picture at once.
   function setCell(place, offset, now) {
     const element = shown.get(place) ?? fresh(place);
     const where = `translate(${(place % columns) * row}px, ${Math.floor(place / columns) * row + offset}px)`;
@@ -413,8 +412,7 @@
     byId("part-empty").toggleAttribute("hidden", gallery.count > 0);
   }
 
-  // Show another view: its first images at once, its counts when they arrive. `aimed` is the latest requested view,
-  // which presses in the meantime change further.
+  // Show another view. `aimed` is the latest requested view, which presses in the meantime change further.
   Object.assign(gallery, { aimed: first.view, going: Promise.resolve() });
   gallery.go = (view, how = {}) => (gallery.going = whole(goTo(view, how)));
   // While this goes on, the page is not idle.

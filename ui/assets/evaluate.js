@@ -41,8 +41,7 @@
     try { await followed(await wire.post(api("look"), place())); } catch { /* the part shows the error */ }
     await state.look();
   }
-  // The ranking, the likeness to originals, the effects of factors, the focus of the model and the evidence bundle come
-  // after the figures, as they take longer. While they are worked on, the parts show the progress.
+  // These parts take longer than the figures. While they are worked on, they show the progress.
   async function follow(name) {
     try {
       for (let part; (part = document.querySelector(`#part-${name}:is([data-wanted], [data-work])`)); ) {

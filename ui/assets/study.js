@@ -82,8 +82,7 @@
     button.disabled = false;
   });
 
-  // Buttons with `data-send` send the command of this name, with the fields that `data` returns. The reply is another
-  // page, or the state that `following` shows.
+  // Buttons with `data-send` send this command with the fields of `data`. The reply is a page, or a state to show.
   study.sends = (api, data, following) => patch.on("click", "[data-send]", (button, event) => {
     if (button.form && !button.form.reportValidity()) return;
     event.preventDefault();   // the button of a form sends here, and not to another page
@@ -119,8 +118,7 @@
     field.value = "";   // so that the same file can be chosen again
   });
 
-  // Show the progress of work in `place`: words, the share of finished work (null if it is unknown), and a button that
-  // stops the work.
+  // Show the progress of work in `place`: words, the finished share (null if unknown), and a button that stops it.
   study.progress = (place, words, share, stop) => {
     const { make } = window.patch, line = make("i");
     const bar = make("div", { className: share === null ? "bar unsure" : "bar" }, line);
@@ -129,8 +127,7 @@
     place.hidden = false;
   };
 
-  // A window that informs or asks: `yes` calls `act`, and the window stays open with its error. Returns the result of
-  // `act`, or null.
+  // A window that informs or asks. `yes` calls `act`, whose error it shows. Returns the result of `act`, or null.
   study.ask = ({ title, content, yes = "", bad = false, no = "Not now", act }) => new Promise((resolve) => {
     const { make, button } = window.patch;
     let given = null;
