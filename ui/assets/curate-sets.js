@@ -98,20 +98,15 @@
   }
   patch.on("input", "#split form", patch.rested(150, preview));
 
-  patch.on("submit", "form[data-send]", async (form, event) => {
-    event.preventDefault();
-    const name = form.dataset.send, button = form.querySelector("[type=submit]"), fields = fieldsOf(form);
-    if (button.disabled) return;
-    button.disabled = true;
-    try {
-      if (name === "create-test-set") await send(name, fields, form);
-      else if (LONG.has(name)) await begin({ kind: name, ...about(), ...fields }, form);
-      else if (name === "export") await makeExport(fields, form);
-      else {
-        const images = name === "relabel-in-test-set" ? { images: chosen() } : {};
-        if (await send(name, { ...about(), ...fields, ...images }, form)) form.closest("dialog")?.close();
-      }
-    } finally { button.disabled = false; }
+  study.submits("form[data-send]", async (form) => {
+    const name = form.dataset.send, fields = fieldsOf(form);
+    if (name === "create-test-set") await send(name, fields, form);
+    else if (LONG.has(name)) await begin({ kind: name, ...about(), ...fields }, form);
+    else if (name === "export") await makeExport(fields, form);
+    else {
+      const images = name === "relabel-in-test-set" ? { images: chosen() } : {};
+      if (await send(name, { ...about(), ...fields, ...images }, form)) form.closest("dialog")?.close();
+    }
   });
 
   // ---- Long work

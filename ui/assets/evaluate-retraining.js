@@ -46,13 +46,7 @@
       if (mine === asked) study.fit(said.parts);
     } catch { /* the next change tries again */ }
   });
-  patch.on("submit", "#retraining-form", async (form, event) => {
-    event.preventDefault();
-    const data = filled(form), button = document.getElementById("begin-retraining");
-    button.disabled = true;
-    await send("begin-retraining", data);
-    if (button.isConnected) button.disabled = false;
-  });
+  study.submits("#retraining-form", (form) => send("begin-retraining", filled(form)));
   patch.on("click", "[data-retrain=cancel]", (button) => {
     button.disabled = true;
     send("cancel-retraining", { work: Number(button.dataset.work) });

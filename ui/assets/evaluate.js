@@ -89,10 +89,8 @@
   // ---- Another model
 
   const NAMES = ["source", "model", "file", "classes", "mean", "std", "size", "layout"];
-  const form = document.getElementById("model-form");
-  form?.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const button = document.getElementById("look"), note = document.getElementById("looking");
+  study.submits("#model-form", async (form) => {
+    const note = document.getElementById("looking");
     study.clear();
     const data = { ...place() };
     delete data.key;   // the key of a model that was chosen before
@@ -100,11 +98,9 @@
       const field = form.elements[name];
       if (field.checkVisibility()) data[name] = field.value;   // only the fields of this kind of model
     }
-    button.disabled = true;
     note.textContent = "Loading it …";
     await goTo(data);
     note.textContent = "";
-    button.disabled = false;
   });
   async function goTo(data) {
     try { location.assign(wire.at((await followed(await wire.post(api("look"), data))).go)); }

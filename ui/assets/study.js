@@ -66,20 +66,25 @@
     return following;
   };
 
-  // A form with an address posts its fields there. The reply is another page, or parts of this one.
-  patch.on("submit", "form[data-post]", async (form, event) => {
-    event.preventDefault();
+  // Send forms by `act`, which gets the form and its fields. The button stays disabled until then, or for good if `act`
+  // returns true.
+  study.submits = (what, act) => patch.on("submit", what, async (form, event) => {
     const button = event.submitter ?? form.querySelector("[type=submit]"), fields = Object.fromEntries(new FormData(form, button));
+    event.preventDefault();
     study.clear(form);
     button.disabled = true;
+    button.disabled = Boolean(await act(form, fields));
+  });
+  // A form with an address posts its fields there. The reply is another page, or parts of this one.
+  study.submits("form[data-post]", async (form, fields) => {
     try {
       const done = await wire.post(form.dataset.post, fields);
-      if (done.go) return void location.assign(wire.at(done.go));
+      if (done.go) { location.assign(wire.at(done.go)); return true; }
       form.reset();
       study.fit(done.parts);
       document.querySelector("[autofocus]")?.focus();
     } catch (error) { study.refuse(error, form); }
-    button.disabled = false;
+    return false;
   });
 
   // Buttons with `data-send` send this command with the fields of `data`. The reply is a page, or a state to show.
