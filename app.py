@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pipeline.seams import Models
     from services.studio import Studio
     from storage.workspace import Workspace
-    from ui.explore.page import Explorer
-    from ui.scripts.endpoints import Services
 
 SHUTDOWN_SECONDS = 3
 UPLOADS = "dillema-uploads-"
@@ -217,14 +215,18 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
 
     from services.pictures import StoredPictures
     from ui.batches.routes import add_batch_routes
-    from ui.curate.routes import add_curate_routes
+    from ui.curate.coverage import add_coverage
+    from ui.curate.gallery import add_gallery
+    from ui.curate.imports import add_imports
+    from ui.curate.map import add_map
+    from ui.curate.sets import add_test_sets
     from ui.evaluate.retraining_routes import add_retraining_routes
     from ui.evaluate.routes import add_evaluate_routes
     from ui.explore.drawing_routes import add_drawing_routes
     from ui.explore.loading import SaysWhatIsMissing
-    from ui.explore.page import LARGEST_UPLOAD, explore_page
+    from ui.explore.page import LARGEST_UPLOAD, Explorer, explore_page
     from ui.routes import add_routes, disk_trouble, unknown_address
-    from ui.scripts.endpoints import add_endpoints, has_call
+    from ui.scripts.endpoints import Services, add_endpoints, has_call
     from ui.scripts.plain_http import PlainHttp
     from ui.scripts.scripts_page import add_scripts_page
     from ui.scripts.uploads import uploads_forgotten
@@ -243,33 +245,25 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
         exception_handlers=handlers,
     )
 
-    endpoints = endpoints_of(studio)
+    endpoints = Services(studio)
     with no_server():
-        page = explore_page(explorer_of(studio))
+        page = explore_page(Explorer(studio))
         functions = add_endpoints(page, endpoints)
     app.add_middleware(PlainHttp, functions=functions, has_call=partial(has_call, page))
     for_the_signed_in = _guarded(app, settings, studio.workspace)
     _add_first(app, studio.profile, annotators, "ok")
-    workspace = studio.workspace
-    add_routes(app, StoredPictures(workspace), studio.runs.samples, studio.exchange)
+    add_routes(app, StoredPictures(studio.workspace), studio.runs.samples, studio.exchange)
     add_drawing_routes(app, studio.control_images, studio.previews, studio.profile.settings.generation)
     add_study_routes(app, studio.commands, studio.studies, studio.revisions)
-    services = (studio.gallery, studio.test_sets, studio.imports, studio.image_map, studio.meaning)
-    add_curate_routes(app, studio.commands, *services)
-    add_batch_routes(app, studio.commands, studio.batches, studio.searches, studio.revisions, studio.profile.name)
-    add_evaluate_routes(
-        app,
-        studio.commands,
-        studio.evaluations,
-        studio.retrainings,
-        studio.likeness,
-        studio.factors,
-        studio.focus,
-        studio.evidence,
-        workspace.thumbnails.webp,
-    )
+    add_gallery(app, studio.commands, studio.gallery)
+    add_coverage(app, studio.commands, studio.gallery)
+    add_test_sets(app, studio.commands, studio.test_sets)
+    add_imports(app, studio.commands, studio.imports)
+    add_map(app, studio)
+    add_batch_routes(app, studio)
+    add_evaluate_routes(app, studio)
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
-    add_scripts_page(app, studio.commands, studio.tokens, settings.mcp)
+    add_scripts_page(app, studio, settings.mcp)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "SSR mode")  # this mode is off anyway
         mounted = gr.mount_gradio_app(
@@ -297,45 +291,6 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
 
         serve_agents(page, endpoints)
     return mounted
-
-
-def endpoints_of(studio: Studio) -> Services:
-    """Return the services of the studio that the endpoints for scripts call."""
-    from ui.scripts.endpoints import Services
-
-    return Services(
-        studio.commands,
-        studio.runs,
-        studio.exchange,
-        studio.jobs,
-        studio.notes,
-        studio.studies,
-        studio.tokens,
-        studio.test_sets.exports,
-        studio.imports,
-        studio.batches,
-        studio.evidence,
-    )
-
-
-def explorer_of(studio: Studio) -> Explorer:
-    """Return the object that answers the requests of the Explore page, with the services of the studio."""
-    from ui.explore.page import Explorer
-
-    return Explorer(
-        studio.commands,
-        studio.runs,
-        studio.states,
-        studio.notes,
-        studio.jobs,
-        studio.estimates,
-        studio.predictions,
-        studio.similarities,
-        studio.exchange,
-        studio.together,
-        studio.example,
-        studio.revisions,
-    )
 
 
 def _stay_here(profile: Profile) -> None:

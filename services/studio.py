@@ -1,4 +1,4 @@
-"""Assembles the services of one workspace. `app.py` gives each page the services that it calls."""
+"""Assembles the services of one workspace. `app.py` gives them to the handlers of requests."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ DRAWN_SCENES = "drawn-scenes"
 
 
 class Studio:
-    """All services of a workspace, one of each. Only the code that assembles an application uses this class."""
+    """All services of a workspace, one of each. Handlers of requests get it; pages get values."""
 
     def __init__(
         self,

@@ -265,7 +265,7 @@ def _holds_values(hint: Any, seen: frozenset[Any] = frozenset()) -> bool:
 HANDLERS = {
     "annotate/application", "batches/routes", "evaluate/retraining_routes", "evaluate/routes", "replies", "routes",
     "explore/drawing_routes", "explore/page", "study/requests", "study/routes",
-    *(f"curate/{name}" for name in ("coverage", "frame", "gallery", "imports", "map", "routes", "sets")),
+    *(f"curate/{name}" for name in ("coverage", "frame", "gallery", "imports", "map", "sets")),
     *(f"scripts/{name}" for name in ("endpoints", "long_requests", "mcp", "scripts_page")),
     *(f"security/{name}" for name in ("guard", "request_limits", "sign_in")),
 }  # fmt: skip

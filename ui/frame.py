@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastapi import Request
-
 from ui.markup import Child, Html
+from ui.security.guard import SIGNED_IN
 from ui.templating import render
 from ui.theme import ASSETS, LEAD, MISSING, asset_address
 
@@ -18,41 +17,24 @@ NAVIGATION = (
     ("evaluate", "Evaluate", "/evaluate/"),
     ("scripts", "Scripts", "/scripts"),
 )
-"""Name, title and address of each page of the studio."""
 
 _FIRST = Html((ASSETS / "first.js").read_text(encoding="utf-8").replace("MISSING_WORDS", MISSING))
-"""The script in the document of each page.
-
-The script chooses light or dark before the first paint, so that a dark page does not flash white. It records clicks,
-keys and sent forms until the scripts that handle them have loaded, then repeats them in order. It does not record what
-the browser handles itself: forms with an address, typed text, Enter, the space bar and Tab. At the top of the page it
-reports a script that does not load.
+"""Script in the document of each page. It chooses light or dark before the first paint, so that a dark page does not
+flash white. It records clicks, keys and sent forms until the scripts that handle them have loaded, then repeats them;
+but not what the browser handles: forms with an address, typed text, Enter, the space bar and Tab. It reports a script
+that does not load.
 """
 
 
 def header(here: str, *status: Child, tools: Child = None, **attributes: str) -> Html:
-    """Return the header: the studio's name, links to its pages, `tools`, `status`, the sign-out, and the switch between
-    light and dark.
-
-    `here` is a name in NAVIGATION; the link of this page gets `attributes`. The sign-out is visible if the document has
-    the class "locked".
-    """
+    """Return the header. `here` is in NAVIGATION; its link gets `attributes`. The class "locked" shows the sign-out."""
     return render("header.html", pages=NAVIGATION, here=here, link=attributes, tools=tools, status=status)
 
 
 def document(
-    title: str,
-    *body: Child,
-    sheets: Sequence[str] = (),
-    scripts: Sequence[str] = (),
-    assets: str = "/ui/",
-    locked: bool = False,
+    title: str, *body: Child, sheets: Sequence[str] = (), scripts: Sequence[str] = (), assets: str = "/ui/"
 ) -> str:
-    """Return a whole HTML document. `sheets` and `scripts` are names of files in `ui/assets`.
-
-    `assets` is the address below which these files are served, with "/" at its end. `locked` is True if somebody has
-    signed in.
-    """
+    """Return a whole HTML document. `sheets` and `scripts` are files of `ui/assets`, served below `assets`."""
     return render(
         "document.html",
         title=title,
@@ -61,7 +43,7 @@ def document(
         sheets=[asset_address(name, assets) for name in ("studio.css", "study.css", *sheets)],
         first=_FIRST,
         scripts=[asset_address(name, assets) for name in scripts],
-        locked=locked,
+        locked=SIGNED_IN.get(),
     )
 
 
@@ -70,21 +52,14 @@ def page(
     *content: Child,
     here: str = "study",
     ends: Child = None,
-    signed_in: bool = False,
     sheets: Sequence[str] = (),
     scripts: Sequence[str] = (),
 ) -> str:
     """Return a page of the lead as a document. `here` is a name in NAVIGATION, `ends` the status in the header."""
     body = render("page.html", header=header(here, ends), content=content)
-    return document(title, body, sheets=sheets, scripts=(LEAD, *scripts), locked=signed_in)
+    return document(title, body, sheets=sheets, scripts=(LEAD, *scripts))
 
 
-def not_there(words: str, signed_in: bool, back: tuple[str, str], heading: str = "Not there") -> str:
+def not_there(words: str, back: tuple[str, str] = ("Explore", "/"), heading: str = "Not there") -> str:
     """Return a page that says why the requested page is missing. `back` is the text and the address of a link."""
-    shown = render("not_there.html", words=words, back=back, heading=heading)
-    return page(heading, shown, here="", signed_in=signed_in)
-
-
-def signed_in(request: Request) -> bool:
-    """Return True if the guard has found a signed-in lead. Pages then show the sign-out."""
-    return bool(getattr(request.state, "signed_in", False))
+    return page(heading, render("not_there.html", words=words, back=back, heading=heading), here="")

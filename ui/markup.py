@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from html import escape
 
 from jinja2 import Undefined
@@ -29,22 +29,16 @@ _ADDRESSES = frozenset({"href", "src", "action"})
 _VOID = frozenset({"img", "input", "br", "hr", "meta", "link"})
 
 
-def el(name: str, /, *children: Child, **attributes: Attribute) -> Html:
+def el(name: str, /, *children: Child, **named: Attribute) -> Html:
     """Return an HTML element. See `attributes` for the names and values of attributes."""
-    opening = f"<{name}{_attributes(attributes)}>"
+    opening = f"<{name}{attributes(**named)}>"
     return Html(opening if name in _VOID else f"{opening}{join(*children)}</{name}>")
 
 
-def attributes(**named: Attribute) -> Html:
-    """Return attributes as HTML, each after a space. Underscores in names become hyphens; one at the end is dropped.
-
-    Attributes of None, of False and of Jinja's `"x" if y` with a false `y` are left out. An attribute of True has no
-    value.
+def attributes(**named: object) -> Html:
+    """Return attributes as HTML, each after a space, with hyphens for underscores, without one at the end. Those of
+    None, False and Jinja's `"x" if y` with a false `y` are left out. One of True has no value.
     """
-    return _attributes(named)
-
-
-def _attributes(named: Mapping[str, object]) -> Html:
     parts = []
     for key, value in named.items():
         if value is None or value is False or type(value) is Undefined:

@@ -1,8 +1,4 @@
-"""Speeds up the import and the start of Gradio.
-
-An import of Gradio writes type stubs of its components, which takes a third of the time of the import. Gradio also
-makes a server for each page, even if the page is mounted in an application afterwards.
-"""
+"""Speeds up Gradio, whose import writes type stubs (a third of its time) and which makes a server for each page."""
 
 from __future__ import annotations
 
@@ -15,9 +11,7 @@ from unittest.mock import patch
 
 @contextmanager
 def no_stubs() -> Iterator[None]:
-    """Keep Gradio from writing type stubs in this context. The files of all components appear unknown, so Gradio skips
-    them.
-    """
+    """Keep Gradio from writing type stubs: in this context the files of all components appear unknown."""
     plain = inspect.getfile
 
     def getfile(thing: Any) -> str:

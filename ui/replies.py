@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from core.errors import DiskTrouble, UserError
 from services.changes import Revisions
-from ui.frame import not_there, signed_in
+from ui.frame import not_there
 from ui.security.request_limits import answered, failed, refusal, require_own_page
 
 FRESH = {"Cache-Control": "no-store"}
@@ -35,23 +35,34 @@ def _get(app: FastAPI, path: str, make: Callable[..., Any], reply: Callable[...,
 def page_at(
     app: FastAPI, path: str, back: Callable[..., tuple[str, str]] | tuple[str, str]
 ) -> Callable[[Callable[..., str | Response]], None]:
-    """Decorate a function whose page is served at `path`, as described at `shown`. The function takes the request.
-    `back` may be a function of the same parameters.
+    """Decorate a function whose page is served at `path`; without its "/" at the end, it redirects. A UserError becomes
+    an error page with the link `back`: its text and address, or a function of the same parameters.
     """
 
     def add(make: Callable[..., str | Response]) -> None:
         def reply(**arguments: Any) -> Response:
-            return shown(arguments["request"], back(**arguments) if callable(back) else back, lambda: make(**arguments))
+            try:
+                content = make(**arguments)
+            except DiskTrouble:
+                raise
+            except UserError as error:
+                way = back(**arguments) if callable(back) else back
+                return HTMLResponse(not_there(str(error), way), status_code=404)
+            return content if isinstance(content, Response) else HTMLResponse(content, headers=FRESH)
 
         _get(app, path, make, reply)
+        if path.endswith("/") and "{" not in path:
+            app.get(path.rstrip("/"), include_in_schema=False)(lambda: RedirectResponse(path, status_code=308))
 
     return add
 
 
-def fetched_at(app: FastAPI, path: str, without_field: int = 400) -> Callable[[Callable[..., Mapping[str, Any]]], None]:
+def fetched_at(
+    app: FastAPI, path: str, without_field: int = 400
+) -> Callable[[Callable[..., Mapping[str, Any] | Response]], None]:
     """Decorate a function whose result is served as JSON at `path`, as described at `fetched`."""
 
-    def add(make: Callable[..., Mapping[str, Any]]) -> None:
+    def add(make: Callable[..., Mapping[str, Any] | Response]) -> None:
         _get(app, path, make, lambda **arguments: fetched(lambda: make(**arguments), without_field))
 
     return add
@@ -72,25 +83,11 @@ def file_at(app: FastAPI, path: str) -> Callable[[Callable[..., Response]], None
     return add
 
 
-def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Response]) -> Response:
-    """Reply with the page that `make` returns. If it raises UserError, reply with an error page. `back` is the text and
-    the address of the link on this page.
-    """
+def fetched(make: Callable[[], Mapping[str, Any] | Response], without_field: int = 400) -> Response:
+    """Reply with the JSON that `make` returns, or a UserError's message; if it names no field, with this status."""
     try:
-        content = make()
-    except DiskTrouble:
-        raise
-    except UserError as error:
-        return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
-    return content if isinstance(content, Response) else HTMLResponse(content, headers=FRESH)
-
-
-def fetched(make: Callable[[], Mapping[str, Any]], without_field: int = 400) -> Response:
-    """Reply with the JSON that `make` returns, or with the message of its UserError. The status is `without_field` if
-    this error names no field.
-    """
-    try:
-        return JSONResponse(make(), headers=FRESH)
+        made = make()
+        return made if isinstance(made, Response) else JSONResponse(made, headers=FRESH)
     except UserError as error:
         return refusal(error, 400 if error.field else without_field)
 
@@ -112,14 +109,20 @@ def add_posted(app: FastAPI, path: str, act: Callable[[dict[str, Any]], Mapping[
         return await answered(request, act)
 
 
-async def with_file(request: Request, take: Callable[[Path], Mapping[str, Any]], field: str = "") -> Response:
-    """Write the request body to a temporary file, and reply with the result of `take`. If the file is empty, the error
-    names `field`.
+async def with_file(
+    request: Request,
+    take: Callable[[Path], Mapping[str, Any]],
+    field: str = "",
+    ready: Callable[[], object] = lambda: None,
+) -> Response:
+    """Reply with the result of `take`, which gets the body as a file. An error about an empty file names `field`.
+    `ready` may raise UserError before the body is read.
     """
     with tempfile.TemporaryDirectory(prefix="upload-") as folder:
         file = Path(folder) / "file"
         try:
             require_own_page(request)
+            await run_in_threadpool(ready)
             with file.open("wb") as written:
                 async for part in request.stream():
                     written.write(part)

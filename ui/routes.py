@@ -18,7 +18,7 @@ from services.commands import Missing
 from services.pictures import StoredPictures
 from services.runs.exchange import MOST_RUNS, Exchange
 from services.runs.samples import Sample, sample_named
-from ui.frame import not_there, signed_in
+from ui.frame import not_there
 from ui.replies import attached, file_at
 from ui.security.guard import SIGN_IN, SIGN_OUT
 from ui.theme import ASSETS, BUNDLES, bundle
@@ -32,8 +32,7 @@ _ASK_AGAIN = {"Cache-Control": "no-cache"}
 async def unknown_address(request: Request, error: Exception) -> Response:
     """Answer a request for an unknown address: a page for a browser, JSON for a script."""
     if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-        words = "There is no page at this address."
-        return HTMLResponse(not_there(words, signed_in(request), ("Explore", "/")), status_code=404)
+        return HTMLResponse(not_there("There is no page at this address."), status_code=404)
     return JSONResponse({"detail": getattr(error, "detail", "Not Found")}, status_code=404)
 
 
@@ -42,7 +41,7 @@ async def disk_trouble(request: Request, error: Exception) -> Response:
     log.warning("%s: %s", request.url.path, error)
     words = DiskTrouble.FOR_OTHERS if request.url.path in (SIGN_IN, SIGN_OUT) else str(error)
     if "text/html" in request.headers.get("accept", ""):
-        shown = not_there(words, signed_in(request), ("Explore", "/"), "The studio has trouble with its disk")
+        shown = not_there(words, heading="The studio has trouble with its disk")
         return HTMLResponse(shown, status_code=503)
     return JSONResponse({"error": words}, status_code=503)
 

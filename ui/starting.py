@@ -15,9 +15,8 @@ AT_ONCE = ("/annotate", "/healthz")
 
 
 class Starting:
-    """ASGI application that serves the paths of `AT_ONCE` while a thread builds the whole studio.
-
-    Other requests wait until the studio is ready. If `make` fails, `failed` is called and `error` holds the exception.
+    """ASGI application that serves the paths of `AT_ONCE` while a thread builds the whole studio. Other requests wait
+    for it. If `make` fails, `failed` is called and `error` holds the exception.
     """
 
     def __init__(
@@ -29,7 +28,6 @@ class Starting:
         self._made, self._over = asyncio.Event(), asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request with the whole studio, or with the first application while the studio is not ready."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif self.whole is None and scope["path"].removeprefix(self.root_path).startswith(AT_ONCE):

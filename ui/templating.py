@@ -1,6 +1,4 @@
-"""Fills in the Jinja templates of pages. Templates for all pages are in `ui/templates`, others in
-`ui/FEATURE/templates`.
-"""
+"""Fills in the Jinja templates of pages: those for all pages in `ui/templates`, others in `ui/FEATURE/templates`."""
 
 from __future__ import annotations
 
@@ -20,7 +18,8 @@ from jinja2.runtime import Context, Macro
 from core.figures import percent
 from core.form_numbers import form_numbers
 from core.types import EDIT_TYPES
-from core.words import count_of
+from core.words import count_of, duration
+from services.curation.views import gallery_address
 from ui.addresses import in_browser
 from ui.explore import parts
 from ui.markup import Html, attributes, join
@@ -30,12 +29,10 @@ _UI = Path(__file__).parent
 
 
 def render(name: str, /, **values: object) -> Html:
-    """Fill in a template: "curate/sets.html" is `ui/curate/templates/sets.html`.
-
-    Templates may call the functions of `ui.explore.parts`, of `plots` and `words` in `ui.study`, and the macros of
-    `ui/templates/pieces.html` by name. Text is escaped, None becomes nothing, and a list becomes its items one after
-    another. An undefined name is an error. Addresses of the studio in `href`, `src` and `action` need `| at`, so that
-    they work below the path of a proxy.
+    """Fill in a template: "curate/sets.html" is `ui/curate/templates/sets.html`. Templates may call the functions of
+    `ui.explore.parts`, `ui.study.plots` and `ui.study.words`, and the macros of `ui/templates/pieces.html`. Text is
+    escaped, None becomes nothing, and a list its items. An undefined name is an error. Addresses of the studio in
+    `href`, `src` and `action` need `| at`, so that they work below the path of a proxy.
     """
     return Html(_environment().get_template(name).render(values))
 
@@ -54,7 +51,8 @@ def _environment() -> Environment:
     )
     for module in (parts, words, plots):
         environment.globals |= functions(module)
-    environment.globals |= {"attributes": attributes, "count_of": count_of, "percent": percent}
+    environment.globals |= {"attributes": attributes, "count_of": count_of, "duration": duration}
+    environment.globals |= {"gallery_address": gallery_address, "percent": percent}
     environment.globals |= {"edit_types": EDIT_TYPES, "form_numbers": form_numbers}
     environment.filters |= {"at": _at, "thousands": "{:,}".format}
     pieces = vars(environment.get_template("pieces.html").module)
@@ -63,10 +61,7 @@ def _environment() -> Environment:
 
 
 class _Templates(Environment):
-    """Environment of Jinja in which all templates share one dict of global values.
-
-    Jinja would copy these values for each rendering, which takes 0.2 ms.
-    """
+    """Environment in which all templates share one dict of globals. Jinja would copy it for each page, in 0.2 ms."""
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
         """Return the global values, which are the same for all templates."""
@@ -75,9 +70,7 @@ class _Templates(Environment):
 
 @pass_context
 def _at(_: Context, address: str) -> str:
-    """Return the address with the proxy's path before it. The unused context keeps Jinja from computing a constant
-    address only once.
-    """
+    """Return the address below the proxy's path. The unused context keeps Jinja from computing it only once."""
     return in_browser(address)
 
 
@@ -95,10 +88,8 @@ def _shown(value: object) -> object:
 
 
 class NoLineBreaks(Extension):
-    """Extension of Jinja that removes the line breaks of a template, with the indent after them.
-
-    So a template can be laid out in lines, and the page reads as if it was written on one line. A line break between
-    two words, or between the attributes of an element, becomes a space. All others are removed.
+    """Extension of Jinja that removes the line breaks of a template, with the indent after them. A line break between
+    two words, or between the attributes of an element, becomes a space. So a template can be laid out in lines.
     """
 
     def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
@@ -111,9 +102,7 @@ class NoLineBreaks(Extension):
 
 
 def _without_line_breaks(text: str, in_element: bool) -> tuple[str, bool]:
-    """Return a text without line breaks, and True if it ends between "<" and ">". `in_element` is True if it begins
-    there.
-    """
+    """Return a text without line breaks, and True if it ends inside an element (`in_element`: it begins there)."""
     pieces = []
     for piece in re.split(r"([<>])", text):
         if piece in ("<", ">"):

@@ -1,6 +1,4 @@
-"""Colours of Gradio's components, and the style sheets and scripts of all pages. The fonts are those of the reader's
-system.
-"""
+"""Colours of Gradio's components, and style sheets and scripts of all pages. The fonts are the reader's own."""
 
 from __future__ import annotations
 
@@ -24,7 +22,6 @@ STYLE_SHEETS = (
     "compact.css",
 )
 SHARED = ("kept.js", "idiomorph.min.js", "wire.js", "fields.js", "patch.js", "theme.js", "help.js")
-"""Scripts that all pages of the lead use."""
 SCRIPTS = (
     *SHARED,
     "studio.js",
@@ -91,9 +88,7 @@ def bundle(name: str) -> bytes:
 
 
 def asset_address(name: str, folder: str = "/ui/") -> str:
-    """Return the address of a file of `ui/assets` or of a bundle. Its stamp (a hash, or the time of the last change)
-    makes browsers fetch the file again after a change.
-    """
+    """Return the address of a file of `ui/assets` or a bundle. Its stamp makes browsers fetch it after a change."""
     if name in BUNDLES:
         return f"{folder}{name}?v={sha256(bundle(name)).hexdigest()[:12]}"
     return f"{folder}{name}?v={int((ASSETS / name).stat().st_mtime)}"

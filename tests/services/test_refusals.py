@@ -58,15 +58,14 @@ def test_a_refusal_at_a_card_is_gone_when_its_cause_is(studio: Studio) -> None:
 
 
 def test_what_a_field_says_itself_is_not_said_at_its_card(studio: Studio) -> None:
-    from app import explorer_of
-    from ui.explore.page import Action
+    from ui.explore.page import Action, Explorer
 
     run = text_run(studio)
     fields = {"setting": "generation.steps", "value": "1000"}
-    done = explorer_of(studio).perform(run, Action(name="setting", fields=fields, own=True))
+    done = Explorer(studio).perform(run, Action(name="setting", fields=fields, own=True))
     assert (done.where, done.field) == ("field", "value") and "from 1 to 150" in done.problem
     assert not studio.states.of(run).problems
     # If the user may insist, the card shows the button for it.
     fields = {"new": "bird", "edit_type": "subject"}
-    done = explorer_of(studio).perform(run, Action(name="keyword-add", fields=fields, own=True))
+    done = Explorer(studio).perform(run, Action(name="keyword-add", fields=fields, own=True))
     assert done.where == "keywords" and studio.states.of(run).problems["keywords"].insist

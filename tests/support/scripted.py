@@ -465,11 +465,10 @@ def perform(studio: Studio, run_id: str, name: str, *, tab: Any = "", state: Any
     """Perform an action on the explore page of a run ("" for the start page). `name` is the command, `fields` its
     fields, `tab` the page, and `state` the version of the run that its user saw.
     """
-    from app import explorer_of
-    from ui.explore.page import Action
+    from ui.explore.page import Action, Explorer
 
     action = Action(name=name, fields=fields, state=state)
-    return explorer_of(studio).perform(run_id, action, tab)
+    return Explorer(studio).perform(run_id, action, tab)
 
 
 def performed(studio: Studio, run_id: str, name: str, **fields: Any) -> Performed:
@@ -491,8 +490,7 @@ def over(jobs: JobQueue) -> None:
 
 def parts_of(studio: Studio, run_id: str, picked: tuple[str, ...] = ()) -> dict[str, str]:
     """Return the markup of all parts of a run's explore page. On the start page, `picked` selects the parts."""
-    from app import explorer_of
-    from ui.explore.page import render
+    from ui.explore.page import Explorer, render
     from ui.explore.strip import View
 
-    return render(explorer_of(studio).read(run_id, View(), picked=picked))
+    return render(Explorer(studio).read(run_id, View(), picked=picked))

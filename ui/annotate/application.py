@@ -1,7 +1,6 @@
-"""The annotators' application at /annotate: sign-in, next item, pictures, answers. The services decide everything.
-
-A session in a cookie identifies the worker. Browsers send the cookie to this path only. A request for another worker's
-items gets the same answer as a request for items that do not exist. Every refusal is logged.
+"""The annotators' application at /annotate: sign-in, next item, pictures, answers. The services decide everything. A
+session in a cookie, for this path only, identifies the worker. Items of another worker and items that do not exist get
+the same answer. Every refusal is logged.
 """
 
 from __future__ import annotations
@@ -22,27 +21,31 @@ from core.stored_studies import VoteRefused
 from services.commands import Malformed
 from services.limits import TooMany
 from services.studies.annotation import NotYours, Over, UnfitAnswers, WorkerNotAllowed
-from services.studies.annotators import (
-    MEDIA_TYPE,
-    AnnotatorSessions,
-    Join,
-    NotSignedIn,
-    PictureTokens,
-    SignIn,
-)
+from services.studies.annotators import MEDIA_TYPE, AnnotatorSessions, Join, NotSignedIn, PictureTokens, SignIn
 from services.studies.services import AnnotatorServices
-from ui.annotate.page import POLICY, SERVED, annotate_page
 from ui.annotate.shown import shown_state, shown_step
+from ui.markup import Html
 from ui.security.guard import Application, Message, Receive, Scope, Send
 from ui.security.request_limits import BadRequest, posted
-from ui.theme import ASSETS
+from ui.templating import render
+from ui.theme import ASSETS, MISSING
 
 log = logging.getLogger(__name__)
+SHEETS = ("studio.css", "annotate.css")
+SCRIPTS = ("kept.js", "annotate-wire.js", "annotate-judge.js", "annotate-keys.js", "annotate.js")
+"""Scripts in loading order. Each builds on those before it."""
+SERVED = (*SHEETS, *SCRIPTS, "favicon.svg")
+"""The only files of `ui/assets` that annotators can fetch."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Content-Security-Policy of the page: this server's scripts, styles, pictures and requests; no inline code, no frame.
+"""
 COOKIE = "annotator"
 """Name of the cookie with the token of a worker's session."""
 BROWSER = "annotator-browser"
-"""Name of the cookie with a secret that outlives sessions. The secret shows that two tabs, or two worker names, belong
-to the same browser."""
+"""Name of the cookie with a secret that outlives sessions, to see that two tabs or worker names share a browser."""
 BROWSER_SECONDS = 400 * 24 * 3600
 _SECRET = re.compile(r"[\w-]{43}", re.ASCII)
 _HEADERS = tuple(
@@ -62,6 +65,19 @@ _KEEP = "private, max-age=900"
 """Cache-Control of pictures. Only the worker's browser may keep them, for 15 minutes, to show them after a reload."""
 _STATUS = {UnfitAnswers: 400, Malformed: 400, NotSignedIn: 401, WorkerNotAllowed: 403, Over: 410}
 _REFUSED = {"not yours": 404, "not running": 409, "full": 409, "answered": 409}
+
+
+def annotate_page(preview: str = "") -> Html:
+    """Return the document of the page, the same for everybody. It previews the study `preview` and records nothing, or
+    is for annotators if that is "".
+    """
+
+    def address(name: str) -> str:
+        # The stamp is the time of the last change, so that browsers fetch a file again only after a change.
+        return f"/annotate/assets/{name}?v={int((ASSETS / name).stat().st_mtime)}"
+
+    files = {"sheets": SHEETS, "scripts": SCRIPTS}
+    return render("annotate/page.html", address=address, missing=MISSING, preview=preview, **files)
 
 
 class _WithHeaders:

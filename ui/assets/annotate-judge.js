@@ -122,8 +122,7 @@
       if (next && question.id in view.answers) view.go(next, true);
       else if (!view.open().length) sendButton.focus({ preventScroll: true });
     };
-    // Arrows work as for radio buttons: they choose an answer, at first the first one. For a single question, an arrow
-    // only moves the focus.
+    // Arrows choose an answer as for radio buttons. For a single question, an arrow only moves the focus.
     view.slide = (by) => {
       const question = view.at();
       if (!question || !question.options.length || !view.awake()) return;
@@ -151,8 +150,7 @@
 
     // ---- Sending
 
-    // True if a key or a click may answer: not while the last answer is being sent, and not before the pictures were
-    // visible.
+    // True if a key or a click may answer: the pictures were visible, and no answer is being sent.
     view.awake = () => !view.busy && view.settled;
     view.send = () => {
       if (!view.awake()) return;
@@ -224,8 +222,7 @@
       shown.addEventListener("error", () => {
         tries += 1;
         note.textContent = "The image did not load. The page tries again; your place is kept.";
-        // The first retry is automatic. Later the item is requested again, as the picture may have another address by
-        // now.
+        // Later the item is requested again, as the picture may have another address by now.
         setTimeout(() => { if (figure.isConnected) { if (tries > 1) act.again(); else load(); } }, RETRY_PICTURE);
       });
       load();
@@ -240,8 +237,7 @@
         ahead.push(coming);
       }
     }
-    // Make the pictures as large as the space beside bar, captions and questions allows, side by side or one above the
-    // other.
+    // Make the pictures as large as the space allows, side by side or one above the other.
     function fit() {
       const shown = pictures.map((figure) => figure.querySelector("img"));
       const looking = exhibit.parentElement;

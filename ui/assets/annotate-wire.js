@@ -59,8 +59,7 @@
     return true;
   }
 
-  // Unsent input is kept here at once and on the server a moment later, so that a person can go on in another browser.
-  // The later of the two versions counts.
+  // Unsent input is kept here at once and on the server a moment later. The later of the two versions counts.
   let unsaved = null, saving = null;
   annotate.draft = (id, there) => {
     const here = kept("drafts")?.[id] ?? null;
@@ -123,8 +122,7 @@
     } catch { return { status: 0, data: {} }; }
   }
 
-  // Try until there is an answer; an error of the server counts as none. `keeps` is true if an answer to an item is
-  // being sent.
+  // Try until there is an answer. `keeps` is true if an answer to an item is being sent.
   async function patiently(method, address, body, keeps) {
     for (let tries = 0; ; tries += 1) {
       const reply = await ask(method, address, body);

@@ -325,8 +325,7 @@
     saved = "saved";
   }
 
-  // The server has refused the answer. The input stays a draft and comes back with its item, unless it is no longer
-  // needed.
+  // The server has refused the answer. The input stays a draft and comes back with its item, if still needed.
   function refused(sent, reply) {
     annotate.keepOutbox(null);
     saved = "";

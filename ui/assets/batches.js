@@ -29,7 +29,7 @@
 
   const form = document.getElementById("plan-form");
   if (form) {
-    const text = form.elements.plan, send = document.getElementById("plan-it");
+    const text = form.elements.plan;
     async function follow(said) {
       while (!said.go) {
         study.fit(said.parts);
@@ -39,18 +39,12 @@
       }
       location.assign(wire.at(said.go));
     }
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      study.clear(form);
-      send.disabled = true;
+    study.submits("#plan-form", async () => {
       try { await follow(await wire.post(api("plan-batch"), { plan: text.value })); }
       catch (error) { study.refuse(error); document.getElementById("part-planning").replaceChildren(); }
-      send.disabled = false;
     });
-    form.addEventListener("click", (event) => {
-      const stop = event.target.closest("[data-stop-planning]");
-      if (stop) wire.post(api("stop-planning"), { work: Number(stop.dataset.stopPlanning) }).catch((error) => study.refuse(error));
-    });
+    patch.on("click", "#plan-form [data-stop-planning]", ({ dataset: { stopPlanning: work } }) =>
+      wire.post(api("stop-planning"), { work: Number(work) }).catch((error) => study.refuse(error)));
     // Replace the text: at once if nobody has typed, otherwise after a confirmation.
     const ask = document.getElementById("ask-replace"), choices = [...form.querySelectorAll("[data-start]")];
     let given = text.defaultValue, offered = null;

@@ -102,9 +102,7 @@
     Object.assign(part.dataset, { line, place });
   }
 
-  document.addEventListener("click", async (event) => {
-    const target = event.target.closest?.("[data-plan], [data-line][data-place]:is(button), #plan-go");
-    if (!target) return;
+  patch.on("click", "[data-plan], [data-line][data-place]:is(button), #plan-go", (target) => {
     if (target.id === "plan-go") begin(target);
     else if ("plan" in target.dataset) plan(target.closest("tr").dataset.line, columns[target.closest("td").cellIndex]);
     else plan(target.dataset.line, target.dataset.place);

@@ -19,9 +19,7 @@
     field.value = query.get(byId("search-in").value) ?? "";
   }
   // Search a moment after the last typed letter, or at once after Enter.
-  let typing = null;
   const searched = () => {
-    clearTimeout(typing);
     const query = new URLSearchParams(gallery.aimed), words = byId("search").value.trim(), way = byId("search-in").value;
     for (const name of WAYS) query.delete(name);
     if (way === "like" && words) { query.delete("near"); query.delete("picture"); }
@@ -43,13 +41,12 @@
       gallery.say(`Images that look most like ${file.name} come first. `);
     } catch (error) { gallery.refuse(error.message); } finally { event.target.value = ""; }
   });
-  byId("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(searched, 180); });
+  byId("search").addEventListener("input", patch.rested(180, searched));
   byId("search-in").addEventListener("change", searched);
   byId("search-form").addEventListener("submit", (event) => { event.preventDefault(); searched(); });
 
-  document.addEventListener("click", (event) => {
-    const link = event.target.closest("a[data-view]");
-    if (!link || event.ctrlKey || event.metaKey || event.button) return;
+  patch.on("click", "a[data-view]", (link, event) => {
+    if (event.ctrlKey || event.metaKey || event.button) return;
     event.preventDefault();
     if (event.shiftKey && !link.dataset.other) return;
     const way = event.shiftKey ? "other" : "view";
@@ -69,25 +66,20 @@
     const now = [...document.querySelectorAll("#filters a[data-view]")].find((one) => (key ? one.dataset.key === key : one.textContent === words));
     if (now) await gallery.go(now.dataset[way]);
   }
-  document.addEventListener("change", (event) => {
-    if (event.target.id !== "order") return;
-    const query = new URLSearchParams(gallery.aimed), order = new URLSearchParams(event.target.value);
+  patch.on("change", "#order", ({ value }) => {
+    const query = new URLSearchParams(gallery.aimed), order = new URLSearchParams(value);
     for (const name of ["sort", "falling"]) { query.delete(name); if (order.has(name)) query.set(name, order.get(name)); }
     gallery.go(query.toString());
   });
   byId("filters").parentElement.addEventListener("toggle", (event) => {
     if (event.target.matches("details.check") && event.target.open && event.target.querySelector(".waits")) gallery.totals();
   }, true);
-  document.addEventListener("input", (event) => {
-    const find = event.target.closest("[data-find]");
-    if (find) for (const chip of find.parentElement.querySelectorAll(".chip")) chip.hidden = !chip.textContent.toLowerCase().includes(find.value.trim().toLowerCase());
-    const range = event.target.closest(".histogram");
-    if (range) range.querySelector(".range-words").textContent = ends(range).map((end) => end.toFixed(2)).join(" to ");
+  patch.on("input", "[data-find]", ({ value, parentElement }) => {
+    for (const chip of parentElement.querySelectorAll(".chip")) chip.hidden = !chip.textContent.toLowerCase().includes(value.trim().toLowerCase());
   });
+  patch.on("input", ".histogram", (range) => { range.querySelector(".range-words").textContent = ends(range).map((end) => end.toFixed(2)).join(" to "); });
   const ends = (range) => [...range.querySelectorAll("input")].map((one) => Number(one.value)).sort((one, other) => one - other);
-  document.addEventListener("change", (event) => {
-    const range = event.target.closest(".histogram");
-    if (!range) return;
+  patch.on("change", ".histogram", (range, event) => {
     const [low, high] = ends(range), [least, largest] = [Number(event.target.min), Number(event.target.max)];
     const query = new URLSearchParams(gallery.aimed), check = range.dataset.range;
     const some = low > least || high < largest;
@@ -104,9 +96,7 @@
   });
 
   // Score all images at once; the filters then show the result.
-  document.addEventListener("click", async (event) => {
-    const press = event.target.closest("#score-images");
-    if (!press || press.disabled) return;
+  patch.on("click", "#score-images", async (press) => {
     press.disabled = true;
     gallery.say("Learning from the votes …");
     try {
@@ -118,9 +108,7 @@
 
   // Let the judge answer in the background, and show how far it is.
   const JUDGING = 1500;   // milliseconds between two looks
-  document.addEventListener("click", async (event) => {
-    const press = event.target.closest("#judge-images, #stop-judging");
-    if (!press || press.disabled) return;
+  patch.on("click", "#judge-images, #stop-judging", async (press) => {
     press.disabled = true;
     try {
       await wire.post(`/curate/api/${press.id}`, press.id === "judge-images" ? { filter: press.dataset.filter } : {});
@@ -133,7 +121,7 @@
   async function followJudge() {
     if (following) return;
     for (following = true; judges();) {
-      await new Promise((resolve) => { setTimeout(resolve, JUDGING); });
+      await wire.pause(JUDGING);
       if (!document.hidden) await (judges() ? gallery.totals() : null);
       if (!judges()) await gallery.again();
     }
@@ -141,8 +129,7 @@
   }
   followJudge();
 
-  // On a phone the filters are below the images. The link works without a script too, but would add a step to the
-  // history.
+  // On a phone the filters are below the images. Without this, the link would add a step to the history.
   document.querySelector(".to-filter").addEventListener("click", (event) => { event.preventDefault(); byId("filter").scrollIntoView(); });
 
   // The map shows the images of the same filter as the grid.

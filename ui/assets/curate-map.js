@@ -233,9 +233,7 @@
     draw();
   }
 
-  byId("legend").addEventListener("click", (event) => {
-    const line = event.target.closest("button");
-    if (!line) return;
+  patch.on("click", "#legend button", (line, event) => {
     const place = Number(line.dataset.place), all = [...byId("legend").querySelectorAll("button")];
     if (event.shiftKey) {
       const alone = !hidden.has(place) && all.every((other) => other === line || hidden.has(Number(other.dataset.place)));
@@ -276,8 +274,7 @@
   function address(corners) {
     const query = new URLSearchParams(first.pairs);
     query.set("region", corners.map(([x, y]) => `${(x + (which === "umap" ? RIGHT : 0)).toFixed(4)},${y.toFixed(4)}`).join(" "));
-    // An image has one colour but may have several values, so only the colours in their order tell which points were
-    // visible.
+    // An image may have several values, so only the colours in their order tell which points were visible.
     if (hidden.size) {
       query.append("colours", data.by);
       data.legend.forEach(({ name, value }, place) => {
@@ -430,9 +427,8 @@
     pause: () => (state.filling || state.making ? 1500 : 0),
   });
 
-  document.querySelector(".map-side .tabs").addEventListener("click", (event) => {
-    const tab = event.target.closest("[data-map]");
-    if (!tab || tab.dataset.map === which) return;
+  patch.on("click", ".map-side .tabs [data-map]", (tab) => {
+    if (tab.dataset.map === which) return;
     which = tab.dataset.map;
     pick(null);
     fit();
@@ -446,12 +442,10 @@
       tell("There is no UMAP map yet.");
     } else load();
   });
-  for (const [id, name] of [["make-map", "make-map"], ["stop-map", "stop-map"]]) {
-    byId(id).addEventListener("click", async () => {
-      try { await wire.post(`/curate/api/${name}`); } catch (error) { byId("about-map").textContent = error.message; return; }
-      maps.look();
-    });
-  }
+  patch.on("click", "#make-map, #stop-map", async ({ id }) => {
+    try { await wire.post(`/curate/api/${id}`); } catch (error) { byId("about-map").textContent = error.message; return; }
+    maps.look();
+  });
   byId("colour").addEventListener("change", load);
 
   renderer = webgl() || plain();

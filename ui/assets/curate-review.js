@@ -305,10 +305,7 @@
     byId("selected-count").textContent = `${gallery.chosen.size.toLocaleString("en-US")} selected`;
     gallery.draw();
   }
-  grid.addEventListener("click", (event) => {
-    const cell = event.target.closest(".cell");
-    if (!cell) return;
-    const place = cell.place;
+  patch.on("click", "#grid .cell", ({ place }, event) => {
     if (event.shiftKey && (anchor ?? gallery.current) !== null) { range(anchor ?? gallery.current, place); selected(); }
     else if (event.ctrlKey || event.metaKey) { toggle(place); anchor = place; selected(); }
     else anchor = place;
@@ -317,8 +314,7 @@
   });
   grid.addEventListener("dblclick", () => gallery.enlarge(true));
 
-  // All images of the filter: the window first shows their number, and the action is refused if that number has
-  // changed.
+  // All images of the filter. The action is refused if their number, which the window shows, has changed.
   async function all() {
     let count = gallery.fits, what = { filter: gallery.view, expected: count };
     // Images that no filter describes, such as a part of the map, are named one by one.

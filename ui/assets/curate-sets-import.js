@@ -131,9 +131,7 @@
     catch (error) { refuse(error); }
     watching = false;
   }
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-stop-import]");
-    if (!button) return;
+  patch.on("click", "[data-stop-import]", (button) => {
     button.disabled = true;
     wire.post("/curate/api/stop-import").then(watch, refuse);
   });

@@ -89,35 +89,24 @@
   };
 
   // The result that a split would have, updated while its shares are typed.
-  let previewed = 0, typing = null;
+  let previewed = 0;
   async function preview() {
     const mine = ++previewed, form = document.querySelector("#split form"), place = form.querySelector("[data-preview]");
     let words;
     try { ({ words } = await wire.get(api("set-split"), { ...about(), ...fieldsOf(form) })); } catch (error) { words = error.message; }
     if (mine === previewed) place.textContent = words;
   }
-  document.addEventListener("input", (event) => {
-    if (!event.target.closest("#split form")) return;
-    clearTimeout(typing);
-    typing = setTimeout(preview, 150);
-  });
+  patch.on("input", "#split form", patch.rested(150, preview));
 
-  document.addEventListener("submit", async (event) => {
-    const form = event.target.closest("form[data-send]");
-    if (!form) return;
-    event.preventDefault();
-    const name = form.dataset.send, button = form.querySelector("[type=submit]"), fields = fieldsOf(form);
-    if (button.disabled) return;
-    button.disabled = true;
-    try {
-      if (name === "create-test-set") await send(name, fields, form);
-      else if (LONG.has(name)) await begin({ kind: name, ...about(), ...fields }, form);
-      else if (name === "export") await makeExport(fields, form);
-      else {
-        const images = name === "relabel-in-test-set" ? { images: chosen() } : {};
-        if (await send(name, { ...about(), ...fields, ...images }, form)) form.closest("dialog")?.close();
-      }
-    } finally { button.disabled = false; }
+  study.submits("form[data-send]", async (form) => {
+    const name = form.dataset.send, fields = fieldsOf(form);
+    if (name === "create-test-set") await send(name, fields, form);
+    else if (LONG.has(name)) await begin({ kind: name, ...about(), ...fields }, form);
+    else if (name === "export") await makeExport(fields, form);
+    else {
+      const images = name === "relabel-in-test-set" ? { images: chosen() } : {};
+      if (await send(name, { ...about(), ...fields, ...images }, form)) form.closest("dialog")?.close();
+    }
   });
 
   // ---- Long work
@@ -302,9 +291,7 @@
 
   // ---- Clicks and keys
 
-  document.addEventListener("click", (event) => {
-    const target = event.target.closest("button");
-    if (!target) return;
+  patch.on("click", "button", (target, event) => {
     const data = target.dataset;
     if (data.openWindow) open(data.openWindow);
     else if (data.send === "draft-test-set") send(data.send, { version: data.versionOf }, target);
@@ -321,10 +308,7 @@
     else if (data.step) step(Number(data.step));
     else if (data.image && target.classList.contains("shot")) { if (isDraft() && event.detail !== 0) pick(target, event.shiftKey); else if (page()) enlarge(data.image); }
   });
-  document.addEventListener("dblclick", (event) => {
-    const shot = event.target.closest(".shot");
-    if (shot && isDraft()) enlarge(shot.dataset.image);
-  });
+  patch.on("dblclick", ".shot", (shot) => { if (isDraft()) enlarge(shot.dataset.image); });
   document.addEventListener("change", (event) => {
     if (event.target.name !== "set-split" || !event.target.value) return;
     const split = event.target.value;

@@ -189,8 +189,7 @@
     settle();
   }
 
-  // Put one cell into its place, and return true if its picture is there. `now`: request the picture at once, else
-  // after all visible ones.
+  // Put one cell into its place, and return true if its picture is there. `now`: request the picture at once.
   function setCell(place, offset, now) {
     const element = shown.get(place) ?? fresh(place);
     const where = `translate(${(place % columns) * row}px, ${Math.floor(place / columns) * row + offset}px)`;
@@ -413,8 +412,7 @@
     byId("part-empty").toggleAttribute("hidden", gallery.count > 0);
   }
 
-  // Show another view: its first images at once, its counts when they arrive. `aimed` is the latest requested view,
-  // which presses in the meantime change further.
+  // Show another view. `aimed` is the latest requested view, which presses in the meantime change further.
   Object.assign(gallery, { aimed: first.view, going: Promise.resolve() });
   gallery.go = (view, how = {}) => (gallery.going = whole(goTo(view, how)));
   // While this goes on, the page is not idle.
@@ -530,12 +528,9 @@
 
   // ---- Presses, sizes, messages
 
-  document.addEventListener("click", (event) => {
-    const tab = event.target.closest("#detail [data-way]");
-    if (tab) look(tab.dataset.way);
-    if (event.target.closest("#detail .shown img")) gallery.enlarge(true);
-    if (event.target.closest("#large figure")) gallery.enlarge(false);
-  });
+  patch.on("click", "#detail [data-way]", (tab) => look(tab.dataset.way));
+  patch.on("click", "#detail .shown img", () => gallery.enlarge(true));
+  patch.on("click", "#large figure", () => gallery.enlarge(false));
   document.addEventListener("toggle", (event) => {
     if (event.target instanceof HTMLElement && event.target.matches("details[data-origin]") && event.target.open) tellOrigin(event.target);
   }, true);

@@ -13,8 +13,7 @@
     const [path, query] = saved.split("?"), asked = new URLSearchParams(query);
     for (const field of panel.querySelectorAll("[data-control]"))
       asked.set(field.dataset.control, field.type === "checkbox" ? field.checked : field.value);
-    // Request no more pixels than the screen shows, since more would only take time. The size changes in steps, so that
-    // a resized window does not request a new picture for every pixel.
+    // Request no more pixels than the screen shows, in steps, so that not every resize requests a picture.
     const place = panel.querySelector(".pair figure").getBoundingClientRect();
     asked.set("longest", Math.ceil(Math.max(place.width, place.height) * devicePixelRatio / 128) * 128);
     return `${path}?${asked}`;
@@ -46,9 +45,7 @@
   }
 
   let framed = false;
-  document.addEventListener("input", (event) => {
-    const field = event.target;
-    if (!field.matches?.("[data-control]")) return;
+  patch.on("input", "[data-control]", (field) => {
     const shown = field.closest("label").querySelector("output");
     if (field.type === "checkbox") shown.textContent = field.checked ? "on" : "off";
     else shown.textContent = field.dataset.control === "median" && field.value <= 1 ? "off" : field.value;

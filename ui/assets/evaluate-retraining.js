@@ -39,27 +39,15 @@
   }
   // The expected time is updated when the form changes.
   let asked = 0;
-  document.addEventListener("input", async (event) => {
-    const form = event.target.closest("#retraining-form"), mine = ++asked;
-    if (!form) return;
+  patch.on("input", "#retraining-form", async (form) => {
+    const mine = ++asked;
     try {
       const said = await wire.get(`/evaluate/api/retraining-time?${new URLSearchParams({ ...place(), ...filled(form) })}`);
       if (mine === asked) study.fit(said.parts);
     } catch { /* the next change tries again */ }
   });
-  document.addEventListener("submit", async (event) => {
-    const form = event.target;
-    if (form.id !== "retraining-form") return;
-    event.preventDefault();
-    const data = filled(form);
-    const button = document.getElementById("begin-retraining");
-    button.disabled = true;
-    await send("begin-retraining", data);
-    if (button.isConnected) button.disabled = false;
-  });
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-retrain=cancel]");
-    if (!button) return;
+  study.submits("#retraining-form", (form) => send("begin-retraining", filled(form)));
+  patch.on("click", "[data-retrain=cancel]", (button) => {
     button.disabled = true;
     send("cancel-retraining", { work: Number(button.dataset.work) });
   });

@@ -41,8 +41,7 @@
     try { await followed(await wire.post(api("look"), place())); } catch { /* the part shows the error */ }
     await state.look();
   }
-  // The ranking, the likeness to originals, the effects of factors, the focus of the model and the evidence bundle come
-  // after the figures, as they take longer. While they are worked on, the parts show the progress.
+  // These parts take longer than the figures. While they are worked on, they show the progress.
   async function follow(name) {
     try {
       for (let part; (part = document.querySelector(`#part-${name}:is([data-wanted], [data-work])`)); ) {
@@ -80,22 +79,18 @@
 
   // ---- Presses
 
-  document.addEventListener("click", (event) => {
-    const tab = event.target.closest("[data-tab]");
-    if (tab) {
-      const box = tab.closest("section");
-      fields.choose(box.querySelectorAll("[data-tab]"), (one) => one === tab);
-      for (const one of box.querySelectorAll("[data-table]")) one.hidden = one.dataset.table !== tab.dataset.tab;
-    } else if (event.target.closest("[data-again]")) lookAtModel();
+  patch.on("click", "[data-tab]", (tab) => {
+    const box = tab.closest("section");
+    fields.choose(box.querySelectorAll("[data-tab]"), (one) => one === tab);
+    for (const one of box.querySelectorAll("[data-table]")) one.hidden = one.dataset.table !== tab.dataset.tab;
   });
+  patch.on("click", "[data-again]", lookAtModel);
 
   // ---- Another model
 
   const NAMES = ["source", "model", "file", "classes", "mean", "std", "size", "layout"];
-  const form = document.getElementById("model-form");
-  form?.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const button = document.getElementById("look"), note = document.getElementById("looking");
+  study.submits("#model-form", async (form) => {
+    const note = document.getElementById("looking");
     study.clear();
     const data = { ...place() };
     delete data.key;   // the key of a model that was chosen before
@@ -103,19 +98,15 @@
       const field = form.elements[name];
       if (field.checkVisibility()) data[name] = field.value;   // only the fields of this kind of model
     }
-    button.disabled = true;
     note.textContent = "Loading it …";
     await goTo(data);
     note.textContent = "";
-    button.disabled = false;
   });
   async function goTo(data) {
     try { location.assign(wire.at((await followed(await wire.post(api("look"), data))).go)); }
     catch (error) { study.refuse(error, document.getElementById("wrong-model").closest("section")); }
   }
-  document.addEventListener("click", async (event) => {
-    const trained = event.target.closest("[data-trained]");
-    if (!trained) return;
+  patch.on("click", "[data-trained]", async (trained) => {
     const note = trained.querySelector("span:last-child"), words = note.textContent;
     trained.disabled = true;
     note.textContent = "Loading it …";

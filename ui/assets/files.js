@@ -133,24 +133,18 @@
     send({ name: "poll" });
   }
 
-  document.addEventListener("change", (event) => {
-    const field = event.target;
-    if (field.matches?.("input[data-file=mask]") && field.files[0]) {
-      giveMask(field.files[0], field.closest("[data-mask-of]").dataset.maskOf);
-      field.value = "";
-    } else if (field.matches?.("input[data-file=run]") && field.files[0]) {
-      giveRun(field.files[0]);
-      field.value = "";
-    } else if (field.matches?.("input[data-file=folder]") && field.files.length) {
-      giveFolder([...field.files].map((file) => ({ file, path: file.webkitRelativePath })));
-      field.value = "";
-    } else if (field.id === "mask-classes" && waiting && waiting.run === studio.run) giveMask(waiting.file, waiting.run);
+  const GIVEN = {
+    mask: ([file], field) => giveMask(file, field.closest("[data-mask-of]").dataset.maskOf),
+    run: ([file]) => giveRun(file),
+    folder: (files) => giveFolder(files.map((file) => ({ file, path: file.webkitRelativePath }))),
+  };
+  patch.on("change", "input[data-file]", (field) => {
+    if (field.files.length) GIVEN[field.dataset.file]([...field.files], field);
+    field.value = "";
   });
+  patch.on("change", "#mask-classes", () => { if (waiting?.run === studio.run) giveMask(waiting.file, waiting.run); });
 
-  document.addEventListener("click", (event) => {
-    const picture = event.target.closest?.("[data-larger]");
-    if (picture) picture.toggleAttribute("data-open");
-  });
+  patch.on("click", "[data-larger]", (picture) => picture.toggleAttribute("data-open"));
   document.addEventListener("keydown", (event) => {
     if (event.target.id === "mask-classes" && event.key === "Enter" && !event.isComposing) { event.preventDefault(); event.target.blur(); }
   });

@@ -60,12 +60,9 @@
     send(command);
   }
 
-  document.addEventListener("change", (event) => {
-    if (event.target.matches("input[data-do], textarea[data-do]") && event.target.closest(".studio")) save(event.target);
-  });
+  patch.on("change", ".studio :is(input, textarea)[data-do]", (field) => save(field));
 
-  // Browsers report a change only if a person made it, not for text that came back with the page, nor for text that was
-  // unsaved when it was sent.
+  // Browsers report no change for text that came back with the page or was unsaved when it was sent.
   document.addEventListener("focusout", (event) => {
     const field = event.target;
     if (studio.fitting || !field.matches(TEXTS) || !field.closest(".studio")) return;
@@ -146,8 +143,7 @@
     markPanels(card);
   }
 
-  // On a small screen, rarely needed parts of a card, and the messages of checks, are folded. Closing the card's part
-  // also closes what is open in it.
+  // On a small screen, parts of a card are folded. Folding a card also closes what is open in it.
   const FOLDS = ".foldable, .unfolds";
   function showMore(toggle) {
     const card = toggle.closest(FOLDS), open = card.toggleAttribute("data-more");

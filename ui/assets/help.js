@@ -15,8 +15,7 @@
 
   document.addEventListener("click", (event) => {
     const shown = helpWindow(), pressed = (what) => event.target.closest(what);
-    // A press outside a window hits the dialog itself, since its content fills it. A window with unsaved text stays
-    // open.
+    // A press outside a window hits the dialog itself. A window with unsaved text stays open.
     if (event.target.matches("dialog:not(#ask, :has(#dialog-reason))")) event.target.close();
     if (pressed("[data-close-window]")) pressed("dialog").close();
     if (!shown) return;
@@ -24,9 +23,7 @@
     if (sought) { event.preventDefault(); explain(sought.dataset.explain); }
     else if (pressed("[data-keys-open]")) shown.showModal();
   });
-  document.addEventListener("click", (event) => {
-    const target = event.target.closest("[data-scroll-to]");
-    if (!target) return;
+  patch.on("click", "[data-scroll-to]", (target, event) => {
     event.preventDefault();
     document.getElementById(target.dataset.scrollTo)?.scrollIntoView({ block: "start" });
   });

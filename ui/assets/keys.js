@@ -21,8 +21,7 @@
     ArrowRight: () => step(1),
   };
 
-  // A letter is pressed by mistake more easily than a button. Away from the gate, G asks first, and G again or Enter
-  // confirms.
+  // A letter is pressed by mistake easily: away from the gate, G asks first, and G again or Enter confirms.
   function askToGenerate() {
     const button = byId("generate"), open = byId("ask-generate");
     if (!button || button.disabled) { open?.close(); return; }

@@ -7,9 +7,8 @@
     field.value = value;
     field.dispatchEvent(new Event("input", { bubbles: true }));
   };
-  document.addEventListener("change", async (event) => {
-    const picker = event.target.closest("[data-model-file]");
-    if (!picker?.files.length) return;
+  patch.on("change", "[data-model-file]", async (picker) => {
+    if (!picker.files.length) return;
     const form = picker.closest(".model-fields"), file = picker.files[0], note = picker.closest(".with-upload").querySelector("[data-sent]");
     const set = setIn(form);
     picker.disabled = true;
@@ -35,9 +34,7 @@
     try { place.innerHTML = (await wire.get("/evaluate/api/trained", { kind: place.dataset.trainedOf })).html; }
     catch { /* the form works without them */ }
   }, true);
-  document.addEventListener("click", async (event) => {
-    const line = event.target.closest("[data-trained-of] [data-trained]");
-    if (!line) return;
+  patch.on("click", "[data-trained-of] [data-trained]", async (line) => {
     const form = line.closest("[data-form]"), set = setIn(form), note = line.querySelector("span:last-child");
     line.disabled = true;
     try {

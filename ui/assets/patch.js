@@ -114,6 +114,17 @@
   };
   patch.nodes = nodes;
 
+  // Listen for events in elements that match `what`, also in later ones. `act` gets the element and the event.
+  patch.on = (kind, what, act, capture = false) => document.addEventListener(kind, (event) => {
+    const found = event.target.closest?.(what);
+    if (found && !found.disabled) act(found, event);
+  }, capture);
+  // Return a function that calls `act` once, this time after its last call.
+  patch.rested = (milliseconds, act) => {
+    let timer = null;
+    return (...given) => { clearTimeout(timer); timer = setTimeout(act, milliseconds, ...given); };
+  };
+
   // Make an element with properties and content. Text is never parsed as markup.
   patch.make = (name, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(name), properties);

@@ -70,11 +70,8 @@
       await tell("Done", make("p", {}, "It is done, but this page could not be drawn anew. Please reload it."));
     }
   };
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-decide]"), head = event.target.closest(".sortable thead th:not([data-fixed])");
-    if (button) act(button);
-    else if (head) sort(head, head.ariaSort === "descending");
-  });
+  patch.on("click", "[data-decide]", (button) => act(button));
+  patch.on("click", ".sortable thead th:not([data-fixed])", (head) => sort(head, head.ariaSort === "descending"));
 
   // ---- Sorting
   const sort = (head, up) => {
@@ -121,10 +118,7 @@
         sending = false;
       }
     };
-    deciding.addEventListener("click", (event) => {
-      const button = event.target.closest("[data-answer]");
-      if (button) decide(button.dataset.answer);
-    });
+    patch.on("click", "#adjudicating [data-answer]", (button) => decide(button.dataset.answer));
     document.addEventListener("keydown", (event) => {
       if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
       if (event.target.closest("input, textarea, select")) { if (event.key === "Escape") event.target.blur(); return; }

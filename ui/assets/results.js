@@ -35,9 +35,7 @@
     action.refused = (...told) => { Object.assign(studio.view, before); refused?.(...told); };
   }
 
-  document.addEventListener("change", (event) => {
-    if (event.target.id === "go-on-next") kept.browser.set(GO_ON, event.target.checked ? "1" : "");
-  });
+  patch.on("change", "#go-on-next", ({ checked }) => kept.browser.set(GO_ON, checked ? "1" : ""));
 
   function mark() {
     const looks = document.body.classList;
@@ -96,9 +94,7 @@
   }
 
   // Before the page's own listener, which closes open parts on any other click.
-  document.addEventListener("click", (event) => {
-    const target = event.target.closest("[data-tool], [data-reject], [data-again]");
-    if (!target || target.disabled) return;
+  patch.on("click", "[data-tool], [data-reject], [data-again]", (target, event) => {
     event.stopPropagation();
     if ("tool" in target.dataset) toggle(TOOLS[target.dataset.tool]);
     else if ("reject" in target.dataset) askWhy();

@@ -5,9 +5,7 @@
   const { send, say } = studio;
   const refused = (problem) => say(problem, "bad");
 
-  document.addEventListener("click", (event) => {
-    const target = event.target.closest?.("[data-remove-run], [data-remove-picked], [data-keep-run], [data-rename-run], #column-runs [data-do]");
-    if (!target || target.disabled) return;
+  patch.on("click", "[data-remove-run], [data-remove-picked], [data-keep-run], [data-rename-run], #column-runs [data-do]", (target) => {
     if ("removeRun" in target.dataset) remove(target.dataset.removeRun, target.dataset.name);
     else if ("removePicked" in target.dataset) removePicked();
     else if ("renameRun" in target.dataset) rename(target.dataset.renameRun);
@@ -108,9 +106,7 @@
       toggle(run, !picked.has(run));
     }
   }, true);
-  document.addEventListener("change", (event) => {
-    if (event.target.matches?.("[data-pick-run]")) toggle(event.target.dataset.pickRun, event.target.checked);
-  });
+  patch.on("change", "[data-pick-run]", (box) => toggle(box.dataset.pickRun, box.checked));
 
   // ---- Shares of changed values: loaded while that part is open
   document.addEventListener("toggle", (event) => {
@@ -119,12 +115,7 @@
 
   // ---- Search
 
-  let searching = null;
-  document.addEventListener("input", (event) => {
-    if (event.target.id !== "find-run") return;
-    clearTimeout(searching);
-    searching = setTimeout(() => { studio.find = event.target.value; send({ name: "poll" }); }, 150);
-  });
+  patch.on("input", "#find-run", patch.rested(150, ({ value }) => { studio.find = value; send({ name: "poll" }); }));
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.target.id !== "find-run" || !event.target.value) return;
     event.target.value = studio.find = "";

@@ -68,7 +68,7 @@
   // ---- Drawing: the number of matching images is shown while the filter is typed
 
   const PATIENCE = 600000;
-  let noting = null, ticket = 0, asked = 0;
+  let ticket = 0, asked = 0;
   // Images that the model under test has not read: it reads them on request, and the page polls until it is done.
   function modelPart(unread) {
     if (asked && Date.now() - asked < PATIENCE) { setTimeout(study.noteDraw, 4000); return [`The model is reading these images: ${unread} to go.`]; }
@@ -79,34 +79,28 @@
     }, { className: "btn s", id: "ask-model" })];
   }
 
-  study.noteDraw = () => {
+  study.noteDraw = patch.rested(300, async () => {
+    const mine = ++ticket;
     if (!document.getElementById("draw-note")) return;
-    clearTimeout(noting);
-    noting = setTimeout(async () => {
-      const mine = ++ticket;
-      try {
-        const said = await wire.post(api("describe-filter"), study.drawn());
-        const note = document.getElementById("draw-note");   // the note may be in a new part by now
-        if (mine !== ticket || !note) return;
-        study.tell("draw", "");
-        note.replaceChildren(said.note);
-        if (said.unread) note.append(" ", ...modelPart(said.unread));
-        else asked = 0;
-      } catch (error) {
-        if (mine !== ticket) return;
-        document.getElementById("draw-note")?.replaceChildren();
-        study.tell("draw", error.message);
-      }
-    }, 300);
-  };
-  for (const name of ["input", "change"])
-    document.addEventListener(name, (event) => { if (event.target.closest("[data-draw]")) study.noteDraw(); });
+    try {
+      const said = await wire.post(api("describe-filter"), study.drawn());
+      const note = document.getElementById("draw-note");   // the note may be in a new part by now
+      if (mine !== ticket || !note) return;
+      study.tell("draw", "");
+      note.replaceChildren(said.note);
+      if (said.unread) note.append(" ", ...modelPart(said.unread));
+      else asked = 0;
+    } catch (error) {
+      if (mine !== ticket) return;
+      document.getElementById("draw-note")?.replaceChildren();
+      study.tell("draw", error.message);
+    }
+  });
+  for (const name of ["input", "change"]) patch.on(name, "[data-draw]", study.noteDraw);
 
   // ---- Clicks
 
-  document.addEventListener("click", async (event) => {
-    const target = event.target.closest("[data-act], [data-draw-now], [data-print], [data-copy-table], [data-go-to], [data-like]");
-    if (!target) return;
+  patch.on("click", "[data-act], [data-draw-now], [data-print], [data-copy-table], [data-go-to], [data-like]", async (target) => {
     const data = target.dataset;
     if (data.act) await ask(data.act);
     else if ("drawNow" in data) { if (study.draw) await study.draw(); else await ask("add-items"); }

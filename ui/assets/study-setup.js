@@ -138,19 +138,15 @@
   addEventListener("pagehide", leave);
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 
-  document.addEventListener("input", async (event) => {
-    if (!event.target.closest("[data-plan]")) return;
-    clearTimeout(planning);
-    planning = setTimeout(async () => {
-      for (const name of ["valid", "accuracy", "minutes", "width"]) study.tell(`plan.${name}`, "");
-      const mine = ++plans;
-      try {
-        const said = await wire.get(study.api("plan"), planned());
-        if (mine === plans) study.fit(said.parts);
-      } catch (error) { if (mine === plans && error.field) study.tell(error.field, error.message); }
-    }, 300);
-  });
-  let planning = null, plans = 0;
+  let plans = 0;
+  patch.on("input", "[data-plan]", patch.rested(300, async () => {
+    for (const name of ["valid", "accuracy", "minutes", "width"]) study.tell(`plan.${name}`, "");
+    const mine = ++plans;
+    try {
+      const said = await wire.get(study.api("plan"), planned());
+      if (mine === plans) study.fit(said.parts);
+    } catch (error) { if (mine === plans && error.field) study.tell(error.field, error.message); }
+  }));
 
   // ---- Buttons
 
@@ -204,9 +200,8 @@
 
   const known = () => Object.fromEntries([...window_.querySelectorAll("[name^='expected.']")].map((field) => [field.name.slice(9), field.value]));
 
-  document.addEventListener("click", async (event) => {
-    const target = event.target.closest("[data-question], [data-template], [data-item], [data-remove-item], [data-remove-group], [data-known], [data-more-items], [data-example-pick], [data-example-add], [data-example-remove]");
-    if (!target) return;
+  const ACTS = "[data-question], [data-template], [data-item], [data-remove-item], [data-remove-group], [data-known], [data-more-items], [data-example-pick], [data-example-add], [data-example-remove]";
+  patch.on("click", ACTS, async (target) => {
     const data = target.dataset;
     if ("place" in data && data.question) await move(data.question, Number(data.place));
     else if (data.exampleRemove) await reshape(["part-texts"], "delete-example", { place: Number(data.exampleRemove) }, () => nearby("delete-example", Number(data.exampleRemove), "add-example"));

@@ -5,8 +5,7 @@
   const { study } = window, id = document.querySelector("[data-study]").dataset.study;
   const byId = (name) => document.getElementById(name);
 
-  // `look` returns a description of a file, its `problems`, the words of the `button`, and the number of entries to
-  // import.
+  // `look` describes a file: what is `said`, its `problems`, the words of the `button`, the `count` to import.
   function takes(name, field, look, send) {
     const go = byId(`${name}-go`), ready = byId(`${name}-ready`), note = byId(`${name}-note`);
     if (!ready) return;

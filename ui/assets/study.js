@@ -66,29 +66,30 @@
     return following;
   };
 
-  // A form with an address posts its fields there. The reply is another page, or parts of this one.
-  document.addEventListener("submit", async (event) => {
-    const form = event.target, { post } = form.dataset;
-    if (!post) return;
-    event.preventDefault();
+  // Send forms by `act`, which gets the form and its fields. The button stays disabled until then, or for good if `act`
+  // returns true.
+  study.submits = (what, act) => patch.on("submit", what, async (form, event) => {
     const button = event.submitter ?? form.querySelector("[type=submit]"), fields = Object.fromEntries(new FormData(form, button));
+    event.preventDefault();
     study.clear(form);
     button.disabled = true;
+    button.disabled = Boolean(await act(form, fields));
+  });
+  // A form with an address posts its fields there. The reply is another page, or parts of this one.
+  study.submits("form[data-post]", async (form, fields) => {
     try {
-      const done = await wire.post(post, fields);
-      if (done.go) return void location.assign(wire.at(done.go));
+      const done = await wire.post(form.dataset.post, fields);
+      if (done.go) { location.assign(wire.at(done.go)); return true; }
       form.reset();
       study.fit(done.parts);
       document.querySelector("[autofocus]")?.focus();
     } catch (error) { study.refuse(error, form); }
-    button.disabled = false;
+    return false;
   });
 
-  // Buttons with `data-send` send the command of this name, with the fields that `data` returns. The reply is another
-  // page, or the state that `following` shows.
-  study.sends = (api, data, following) => document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-send]");
-    if (!button || (button.form && !button.form.reportValidity())) return;
+  // Buttons with `data-send` send this command with the fields of `data`. The reply is a page, or a state to show.
+  study.sends = (api, data, following) => patch.on("click", "[data-send]", (button, event) => {
+    if (button.form && !button.form.reportValidity()) return;
     event.preventDefault();   // the button of a form sends here, and not to another page
     button.disabled = true;
     study.tell("", "");
@@ -122,8 +123,7 @@
     field.value = "";   // so that the same file can be chosen again
   });
 
-  // Show the progress of work in `place`: words, the share of finished work (null if it is unknown), and a button that
-  // stops the work.
+  // Show the progress of work in `place`: words, the finished share (null if unknown), and a button that stops it.
   study.progress = (place, words, share, stop) => {
     const { make } = window.patch, line = make("i");
     const bar = make("div", { className: share === null ? "bar unsure" : "bar" }, line);
@@ -132,8 +132,7 @@
     place.hidden = false;
   };
 
-  // A window that informs or asks: `yes` calls `act`, and the window stays open with its error. Returns the result of
-  // `act`, or null.
+  // A window that informs or asks. `yes` calls `act`, whose error it shows. Returns the result of `act`, or null.
   study.ask = ({ title, content, yes = "", bad = false, no = "Not now", act }) => new Promise((resolve) => {
     const { make, button } = window.patch;
     let given = null;
@@ -173,9 +172,7 @@
     else getSelection().selectAllChildren(from);
   };
 
-  document.addEventListener("click", async (event) => {
-    const target = event.target.closest("[data-copy-from]");
-    if (!target) return;
+  patch.on("click", "[data-copy-from]", async (target) => {
     const from = document.querySelector(target.dataset.copyFrom);
     study.copied(target, await study.copy(from.textContent), from);
   });

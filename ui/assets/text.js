@@ -45,9 +45,8 @@
   document.addEventListener("focusout", () => { typedIn = null; });
 
   // A refused value that is forced now need not be typed again: its field is emptied.
-  document.addEventListener("click", (event) => {
-    const force = event.target.closest?.(".studio .stage [data-force]");
-    for (const field of force?.closest(".stage").querySelectorAll("[data-fresh]") ?? []) field.value = field.server;
+  patch.on("click", ".studio .stage [data-force]", (force) => {
+    for (const field of force.closest(".stage").querySelectorAll("[data-fresh]")) field.value = field.server;
   });
 
   // In a prompt, Enter begins a new line; elsewhere it saves (`keys.js`).

@@ -5,10 +5,7 @@
   const KEY = "studio-theme";
   const holder = () => (document.body?.dataset.view ? document.body : document.documentElement);
 
-  document.addEventListener("click", (event) => {
-    if (!event.target.closest("[data-theme-switch]")) return;
-    kept.browser.set(KEY, holder().classList.toggle("dark") ? "dark" : "light");
-  });
+  patch.on("click", "[data-theme-switch]", () => kept.browser.set(KEY, holder().classList.toggle("dark") ? "dark" : "light"));
 
   function remember() {
     const chosen = kept.browser.get(KEY);

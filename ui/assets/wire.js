@@ -4,9 +4,7 @@
   "use strict";
   const wire = (window.wire = {});
 
-  // The path below which a proxy serves the studio, or "". It comes before the address of this script. All requests of
-  // this file get it. Other scripts put it before addresses with `wire.at`, once. A script within a page has no such
-  // path.
+  // The path below which a proxy serves the studio, or "". Requests of this file get it; other addresses by `wire.at`.
   const own = document.currentScript.src;
   wire.root = own ? new URL(own).pathname.replace(/\/ui\/[^/]*$/, "") : "";
   wire.at = (address) => (address.startsWith("/") ? wire.root + address : address);
@@ -46,8 +44,7 @@
     try { return await reply.arrayBuffer(); } catch { throw lost(); }
   };
   wire.get = (path, query = {}) => wire.ask(Object.keys(query).length ? `${path}?${new URLSearchParams(query)}` : path);
-  // Wait for an answer, however long that takes. While there is none, the request is repeated, less and less often, and
-  // `unheard` gets a message for the person each time.
+  // Wait for an answer, and ask less and less often. `unheard` gets a message for the person each time.
   wire.patient = async (path, query = {}, unheard = () => {}) => {
     for (let pause = 500; ; pause = Math.min(2 * pause, 5000)) {
       try { return await wire.get(path, query); } catch (error) {

@@ -9,7 +9,7 @@ from pathlib import Path
 from core.figures import percent
 from core.image_filter import Facet, ImageFilter
 from core.types import TaskKind
-from core.words import duration, meaning
+from core.words import meaning
 from services.batches.drawn_scenes import COUNT
 from services.batches.estimate import amount
 from services.batches.service import BatchDetails, BatchStatus
@@ -49,11 +49,11 @@ DRAWN: Mapping[TaskKind, tuple[str, str]] = {
 # The list
 
 
-def batch_page(details: BatchDetails, search: SearchState, signed_in: bool) -> str:
+def batch_page(details: BatchDetails, search: SearchState) -> str:
     """Return the page of one batch."""
     batch = details.status.batch
     content = render("batches/batch.html", words=words, batch=batch, parts=parts(details, search))
-    return page(batch.name, content, here="batches", signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
+    return page(batch.name, content, here="batches", sheets=SHEETS, scripts=SCRIPTS)
 
 
 def parts(details: BatchDetails, search: SearchState) -> Mapping[str, Html]:
@@ -76,7 +76,6 @@ def parts(details: BatchDetails, search: SearchState) -> Mapping[str, Html]:
         "height": CHART_HEIGHT,
         "now": rate(current.a_minute) if current.a_minute and view.state == "running" else "",
         "amount": amount,
-        "duration": duration,
         "gallery": gallery_address(in_batch),
         "evaluate": evaluate_address(filter=in_batch.address),
     }
@@ -90,16 +89,16 @@ def _images_of(in_batch: ImageFilter, label: str, edit_type: str, meaning: str) 
     return ImageFilter(facets={**in_batch.facets, **facets}, edited=meaning)
 
 
-def list_page(views: Sequence[BatchStatus], signed_in: bool) -> str:
+def list_page(views: Sequence[BatchStatus]) -> str:
     """Return the page of all batches, latest first."""
     content = render("batches/batches.html", shown=list_part(views))
-    return page("Batches", content, here="batches", signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
+    return page("Batches", content, here="batches", sheets=SHEETS, scripts=SCRIPTS)
 
 
 def list_part(views: Sequence[BatchStatus]) -> Html:
     """Return the rows of the list, or an explanation of batches while there are none."""
     at_work = any(view.at_work for view in views)
-    return render("batches/list.html", words=words, views=views, at_work=at_work, duration=duration)
+    return render("batches/list.html", words=words, views=views, at_work=at_work)
 
 
 # A new batch
@@ -126,10 +125,10 @@ def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: Mapping[TaskKin
     return *drawn, plain, *papers
 
 
-def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[str, str]], signed_in: bool) -> str:
+def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[str, str]]) -> str:
     """Return the page to write a plan. Its field holds `text` at first; `offered` are other texts to start from."""
     content = render("batches/new.html", text=text, offered=offered, layouts=layouts, planning=planning_part(None))
-    return page("New batch", content, here="batches", signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
+    return page("New batch", content, here="batches", sheets=SHEETS, scripts=SCRIPTS)
 
 
 def planning_part(work: WorkView | None) -> Html:

@@ -7,22 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query, Request
-from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi import FastAPI, Query
+from fastapi.responses import PlainTextResponse, Response
 
 from core.errors import UserError
 from core.text_templates import TextTemplates
 from services.batches.drawn_scenes import KINDS
-from services.batches.running import BatchRuns
 from services.batches.shipped import layouts_in_words, shipped_plans
-from services.changes import Revisions
-from services.commands import Commands
-from services.evaluation.search_commands import Searches
 from services.evaluation.service import model_choice_key
+from services.studio import Studio
 from services.work_queue import WorkView
 from ui.batches.pages import batch_page, list_page, list_part, new_page, parts, planning_part, starts
 from ui.batches.words import BATCHES, batch_address
-from ui.frame import signed_in
 from ui.replies import FRESH, add_posted, fetched_at, page_at, watched
 
 API = f"{BATCHES}api/"
@@ -32,13 +28,37 @@ SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-ba
 """Commands that the page of a batch sends. Each reply holds the updated page."""
 
 
-def add_batch_routes(
-    app: FastAPI, commands: Commands, runs: BatchRuns, searches: Searches, revisions: Revisions, profile: str
-) -> None:
-    """Add the pages below /batches/, and /metrics. `profile` is the profile in the text for a folder of pictures."""
-    _add_pages(app, runs, searches, profile)
-    _add_fetched(app, runs, searches, revisions)
-    _add_sent(app, commands, runs, searches)
+def add_batch_routes(app: FastAPI, studio: Studio) -> None:
+    """Add the pages below /batches/, and /metrics."""
+    runs, searches, revisions = studio.batches, studio.searches, studio.revisions
+    _add_sent(app, studio)
+
+    @page_at(app, BATCHES, ALL_BATCHES)
+    def all_batches() -> str:
+        return list_page(runs.all())
+
+    @page_at(app, f"{BATCHES}new", ALL_BATCHES)
+    def new(like: Annotated[int, Query(ge=0)] = 0) -> str:
+        scenes = {kind: runs.scenes.plan_text(kind) for kind in KINDS} if runs.scenes is not None else {}
+        offered = starts(studio.profile.name, shipped_plans(), scenes)
+        text = runs.status(like).batch.plan if like else offered[0].text
+        return new_page(text, offered, layouts_in_words())
+
+    @page_at(app, f"{BATCHES}{{number:int}}", ALL_BATCHES)
+    def one(number: int) -> str:
+        return batch_page(runs.details(number), searches.state(number))
+
+    @app.get(f"{API}list", include_in_schema=False)
+    def listed(revision: str = "") -> Response:
+        return watched(revisions, revision, lambda: {"parts": {"part-list": list_part(runs.all())}})
+
+    @app.get(f"{API}state", include_in_schema=False)
+    def state(batch: Annotated[int, Query(ge=0)], revision: str = "") -> Response:
+        return watched(revisions, revision, lambda: _shown(studio, batch))
+
+    @fetched_at(app, f"{API}planning")
+    def planning(work: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:
+        return _planning(runs.planning.view(work))
 
     @app.get("/metrics", include_in_schema=False)
     def metrics() -> Response:
@@ -46,46 +66,13 @@ def add_batch_routes(
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8", headers=FRESH)
 
 
-def _add_pages(app: FastAPI, runs: BatchRuns, searches: Searches, profile: str) -> None:
-    @app.get(BATCHES.rstrip("/"), include_in_schema=False)
-    def to_list() -> Response:
-        return RedirectResponse(BATCHES, status_code=308)
+def _add_sent(app: FastAPI, studio: Studio) -> None:
+    commands = studio.commands
 
-    @app.get(BATCHES, include_in_schema=False)
-    def all_batches(request: Request) -> Response:
-        return HTMLResponse(list_page(runs.all(), signed_in(request)), headers=FRESH)
-
-    @page_at(app, f"{BATCHES}new", ALL_BATCHES)
-    def new(request: Request, like: Annotated[int, Query(ge=0)] = 0) -> str:
-        scenes = {kind: runs.scenes.plan_text(kind) for kind in KINDS} if runs.scenes is not None else {}
-        offered = starts(profile, shipped_plans(), scenes)
-        text = runs.status(like).batch.plan if like else offered[0].text
-        return new_page(text, offered, layouts_in_words(), signed_in(request))
-
-    @page_at(app, f"{BATCHES}{{number:int}}", ALL_BATCHES)
-    def one(request: Request, number: int) -> str:
-        return batch_page(runs.details(number), searches.state(number), signed_in(request))
-
-
-def _add_fetched(app: FastAPI, runs: BatchRuns, searches: Searches, revisions: Revisions) -> None:
-    @app.get(f"{API}list", include_in_schema=False)
-    def listed(revision: str = "") -> Response:
-        return watched(revisions, revision, lambda: {"parts": {"part-list": list_part(runs.all())}})
-
-    @app.get(f"{API}state", include_in_schema=False)
-    def state(batch: Annotated[int, Query(ge=0)], revision: str = "") -> Response:
-        return watched(revisions, revision, lambda: _shown(runs, searches, batch))
-
-    @fetched_at(app, f"{API}planning")
-    def planning(work: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:
-        return _planning(runs.planning.view(work))
-
-
-def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns, searches: Searches) -> None:
     def act(data: dict[str, Any], name: str) -> dict[str, Any]:
         command: Any = commands.parse(name, data)
         commands.do(command)
-        return {"revision": "", **_shown(runs, searches, command.batch)}
+        return {"revision": "", **_shown(studio, command.batch)}
 
     for name in SENT:
         add_posted(app, f"{API}{name}", partial(act, name=name))
@@ -94,7 +81,7 @@ def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns, searches: Searc
     def study(data: dict[str, Any]) -> dict[str, Any]:
         """Draft a study of the images of the weak cells, and return its address."""
         query: Any = commands.parse("show-search", {"batch": data.get("batch")})
-        state = searches.state(query.batch)
+        state = studio.searches.state(query.batch)
         if state.settings is None or state.view is None or not state.view.told_filter:
             raise UserError(state.problem or "No cell is called weak yet: go on searching first.")
         fields = {"key": model_choice_key(state.settings.model), "mapping": state.settings.mapping}
@@ -107,16 +94,15 @@ def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns, searches: Searc
         work = data.get("work")
         if not isinstance(work, int):
             raise UserError("There is nothing to stop.")
-        runs.planning.cancel(work)
+        studio.batches.planning.cancel(work)
         return {"done": True}
 
     add_posted(app, f"{API}stop-planning", stop)
 
 
-def _shown(runs: BatchRuns, searches: Searches, number: int) -> Mapping[str, Any]:
-    """Return the parts of a batch's page as they are now."""
-    details = runs.details(number)
-    return {"at_work": details.status.at_work, "parts": dict(parts(details, searches.state(number)))}
+def _shown(studio: Studio, number: int) -> Mapping[str, Any]:
+    details = studio.batches.details(number)
+    return {"at_work": details.status.at_work, "parts": dict(parts(details, studio.searches.state(number)))}
 
 
 def _planning(view: WorkView) -> Mapping[str, Any]:

@@ -22,7 +22,6 @@ class StateWords:
 
     words: str
     tone: Tone
-    """Name of the state's colour."""
     meaning: str
     """Sentence on what the state means and what a person can do."""
 

@@ -1,6 +1,4 @@
-"""The page /curate/coverage: a table of image counts by two facets, its gaps, and a plan to fill a cell. The address
-holds all choices.
-"""
+"""The page /curate/coverage: image counts by two facets, gaps, and a plan to fill a cell. Its address holds all."""
 
 from __future__ import annotations
 
@@ -13,7 +11,6 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, Response
 
 from core.catalogue import GRIDS, CoverageGrid
 from core.figures import Proportion
@@ -35,17 +32,15 @@ from services.curation.coverage import (
 )
 from services.curation.gallery import Gallery
 from services.curation.plans import MOST_SOURCES, BegunPlan, CellCommand, CellPlan
-from services.curation.views import View, gallery_address
+from services.curation.views import gallery_address
 from ui.curate.frame import add_command, curate_page
 from ui.explore.parts import pill, short_model
-from ui.frame import signed_in
 from ui.markup import Html
-from ui.replies import FRESH
+from ui.replies import page_at
 from ui.templating import render
 
 By = Literal["images", "accepted", "wrong"]
 BYS: tuple[By, ...] = get_args(By)
-"""The measures that can colour the cells."""
 FEW = 5
 """Number of images below which a share is written as "3 of 4"."""
 LEVELS, UNSURE_LEVEL = 5, 2
@@ -55,19 +50,9 @@ _PAGE = "/curate/coverage"
 _BY_NAME = "name"
 """Value of `sort` that sorts lines by name. Other values are "in COLUMN", and "" to sort by number of images."""
 _BY_WORDS: Mapping[By, str] = {"images": "images", "accepted": "accepted", "wrong": "newly wrong"}
-_NONE: Mapping[str, str] = {
-    "class": "no class",
-    "edit type": "no edit",
-    "weather": "as it was",
-    "time of day": "as it was",
-}
+_NONE: Mapping[str, str] = {"edit type": "no edit", "weather": "as it was", "time of day": "as it was"}
 """Title of the line or column with images that have no value of a facet."""
-PLURALS: Mapping[str, str] = {
-    "class": "classes",
-    "edit type": "edit types",
-    "weather": "weathers",
-    "time of day": "times of day",
-}
+PLURALS = {"class": "classes", "edit type": "edit types", "weather": "weathers", "time of day": "times of day"}
 _Cell = tuple[bool, Figures | None, int, bool, str, str, Sequence[str]]
 """A cell of the table: True if a plan can fill it, its figures (None without an image), its colour strength, True if
 this strength rests on few images, the address of its images, its description, and its shares as text."""
@@ -120,21 +105,20 @@ class Look:
 def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
     """Add the routes of the coverage page."""
 
-    @app.get(_PAGE, include_in_schema=False)
-    def page(request: Request) -> Response:
+    @page_at(app, _PAGE, ("Coverage", _PAGE))
+    def page(request: Request) -> str:
         look = Look.of(request.query_params)
-        table = gallery.coverage(look.grid, look.find)
-        return HTMLResponse(coverage_page(look, table, signed_in(request)), headers=FRESH)
+        return coverage_page(look, gallery.coverage(look.grid, look.find))
 
     add_command(
         app, commands, "describe-cell-plan", lambda command, plan: {"parts": {"plan": plan_part(command, plan)}}
     )
-    add_command(app, commands, "plan-cell", _begun)
 
+    def begun(_: CellCommand, plan: BegunPlan) -> Mapping[str, Any]:
+        """Return the ids of the new runs, and the address of the page Explore that shows them together."""
+        return {"go": f"/?{urlencode([('run', ''), ('picked', ','.join(plan.runs))])}", "runs": list(plan.runs)}
 
-def _begun(command: CellCommand, begun: BegunPlan) -> dict[str, Any]:
-    """Return the ids of the new runs, and the address of the page Explore that shows them together."""
-    return {"go": f"/?{urlencode([('run', ''), ('picked', ','.join(begun.runs))])}", "runs": list(begun.runs)}
+    add_command(app, commands, "plan-cell", begun)
 
 
 def name_of(value: str, facet: str) -> str:
@@ -157,7 +141,7 @@ def plan_part(command: CellCommand, plan: CellPlan) -> Html:
     )
 
 
-def coverage_page(look: Look, table: CoverageTable, signed: bool = False) -> str:
+def coverage_page(look: Look, table: CoverageTable) -> str:
     """Return the coverage page as a document."""
     model = look.model if look.model in table.models else next(iter(table.models), "")
     shown = {spot: figures_of(cell, model) for spot, cell in table.cells.items()}
@@ -173,21 +157,14 @@ def coverage_page(look: Look, table: CoverageTable, signed: bool = False) -> str
         by_words=_BY_WORDS,
         longest_find=LONGEST_FIND,
         name_of=name_of,
-        gaps=[(gap, _images_of(look, gap.line.value, gap.place.value)) for gap in missing],
+        gaps=[(gap, gallery_address(cell_filter(look.grid, gap.line.value, gap.place.value))) for gap in missing],
         gap_words=_gap_words(missing),
         lines=[_line(look, table, head, shown, most, model) for head in _in_order(look, table, shown)],
         counted_words=_counted_words(table),
         few=FEW,
     )
-    return curate_page(
-        "Coverage",
-        "coverage",
-        content,
-        status=pill(count_of(table.images, "image")),
-        signed_in=signed,
-        sheets=("curate-coverage.css",),
-        scripts=("curate-coverage.js",),
-    )
+    status, sheets, scripts = pill(count_of(table.images, "image")), ("curate-coverage.css",), ("curate-coverage.js",)
+    return curate_page("Coverage", "coverage", content, status=status, sheets=sheets, scripts=scripts)
 
 
 def _gap_words(found: tuple[Gap, ...]) -> str:
@@ -221,11 +198,8 @@ def _line(
     # In the weather table a filter without a value would also find images with neither edit.
     finds = head.value or table.grid == GRIDS[0]
     see = gallery_address(ImageFilter(facets={table.facets[0]: (head.value,)})) if finds else ""
-    return (
-        head,
-        see,
-        [_cell(look, table, head, place, shown.get((head.value, place.value)), most, model) for place in table.places],
-    )
+    figures = [(place, shown.get((head.value, place.value))) for place in table.places]
+    return head, see, [_cell(look, table, head, place, of, most, model) for place, of in figures]
 
 
 def _cell(
@@ -239,13 +213,9 @@ def _cell(
     shares = [_share(figures.accepted, "accepted", "none decided")]
     if model:
         shares.append(_share(figures.wrong, "newly wrong", "cannot tell" if figures.read else "not read"))
-    images = _images_of(look, line.value, place.value)
+    images = gallery_address(cell_filter(look.grid, line.value, place.value))
     words = _TEXTS.paragraph("cell.txt", what=what, figures=figures, model=short_model(model, {}) if model else "")
     return plans, figures, *_level(figures, look.by, most), images, words, shares
-
-
-def _images_of(look: Look, line: str, place: str) -> str:
-    return gallery_address(View(cell_filter(look.grid, line, place)))
 
 
 def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:

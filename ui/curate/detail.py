@@ -11,12 +11,12 @@ from core.judgements import JudgeReply
 from core.stored_runs import StoredValue
 from core.types import StageName
 from services.curation.gallery import Detail
-from services.curation.views import View, gallery_address
+from services.curation.views import View
 from services.runs.words import artifacts_of, edit_words, recipe_title
 from ui.curate.sets_words import set_address, version_key
 from ui.diff import shortened, word_diff
 from ui.explore.checks import OUTCOMES, explained
-from ui.explore.parts import Tone, differences, short_model
+from ui.explore.parts import Tone, differences, image_url, mask_url, short_model
 from ui.markup import Html
 from ui.templating import render
 
@@ -48,7 +48,6 @@ def detail_panel(detail: Detail) -> Html:
         caption=caption,
         same_source=View(ImageFilter(source=entry.source_sha)),
         alike=View(near=entry.id),
-        gallery_address=gallery_address,
         checks=[(check, words_of(check), *OUTCOMES[check.outcome], explained(check)) for check in entry.checks],
         votes=facts["votes"],
         models=[_model(name, standing, facts["predictions"]) for name, standing in entry.standings.items()],
@@ -58,9 +57,7 @@ def detail_panel(detail: Detail) -> Html:
 
 
 def origin_part(values: Mapping[StageName, StoredValue], judged: Mapping[str, JudgeReply]) -> Html:
-    """Return the origin of an image: for each stage, the author of its value, the prompt, and the raw reply. The
-    questions to a judge and its replies, by the name of the check, follow.
-    """
+    """Return an image's origin: author, prompt and reply of each stage, and a judge's questions and replies."""
     stages = [(name, stored.value.trace) for name, stored in values.items()]
     return render("curate/origin.html", stages=stages, judged=judged)
 
@@ -68,15 +65,15 @@ def origin_part(values: Mapping[StageName, StoredValue], judged: Mapping[str, Ju
 def _pictures(detail: Detail) -> list[tuple[str, str, str]]:
     """Return the name, title and address of each picture of an image."""
     entry = detail.entry
-    pictures = [("result", "Result", f"/images/{entry.image_sha}.png")]
+    pictures = [("result", "Result", image_url(entry.image_sha))]
     if entry.source_sha:
-        pictures.append(("source", "Source", f"/images/{entry.source_sha}.png"))
+        pictures.append(("source", "Source", image_url(entry.source_sha)))
     if detail.case is not None:
         titles = {artifact.name: artifact.title for artifact in artifacts_of(detail.case)}
         for name, stored in detail.case.artifacts.items():
-            pictures.append((name.replace(" ", "-"), titles[name], f"/images/{stored.sha}.png"))
+            pictures.append((name.replace(" ", "-"), titles[name], image_url(stored.sha)))
     if detail.mask_sha:
-        pictures.append(("mask", "Mask", f"/masks/{detail.mask_sha}.png"))
+        pictures.append(("mask", "Mask", mask_url(detail.mask_sha)))
     return pictures
 
 

@@ -1,7 +1,5 @@
-"""The column of filters beside the gallery: each value with the number of its images, and the checks with sliders.
-
-Each value is a link to the gallery with this filter. A link also works in a new tab and without our scripts. The page's
-script follows links without a reload.
+"""The column of filters beside the gallery: values with the number of their images, and checks with sliders. Each value
+is a link, which also works in a new tab and without our scripts. The page's script follows it without a reload.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ from core.check_words import WORDS
 from core.data_files import DataTable
 from core.image_filter import CHECK_OUTCOMES, HIGHEST, LOWEST, NONE, SCORE, STANDINGS, UNREAD, Between, Facet, ScoreBand
 from core.validity_score import FEWEST, ScoreRun
-from core.words import and_list, duration
+from core.words import and_list
 from services.curation.gallery import Totals
-from services.curation.views import View, gallery_address
+from services.curation.views import View
 from services.evaluation.scoring import agreement_words
 from ui.evaluate.words import evaluate_address
 from ui.explore.parts import short_model, small
@@ -27,7 +25,6 @@ from ui.templating import render
 SHOWN = 8
 """Number of values of a facet that are listed at first. A button shows the rest."""
 TITLES: Mapping[Facet, str] = DataTable(__file__, str, "titles")
-"""Titles of the facets, in the order of the column."""
 _RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "start", "edits"})
 """Facets that are hidden if all images have the same value."""
 _USED = DataTable(__file__, str, "used")
@@ -56,7 +53,6 @@ def filter_column(view: View, totals: Totals) -> Html:
         "curate/filters.html",
         view=view,
         totals=totals,
-        gallery_address=gallery_address,
         slug=_slug,
         fewest=FEWEST,
         evaluate_address=evaluate_address(filter=view.filter.address),
@@ -67,7 +63,6 @@ def filter_column(view: View, totals: Totals) -> Html:
         score=_score(view, totals.scores, runs) if totals.scores is not None and runs else None,
         score_runs=[(run, and_list([f"“{name}”" for name in run.studies.values()])) for run in runs],
         agreement_words=agreement_words,
-        duration=duration,
         not_scored=[kind for kind, number in kinds.items() if number and None not in scored and kind not in scored],
     )
 
@@ -150,9 +145,7 @@ def _model_names(models: Iterable[str]) -> dict[str, str]:
 def _check(
     view: View, check: str, counts: Mapping[str, int], bars: tuple[Bar, ...] | None
 ) -> tuple[str, str, int, list[Chip], bool, Html | None] | None:
-    """Return a check, its title, its number of failures, a chip for each outcome, True if the view filters by it, and
-    its histogram (None while it is closed). Return None if there is nothing to show.
-    """
+    """Return check, title, failures, outcome chips, True if it filters, histogram (None: closed); None for nothing."""
     chosen = view.filter.checks.get(check, ())
     between = next((one for one in view.filter.between if one.check == check), None)
     chips: list[Chip] = [
@@ -196,9 +189,7 @@ def _histogram(title: str, bars: tuple[Bar, ...], ends: tuple[float, float] | No
 
 
 def _score(view: View, counts: ScoreCounts, runs: Sequence[ScoreRun]) -> tuple[list[Chip], Html]:
-    """Return chips for the images with scores from the threshold on, with scores below it, and without a score. Return
-    also the histogram of the validity scores.
-    """
+    """Return chips for images from the threshold on, below it, and without a score, and the histogram of scores."""
     half = runs[0].agreement.threshold
     numbers = {ScoreBand(half): counts.at_least, ScoreBand(None, half): counts.below, None: counts.not_scored}
     chips: list[Chip] = [

@@ -1,7 +1,6 @@
-"""The gallery at /curate/: filters, a grid of any number of images, and one image enlarged with all facts about it.
-
-The address holds the filter and the order, so that people can save it, send it and go back to it. The page contains the
-first images. The script (`curate.js`) requests the others by their place in the order when they come into sight.
+"""The gallery at /curate/: filters, a grid of any number of images, and one image enlarged with all facts about it. The
+address holds filter and order, to save and to send them. The page contains the first images. The script (`curate.js`)
+requests others by their place in the order when they come into sight.
 """
 
 from __future__ import annotations
@@ -12,11 +11,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from core.catalogue import CatalogueEntry
-from core.errors import UserError
 from core.image_filter import LONGEST_ADDRESS
 from core.words import count_of
 from services.commands import Commands
@@ -26,20 +23,17 @@ from ui.curate.detail import detail_panel, origin_part
 from ui.curate.filters import filter_column, order_choice
 from ui.curate.frame import add_command, curate_page
 from ui.explore.parts import pill
-from ui.frame import signed_in
 from ui.markup import Html, join
-from ui.replies import add_posted, fetched_at, page_at
-from ui.security.request_limits import LIKE_PICTURE, refusal, require_own_page
+from ui.replies import add_posted, fetched_at, page_at, with_file
+from ui.security.request_limits import LIKE_PICTURE
 from ui.templating import render
 
 SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures",
         "score-images", "judge-images", "stop-judging")  # fmt: skip
-"""Commands that the gallery page sends."""
 SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js", "curate-growing.js")
 MOST_CHECKS = 12
 """Maximum number of checks whose sliders may be open at a time."""
 Address = Annotated[str, Query(max_length=LONGEST_ADDRESS)]
-"""Query string of the gallery's address."""
 HeldName = Annotated[str, Query(max_length=40)]
 """Name of a list of images that stays the same while a person goes through it; "" for none."""
 EntryNumber = Annotated[int, Query(ge=1)]
@@ -50,7 +44,10 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @page_at(app, "/curate/", ("All images", gallery_address()))
     def page(request: Request) -> str:
-        return gallery_page(_view(request), gallery, signed_in(request))
+        # Ignore the parameters of the position, which only the script reads.
+        pairs = request.query_params.multi_items()
+        view = View.of((name, value) for name, value in pairs if name not in ("at", "image", "large") and value)
+        return gallery_page(view, gallery)
 
     @fetched_at(app, "/curate/api/cells")
     def cells(
@@ -85,12 +82,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @app.post(LIKE_PICTURE, include_in_schema=False)
     async def like_picture(request: Request) -> Response:
-        try:
-            require_own_page(request)
-            picture = await run_in_threadpool(gallery.keep_picture, await request.body())
-        except UserError as error:
-            return refusal(error)
-        return JSONResponse({"picture": picture})
+        return await with_file(request, lambda file: {"picture": gallery.keep_picture(file.read_bytes())})
 
     def hold(sent: Mapping[str, Any]) -> Mapping[str, Any]:
         view = View.read(str(sent.get("view", "")))
@@ -129,18 +121,8 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
         return {"parts": {"origin": origin_part(gallery.origin(entry), gallery.judge_replies(entry))}}
 
 
-def _view(request: Request) -> View:
-    """Parse the view in the address. Ignore the parameters of the position, which only the script reads."""
-    positions = ("at", "image", "large")
-    return View.of(
-        (name, value) for name, value in request.query_params.multi_items() if name not in positions and value
-    )
-
-
 def cell(entry: CatalogueEntry) -> list[Any]:
-    """Return an image for the grid: id, hash, verdict, number of newly wrong models and of failed checks, text, and
-    hash of the source.
-    """
+    """Return id, hash, verdict, number of newly wrong models and failed checks, text, and source hash of an image."""
     marks = [name for name, standing in entry.standings.items() if standing == "newly wrong"]
     failed = sum(check.passed is False for check in entry.checks)
     counterfactual = ", ".join(f"{edit.keyword} → {edit.alternative}" for edit in entry.edits)
@@ -148,7 +130,7 @@ def cell(entry: CatalogueEntry) -> list[Any]:
     return [entry.id, entry.image_sha, entry.verdict, len(marks), failed, words, entry.source_sha]
 
 
-def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
+def gallery_page(view: View, gallery: Gallery) -> str:
     """Return the gallery page as a document, with its first images."""
     totals, first = gallery.totals(view), gallery.page(view).entries
     count, whole = totals.count.number, gallery.count(View()).number
@@ -166,7 +148,7 @@ def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
         first=join(json.dumps({**data, "cells": [cell(entry) for entry in first]})),
     )
     status = pill(count_of(whole, "image"), id="whole")
-    return curate_page("Curate", "images", content, status=status, signed_in=signed, scripts=SCRIPTS)
+    return curate_page("Curate", "images", content, status=status, scripts=SCRIPTS)
 
 
 def _no_images(count: int, whole: int, waiting: int) -> Html:

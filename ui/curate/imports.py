@@ -1,7 +1,6 @@
-"""The pages of imports: a form to import archives and pictures, and a report on the files of an import.
-
-The files come as one archive: the script packs several pictures, or a folder, as a zip. The request body is written to
-the disk, not held in memory. A background job reads it while the page asks for the progress.
+"""The pages of imports: a form for archives and pictures, and a report on the files of an import. The script packs
+several files into one archive, which is written to the disk. A background job reads it while the page asks for the
+progress.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from fastapi import FastAPI, Query, Request
-from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from core.csv_tables import csv_text
-from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.imports import Import, ImportRow, RowKind
 from core.words import count_of
@@ -25,47 +22,37 @@ from services.curation.views import gallery_address
 from services.test_sets.exports import FORMAT_TITLES, file_stem
 from ui.curate.frame import add_command, curate_page
 from ui.curate.sets_words import set_address
-from ui.frame import signed_in
 from ui.markup import Html
-from ui.replies import FRESH, attached, fetched_at, page_at, with_file
-from ui.security.request_limits import IMAGE_FILES, refusal, require_own_page
+from ui.replies import attached, fetched_at, page_at, with_file
+from ui.security.request_limits import IMAGE_FILES
 from ui.templating import render
 
 IMPORT = "/curate/import"
 BACK = ("Import", IMPORT)
 ROWS = 200
-"""Maximum number of rows of a report on one page."""
 _ROWS_AT_ONCE = 5000
 COLUMNS = ("file", "kind", "reason")
-KIND_WORDS: Mapping[RowKind, str] = {
-    "refused": "refused",
-    "changed": "changed",
-    "known": "known already",
-}
+KIND_WORDS: Mapping[RowKind, str] = {"refused": "refused", "changed": "changed", "known": "known already"}
 SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets-import.js",)
 
 
 def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> None:
     """Add the pages of imports, their data and their actions."""
 
-    @app.get(IMPORT, include_in_schema=False)
-    def import_page(request: Request) -> Response:
-        content = render(
-            "curate/import.html",
-            layouts=[("", "find out"), *FORMAT_TITLES.items()],
-            state=state_part(imports.state()),
-            earlier=_earlier(imports.stored.all()),
-        )
-        return HTMLResponse(_page("Import", content, signed_in(request)), headers=FRESH)
+    @page_at(app, IMPORT, BACK)
+    def import_page() -> str:
+        layouts, earlier = [("", "find out"), *FORMAT_TITLES.items()], _earlier(imports.stored.all())
+        content = render("curate/import.html", layouts=layouts, state=state_part(imports.state()), earlier=earlier)
+        return _page("Import", content)
 
     @page_at(app, f"{IMPORT}/{{number}}", BACK)
-    def report(request: Request, number: int, kind: str = "", after: Annotated[int, Query(ge=0)] = 0) -> str:
+    def report(number: int, kind: str = "", after: Annotated[int, Query(ge=0)] = 0) -> str:
         stored, row_kind = imports.stored.get(number), _kind(kind)
         rows = imports.stored.rows(number, after, ROWS + 1, row_kind)
-        return _page(stored.name, report_page(stored, row_kind, after, rows), signed_in(request))
+        return _page(stored.name, report_page(stored, row_kind, after, rows))
 
     @page_at(app, f"{IMPORT}/{{number}}/{{name}}.csv", BACK)
-    def report_file(request: Request, number: int, name: str, kind: str = "") -> Response:
+    def report_file(number: int, name: str, kind: str = "") -> Response:
         headers = attached(f"{file_stem(imports.stored.get(number).name, 'import')}-report.csv")
         lines = _lines(imports, number, _kind(kind))
         return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
@@ -79,14 +66,11 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
             parts["part-earlier"] = _earlier(imports.stored.all())
         return {"active": active, "parts": parts}
 
-    @app.get("/curate/api/import-ready", include_in_schema=False)
-    def ready(request: Request) -> Response:
+    @fetched_at(app, "/curate/api/import-ready")
+    def ready(request: Request) -> Mapping[str, Any]:
         """Reply whether an import could begin now. The page asks before it packs and sends an archive."""
-        try:
-            imports.require_ready(*_fields(request.query_params))
-        except UserError as error:
-            return refusal(error)
-        return JSONResponse({"ready": True}, headers=FRESH)
+        imports.require_ready(*_fields(request.query_params))
+        return {"ready": True}
 
     @app.post(f"{IMAGE_FILES}import", include_in_schema=False)
     async def taken(request: Request) -> Response:
@@ -105,12 +89,7 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
             )
             return {"active": True, "parts": {"part-import": state_part(found)}}
 
-        try:  # refuse before the whole body is read
-            require_own_page(request)
-            await run_in_threadpool(imports.require_ready, *_fields(query))
-        except UserError as error:
-            return refusal(error)
-        return await with_file(request, take, "file")
+        return await with_file(request, take, "file", ready=lambda: imports.require_ready(*_fields(query)))
 
     add_command(app, commands, "stop-import")
     add_command(
@@ -140,12 +119,11 @@ def _kind(text: str) -> RowKind | None:
 # The pages
 
 
-def _page(title: str, content: Html, signed: bool) -> str:
-    return curate_page(title, "sets", content, signed_in=signed, sheets=SHEETS, scripts=SCRIPTS)
+def _page(title: str, content: Html) -> str:
+    return curate_page(title, "sets", content, sheets=SHEETS, scripts=SCRIPTS)
 
 
 def _gallery_of(name: str) -> str:
-    """Return the address of the gallery with the images of an import."""
     return gallery_address(ImageFilter(facets={"import": (name,)}))
 
 
@@ -170,9 +148,7 @@ def _counts(import_record: Import) -> str:
 
 
 def report_page(import_record: Import, kind: RowKind | None, after: int, rows: Sequence[tuple[int, ImportRow]]) -> Html:
-    """Return a page of an import's report. `rows` are the rows with their numbers, after the number `after`, and only
-    of `kind` unless that is None.
-    """
+    """Return a page of an import's report. `rows` are numbered: those after `after`, of `kind` unless it is None."""
     here, parameters = f"{IMPORT}/{import_record.id}", f"kind={kind}&" if kind else ""
     return render(
         "curate/import_report.html",

@@ -1,7 +1,6 @@
-"""The map at /curate/map: all images of a view as points, near each other if they look alike.
-
-The script of the page (`curate-map.js`) requests the points as bytes, draws them, and puts the region of the lasso into
-an address. The server finds the images in the region when that address is opened.
+"""The map at /curate/map: the images of a view as points, near each other if they look alike. Its script
+(`curate-map.js`) requests the points as bytes, and puts the region of the lasso into an address. The server finds its
+images when it is opened.
 """
 
 from __future__ import annotations
@@ -16,45 +15,42 @@ from fastapi.responses import Response
 
 from core.errors import UserError
 from core.image_filter import LONGEST_ADDRESS
-from services.commands import Commands
-from services.curation.gallery import Gallery
 from services.curation.map import MAPS, ImageMap, MapPoints
 from services.curation.meaning import Meaning
 from services.curation.views import View
+from services.studio import Studio
 from ui.curate.frame import add_command, curate_page
-from ui.frame import signed_in
 from ui.markup import join
-from ui.replies import FRESH, fetched, fetched_at, page_at
+from ui.replies import FRESH, fetched_at, page_at
 from ui.templating import render
 
 COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "tag", "batch", "profile", "method")
-"""Facets that points can be coloured by."""
 
 
-def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: ImageMap, meaning: Meaning) -> None:
+def add_map(app: FastAPI, studio: Studio) -> None:
     """Add the map page, its data and its actions."""
+    gallery, image_map, meaning = studio.gallery, studio.image_map, studio.meaning
 
     @page_at(app, "/curate/map", ("The whole map", "/curate/map"))
     def page(request: Request) -> str:
         view = View.of((name, value) for name, value in request.query_params.multi_items() if value)
         meaning.begin()
-        return map_page(view, gallery, image_map, meaning, signed_in(request))
+        shown = View(view.filter)
+        data = {"view": shown.address, "pairs": shown.pairs, "state": _state(image_map, meaning)}
+        models = tuple(gallery.totals(View()).models)
+        content = render("curate/map.html", view=shown, models=models, colours=COLOURS, first=join(json.dumps(data)))
+        return curate_page("Map", "map", content, sheets=("curate-map.css",), scripts=("curate-map.js",))
 
-    @app.get("/curate/api/map-points", include_in_schema=False)
+    @fetched_at(app, "/curate/api/map-points")
     def points(
         view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
         map: Annotated[str, Query(max_length=10)] = MAPS[0],
         colour: Annotated[str, Query(max_length=1300)] = COLOURS[0],
     ) -> Response:
-        def make() -> Mapping[str, Any]:
-            if map not in MAPS or not (colour in COLOURS or colour.startswith("model:")):
-                raise UserError("The page has asked for an unknown map: reload it.", field="map")
-            found.append(image_map.points("umap" if map == "umap" else "pca", View.read(view).filter, colour))
-            return {}
-
-        found: list[MapPoints] = []
-        refused = fetched(make)
-        return Response(packed(found[0]), media_type="application/octet-stream", headers=FRESH) if found else refused
+        if map not in MAPS or not (colour in COLOURS or colour.startswith("model:")):
+            raise UserError("The page has asked for an unknown map: reload it.", field="map")
+        found = image_map.points("umap" if map == "umap" else "pca", View.read(view).filter, colour)
+        return Response(packed(found), media_type="application/octet-stream", headers=FRESH)
 
     @fetched_at(app, "/curate/api/map-state")
     def state() -> Mapping[str, Any]:
@@ -68,7 +64,7 @@ def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: Image
         return {"sha": found.image_sha, "words": [part for part in words if part]}
 
     for name in ("make-map", "stop-map"):
-        add_command(app, commands, name)
+        add_command(app, studio.commands, name)
 
 
 def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:
@@ -88,21 +84,9 @@ def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:
 
 
 def packed(points: MapPoints) -> bytes:
-    """Pack points as little-endian bytes: length of the header (u4), JSON header padded to a multiple of 4 bytes,
-    entries (u4), places (u2), categories (u1).
-    """
+    """Pack points: length of the header (u4), JSON padded to 4 bytes, entries (u4), places (u2), categories (u1)."""
     legend = [{"name": one.name, "value": one.value, "count": one.count} for one in points.legend]
     header = json.dumps({"count": len(points.entries), "missing": points.missing, "legend": legend}).encode()
     header += b" " * (-len(header) % 4)
     arrays = (points.entries.astype("<u4"), points.places.astype("<u2"), points.categories)
     return b"".join((struct.pack("<I", len(header)), header, *(array.tobytes() for array in arrays)))
-
-
-def map_page(view: View, gallery: Gallery, image_map: ImageMap, meaning: Meaning, signed: bool = False) -> str:
-    """Return the map page as a document; its points come later."""
-    shown = View(view.filter)
-    data = {"view": shown.address, "pairs": shown.pairs, "state": _state(image_map, meaning)}
-    models = tuple(gallery.totals(View()).models)
-    content = render("curate/map.html", view=shown, models=models, colours=COLOURS, first=join(json.dumps(data)))
-    sheets, scripts = ("curate-map.css",), ("curate-map.js",)
-    return curate_page("Map", "map", content, signed_in=signed, sheets=sheets, scripts=scripts)

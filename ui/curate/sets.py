@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, RedirectResponse, Response
 
 from core.csv_tables import facts
 from core.errors import UserError
@@ -22,30 +22,11 @@ from services.test_sets.drafts import Added, Parted, Readiness, ReleaseTestSet, 
 from services.test_sets.services import TestSetServices
 from services.test_sets.versions import DRAFT, version_facts
 from services.work_queue import WorkView
+from ui.curate import sets_page
 from ui.curate.frame import Show, add_command, curate_page, given
-from ui.curate.sets_page import (
-    SCRIPTS,
-    SHEETS,
-    difference_page,
-    exports_part,
-    large_window,
-    list_page,
-    set_page,
-    shown_version,
-    split_words,
-    verified_part,
-)
-from ui.curate.sets_words import (
-    OBSTACLE_WORDS,
-    PAGE,
-    SETS,
-    SetPlace,
-    ShownVersion,
-    set_address,
-    version_key,
-)
+from ui.curate.sets_page import exports_part, shown_version
+from ui.curate.sets_words import OBSTACLE_WORDS, PAGE, SETS, SetPlace, ShownVersion, set_address, version_key
 from ui.explore.parts import left
-from ui.frame import signed_in
 from ui.markup import Html
 from ui.replies import FRESH, add_posted, fetched_at, file_at, page_at, page_number
 
@@ -67,26 +48,21 @@ def add_test_sets(app: FastAPI, commands: Commands, services: TestSetServices) -
 
 
 def _add_pages(app: FastAPI, services: TestSetServices) -> None:
-    def page(request: Request, title: str, content: Html) -> str:
-        return curate_page(title, "sets", content, signed_in=signed_in(request), sheets=SHEETS, scripts=SCRIPTS)
+    def page(title: str, content: Html) -> str:
+        return curate_page(title, "sets", content, sheets=("curate-sets.css",), scripts=("curate-sets.js",))
 
-    @app.get(SETS, include_in_schema=False)
-    def all_sets(request: Request) -> Response:
+    @page_at(app, SETS, ALL_SETS)
+    def all_sets() -> str:
         sets = services.stored.all()
         labels = {
             test_set.id: len({count.label for count in services.stored.counts(shown_version(test_set).number)} - {""})
             for test_set in sets
         }
-        return HTMLResponse(list_page(sets, labels, signed_in(request)), headers=FRESH)
+        return page("Test sets", sets_page.list_page(sets, labels))
 
     @page_at(app, f"{SETS}/{{set_id}}/compare", ALL_SETS)
     def compare(
-        request: Request,
-        set_id: str,
-        old: str = "",
-        new: str = "",
-        kind: str = "",
-        number: Annotated[str, Query(alias="page")] = "",
+        set_id: str, old: str = "", new: str = "", kind: str = "", number: Annotated[str, Query(alias="page")] = ""
     ) -> str:
         test_set = services.set_of(set_id)
         last = test_set.versions[-1]
@@ -94,8 +70,8 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
         before = services.version_of(old) if old else first
         after = services.version_of(new) if new else last
         found = services.versions.difference(before, after)
-        content = difference_page(before, after, found, kind, page_number(number), services.stored.all())
-        return page(request, "What is different", content)
+        content = sets_page.difference_page(before, after, found, kind, page_number(number), services.stored.all())
+        return page("What is different", content)
 
     @file_at(app, f"{SETS}/{{set_id}}/review")
     def review(set_id: str) -> Response:
@@ -106,7 +82,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
     def one(request: Request, set_id: str, version: str = "") -> str:
         test_set = services.set_of(set_id)
         chosen = _version(test_set, version) if version else shown_version(test_set)
-        return page(request, "Test set", set_page(_shown(services, test_set, chosen, place_of(request))))
+        return page("Test set", sets_page.set_page(_shown(services, test_set, chosen, place_of(request))))
 
     @file_at(app, "/curate/exports/{number}/{name}")
     def export(number: int, name: str) -> Response:
@@ -118,16 +94,15 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
     @fetched_at(app, "/curate/api/drafts")
     def drafts() -> Mapping[str, Any]:
         """Return all test sets, since images can be added to each. If `draft` is False, the set needs a draft first."""
-        sets = services.stored.all()
-        return {
-            "sets": [
-                facts(one, "id name", draft=one.draft is not None, images=shown_version(one).entries) for one in sets
-            ]
-        }
+
+        def known(one: TestSet) -> Mapping[str, Any]:
+            return facts(one, "id name", draft=one.draft is not None, images=shown_version(one).entries)
+
+        return {"sets": [known(one) for one in services.stored.all()]}
 
     @fetched_at(app, "/curate/api/set-image")
     def image(version: str, image: str) -> Mapping[str, Any]:
-        return {"html": large_window(services.versions.image(version, image))}
+        return {"html": sets_page.large_window(services.versions.image(version, image))}
 
     @fetched_at(app, "/curate/api/set-images")
     def images(request: Request, version: str) -> Mapping[str, Any]:
@@ -145,7 +120,7 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
     def preview(request: Request) -> Mapping[str, Any]:
         """Return a description of the result that a split would have. Nothing is changed."""
         split = SplitTestSet.of(_shares(dict(request.query_params)))
-        return {"words": split_words(services.drafts.preview(split), split)}
+        return {"words": sets_page.split_words(services.drafts.preview(split), split)}
 
     @fetched_at(app, "/curate/api/set-work")
     def work(work: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:
@@ -199,8 +174,6 @@ def added_words(added: Added) -> str:
 
 
 def _add_work(app: FastAPI, services: TestSetServices) -> None:
-    """Add the routes that start long work and report its progress."""
-
     def begin(data: dict[str, Any]) -> Mapping[str, Any]:
         kind = data.pop("kind", "")
         run: Callable[[OnCount], object]
@@ -240,11 +213,11 @@ def _work_facts(view: WorkView) -> Mapping[str, Any]:
     if view.state != "done":
         return known
     if view.kind == "split-test-set":
-        return {**known, "said": split_words(view.result)}
+        return {**known, "said": sets_page.split_words(view.result)}
     if view.kind == "release-test-set":
         version = version_facts(view.result)
         return {**known, "go": set_address(version["test_set"], version=version["place"])}
-    return {**known, "html": verified_part(*view.result)}
+    return {**known, "html": sets_page.verified_part(*view.result)}
 
 
 def _exports(services: TestSetServices, version: SetVersion) -> Mapping[str, Any]:

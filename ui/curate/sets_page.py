@@ -16,20 +16,10 @@ from services.test_sets.exports import FORMAT_TITLES
 from services.test_sets.versions import Difference, ImageOfSet, Verified
 from services.work_queue import WorkView
 from ui.curate import sets_words
-from ui.curate.frame import curate_page
-from ui.curate.sets_words import (
-    PAGE,
-    REVIEW_WORDS,
-    SPLIT_WORDS,
-    ShownVersion,
-    pages,
-    reference,
-    set_address,
-    version_key,
-)
+from ui.curate.sets_words import PAGE, SPLIT_WORDS, ShownVersion
 from ui.evaluate.words import evaluate_address
+from ui.explore.parts import image_url, mask_url
 from ui.markup import Html, el
-from ui.study.words import image_url
 from ui.templating import render
 
 MOST_NAMED = 20
@@ -46,7 +36,6 @@ _SHARES: Mapping[Split, int] = {"train": 80, "validation": 0, "test": 20}
 _SMALL_SHARES: Mapping[Split, int] = {"train": 0, "validation": 0, "test": 100}
 Cell = tuple[int, str, bool]
 """A number of images, the address that shows them, and whether they are shown now."""
-SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets.js",)
 KINDS: Mapping[str, tuple[str, str]] = {
     "added": ("added", "in the new version only"),
     "removed": ("removed", "in the old version only"),
@@ -60,7 +49,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 def set_page(shown: ShownVersion) -> Html:
     """Return the page of a test set, without its frame."""
     version = shown.version
-    query: dict[str, str | list[str]] = {"version": version_key(version), **shown.place.query}
+    query: dict[str, str | list[str]] = {"version": sets_words.version_key(version), **shown.place.query}
     tasks = shown.readiness.tasks if shown.readiness is not None else {}
     named = version.words if version.words.isprintable() else version.id
     return render(
@@ -83,7 +72,7 @@ def set_page(shown: ShownVersion) -> Html:
         exports=exports_part(shown.exports, version),
         leak_line="python -m services.test_sets "
         f"--workspace {shlex.quote(shown.workspace)} leaks {shlex.quote(named)} FOLDER",
-        places=pages(set_address(shown.held.id), query, shown.place.page, shown.found),
+        places=sets_words.pages(sets_words.set_address(shown.held.id), query, shown.place.page, shown.found),
     )
 
 
@@ -95,9 +84,7 @@ def _splits(shown: ShownVersion) -> list[Split]:
 
 
 def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
-    """Return the rows of image counts by label and split. A last row with the label None is for all labels, and a last
-    cell for all splits, if there are several.
-    """
+    """Return rows of image counts by label, a cell for each split. The label None and a last cell sum up several."""
     splits: list[Split | None] = [*_splits(shown)]
     labels: list[str | None] = [*sorted({count.label for count in shown.counts})]
     splits += [None] if len(splits) > 1 else []
@@ -115,7 +102,7 @@ def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
 def _chips(shown: ShownVersion) -> Iterator[tuple[str, *Cell]]:
     """Yield text, count, link and state of each chip: one for each review outcome if they differ, one for sources."""
     if len({count.review for count in shown.counts}) > 1:
-        for review, (words, _) in REVIEW_WORDS.items():
+        for review, (words, _) in sets_words.REVIEW_WORDS.items():
             images = sum(count.images for count in shown.counts if count.review == review)
             if words and images:
                 yield words, images, *shown.choice(_of_values({"review": review}))
@@ -131,9 +118,7 @@ def _of_values(values: Mapping[Facet, str | None]) -> ImageFilter:
 
 
 def _shares(version: SetVersion) -> Mapping[Split, int]:
-    """Return the shares that the form proposes, in per cent: the shares of the present splits, or else shares that suit
-    the set's size.
-    """
+    """Return the shares in per cent that the form proposes: the present ones, or else some that suit the set's size."""
     counts = {split: version.splits.get(split, 0) for split in _SHARES}
     if total := sum(counts.values()):
         return {split: round(100 * number / total) for split, number in counts.items()}
@@ -158,7 +143,7 @@ def large_window(found: ImageOfSet) -> Html:
     if entry.source != entry.image:
         pictures.append((image_url(entry.source), found.sizes.get(entry.source), "source"))
     if entry.mask is not None:
-        pictures.append((f"/masks/{entry.mask}.png", found.sizes.get(entry.mask), "mask"))
+        pictures.append((mask_url(entry.mask), found.sizes.get(entry.mask), "mask"))
     facts = [("label", entry.label or "none"), ("split", SPLIT_WORDS[entry.split])]
     if known is not None:
         edits = ", ".join(f"{edit.keyword} → {edit.alternative}" for edit in known.edits)
@@ -184,12 +169,9 @@ def split_words(found: SplitResult, asked: SplitTestSet | None = None) -> str:
     )
 
 
-def list_page(sets: Sequence[TestSet], labels: Mapping[str, int], signed_in: bool) -> str:
-    """Return the page of all test sets, latest first. `labels` holds the number of labels of each shown version, by the
-    id of its set.
-    """
-    shown = render("curate/sets.html", words=sets_words, sets=sets, labels=labels, shown_version=shown_version)
-    return curate_page("Test sets", "sets", shown, signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
+def list_page(sets: Sequence[TestSet], labels: Mapping[str, int]) -> Html:
+    """Return the page of all test sets, latest first. `labels` counts the labels of each shown version, by set id."""
+    return render("curate/sets.html", words=sets_words, sets=sets, labels=labels, shown_version=shown_version)
 
 
 def shown_version(test_set: TestSet) -> SetVersion:
@@ -202,9 +184,7 @@ def shown_version(test_set: TestSet) -> SetVersion:
 def difference_page(
     old: SetVersion, new: SetVersion, found: Difference, kind: str, at: int, sets: Sequence[TestSet]
 ) -> Html:
-    """Return the page that compares two versions, without its frame. `kind` is a key of KINDS; any other text means the
-    first kind with a difference. `at` is the number of the page, from 1.
-    """
+    """Return the comparison of two versions. An unknown `kind` is the first of KINDS that differs; `at` is from 1."""
     changes: dict[str, Sequence[tuple[SetEntry, SetEntry]]] = {
         "added": [(entry, entry) for entry in found.added],
         "removed": [(entry, entry) for entry in found.removed],
@@ -214,8 +194,8 @@ def difference_page(
     }
     if kind not in changes:
         kind = next((name for name, entries in changes.items() if entries), "added")
-    query = {"old": reference(old), "new": reference(new)}
-    address = set_address(new.test_set, "/compare")
+    query = {"old": sets_words.reference(old), "new": sets_words.reference(new)}
+    address = sets_words.set_address(new.test_set, "/compare")
     return render(
         "curate/set_difference.html",
         words=sets_words,
@@ -228,10 +208,10 @@ def difference_page(
         changes=changes,
         title=el("h1", "What is different"),
         address=address,
-        addresses={name: set_address(new.test_set, "/compare", **query, kind=name) for name in KINDS},
-        other_way=set_address(old.test_set, "/compare", old=query["new"], new=query["old"]),
+        addresses={name: sets_words.set_address(new.test_set, "/compare", **query, kind=name) for name in KINDS},
+        other_way=sets_words.set_address(old.test_set, "/compare", old=query["new"], new=query["old"]),
         shown=changes[kind][(at - 1) * PAGE : at * PAGE],
-        places=pages(address, {**query, "kind": kind}, at, len(changes[kind])),
+        places=sets_words.pages(address, {**query, "kind": kind}, at, len(changes[kind])),
     )
 
 

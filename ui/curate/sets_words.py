@@ -38,7 +38,6 @@ OBSTACLE_WORDS: Mapping[str, str] = {
     "leak": "In two splits",
     "unchanged": "No change yet",
 }
-"""Words for each kind of obstacle to a release."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ class FormatWords:
 
 
 FORMATS = DataTable(__file__, FormatWords)
-"""Instructions to load each format that the studio can write."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,6 @@ class ShownVersion:
     version: SetVersion
     place: SetPlace
     entries: Sequence[ShownEntry]
-    """Entries on the current page."""
     found: int
     """Number of images on all pages."""
     counts: Sequence[EntryCount]
@@ -96,9 +93,7 @@ class ShownVersion:
     exports: Sequence[WorkView]
     """Exports of the version, in progress or finished."""
     work: Sequence[WorkView]
-    """Work in progress on the set."""
     workspace: str
-    """The folder of the workspace."""
     trouble: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Hashes of the images on the page that hinder the release, by kind of obstacle."""
 
@@ -109,9 +104,7 @@ class ShownVersion:
         return f"{set_address(self.held.id)}?{query}"
 
     def choice(self, meant: ImageFilter) -> tuple[str, bool]:
-        """Return the address of a filter's images, and False. If the page shows this filter already, return the address
-        of all images, and True.
-        """
+        """Return the address of a filter's images and False; if they are shown now, that of all images and True."""
         on = meant != ImageFilter() and self.place.filter == meant
         return self.address(None if on else meant), on
 

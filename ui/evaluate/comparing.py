@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from core.data_files import DataTable
@@ -24,9 +24,7 @@ axis of the plot. Last come the figures as text, each with the reason if it has 
 
 
 def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComparison | None = None) -> Html:
-    """Return the section that compares two evaluations: the better model (`compared`), the figures of both, and the
-    effect of edits and classes on each.
-    """
+    """Return the section that compares two evaluations: the better model (`compared`), figures, edits and classes."""
     first, second = pair
     if first.kind != second.kind:
         words = "One is a classifier and the other a segmenter, so there is nothing to compare."
@@ -55,19 +53,15 @@ def _figures(pair: Pair) -> list[tuple[str, list[tuple[str, str]]]]:
     for kind, rows in _ROWS.items():
         if all(getattr(evaluated, kind) is not None for evaluated in pair):
             return [
-                (words, [_cell(_figure_of(evaluated, place), unit) for evaluated in pair])
-                for words, (place, unit) in rows.items()
+                (words, [_cell(evaluated, place, unit) for evaluated in pair]) for words, (place, unit) in rows.items()
             ]
     return []
 
 
-def _figure_of(evaluated: Evaluated, place: str) -> Figure | None:
-    part, name = place.split(".")
-    return getattr(getattr(evaluated, part), name, None)
-
-
-def _cell(figure: Figure | None, unit: Unit) -> tuple[str, str]:
+def _cell(evaluated: Evaluated, place: str, unit: Unit) -> tuple[str, str]:
     """Return a figure and its interval as text. A missing figure is "", a missing interval the reason for it."""
+    part, name = place.split(".")
+    figure: Figure | None = getattr(getattr(evaluated, part), name, None)
     if figure is None or figure.value is None:
         return "", figure.why if figure is not None else ""
     if unit == "share":
@@ -79,57 +73,39 @@ def _cell(figure: Figure | None, unit: Unit) -> tuple[str, str]:
 
 
 def _edits(pair: Pair, table: EditTable) -> Dots | None:
-    rows = [{effect.row.name: effect.row for effect in evaluated.edits.get(table, ())} for evaluated in pair]
-    if not rows[0] or not rows[1]:
-        return None
-    nothing = Figure(None, why="no test case has it")
-    both = {
-        name: tuple(by_name[name].change if name in by_name else nothing for by_name in rows)
-        for name in dict.fromkeys([*rows[0], *rows[1]])
-    }
-    cases = {name: max(by_name[name].n for by_name in rows if name in by_name) for name in both}
-    return _dots(f"Which edits hurt, by {table}", both, cases, signed)
+    rows = [
+        {effect.row.name: (effect.row.change, effect.row.n) for effect in evaluated.edits.get(table, ())}
+        for evaluated in pair
+    ]
+    return _dots(f"Which edits hurt, by {table}", rows, "no test case has it", signed) if all(rows) else None
 
 
 def _classes(pair: Pair) -> Dots | None:
     rows = [_class_changes(evaluated) for evaluated in pair]
-    nothing = Figure(None, why="it has no such class")
-    names = dict.fromkeys([*rows[0], *rows[1]])
-    both = {name: tuple(figures_of.get(name, nothing) for figures_of in rows) for name in names}
     what = "error" if pair[0].effectiveness is not None else "IoU"
-    sizes = [_class_sizes(evaluated) for evaluated in pair]
-    cases = {name: max(of.get(name, 0) for of in sizes) for name in both}
-    return _dots(f"By class, {what} generated less original", both, cases, points) if both else None
+    title = f"By class, {what} generated less original"
+    return _dots(title, rows, "it has no such class", points) if any(rows) else None
 
 
-def _class_changes(evaluated: Evaluated) -> dict[str, Figure]:
+def _class_changes(evaluated: Evaluated) -> dict[str, tuple[Figure, int]]:
+    """Return change and test cases of each class; a segmenter counts all pixels, so its classes get the whole set."""
     if evaluated.effectiveness is not None:
-        return {row.label: row.difference for row in evaluated.effectiveness.classes}
-    found = evaluated.segmentation.classes if evaluated.segmentation is not None else ()
-    return {one.name: change_of(one) for one in found}
-
-
-def _class_sizes(evaluated: Evaluated) -> dict[str, int]:
-    """Return the number of test cases of each class. For a segmenter, each class gets the number of the whole set,
-    since its figures count pixels of all images.
-    """
-    if evaluated.effectiveness is not None:
-        return {row.label: row.cases for row in evaluated.effectiveness.classes}
+        return {row.label: (row.difference, row.cases) for row in evaluated.effectiveness.classes}
     effect = evaluated.segmentation
-    return {one.name: effect.cases for one in effect.classes} if effect is not None else {}
+    return {one.name: (change_of(one), effect.cases) for one in effect.classes} if effect is not None else {}
 
 
 def _dots(
-    title: str,
-    both: Mapping[str, tuple[Figure, ...]],
-    cases: Mapping[str, int],
-    say: Callable[[float | None], str],
+    title: str, rows: Sequence[Mapping[str, tuple[Figure, int]]], lacks: str, say: Callable[[float | None], str]
 ) -> Dots:
-    """Return a row for each name with a dot for each model. `cases` are numbers of test cases by name, `say` writes a
-    figure as text.
+    """Return a row for each name with a dot for each model. `rows` hold, for each model, the figure and the number of
+    test cases by name. `lacks` says why a model has no figure, and `say` writes a figure as text.
     """
-    axis = change_axis([one for figures in both.values() for one in figures])
-    return title, [
-        (cases[name], (name, figures, axis, [(say(one.value), one.why) for one in figures]))
-        for name, figures in both.items()
-    ]
+    nothing = Figure(None, why=lacks), 0
+    both = {name: [of.get(name, nothing) for of in rows] for name in dict.fromkeys([*rows[0], *rows[1]])}
+    axis = change_axis([figure for pairs in both.values() for figure, _ in pairs])
+    lines = []
+    for name, pairs in both.items():
+        figures, cases = zip(*pairs, strict=True)
+        lines.append((max(cases), (name, figures, axis, [(say(one.value), one.why) for one in figures])))
+    return title, lines

@@ -19,7 +19,6 @@ class Term:
 
     name: str
     words: str
-    """Explanation of the figure in one or two sentences."""
     example: str
     shown: Sequence[str] = ()
     """Other names of the figure in pages and files. N represents any number."""
@@ -44,9 +43,7 @@ _NUMBER = re.compile(r"\d[\d,]*")
 
 
 def explained(words: str, of: str = "") -> list[Child]:
-    """Return the name `words` of a figure, with a link to its explanation if there is one. The explanation is looked up
-    under `of`, or under `words` if `of` is "".
-    """
+    """Return a figure's name `words`, with a link to the explanation of `of` (of `words` if that is ""), if any."""
     term = TERMS.get(_NUMBER.sub("N", of or words).removesuffix(_CONTROLLED).lower())
     if term is None:
         return [words]

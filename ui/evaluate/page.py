@@ -1,6 +1,4 @@
-"""The page of an evaluation as a document, with the parts above its figures: test set, model, class mapping, and the
-progress of the predictions. Also the report as one self-contained HTML file. Pure.
-"""
+"""The page of an evaluation, with the parts above its figures, and the report as one self-contained HTML file. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ from ui.evaluate.words import Links, Place, embedded
 from ui.explore.forms import model_fields
 from ui.explore.parts import help_button
 from ui.frame import page
-from ui.markup import Html, el
+from ui.markup import Html
 from ui.theme import ASSETS
 
 LONGEST_MAPPING = 4000
@@ -57,7 +55,6 @@ class Stand:
     place: Place
     subject: SubjectView
     model: str
-    """Title of the model."""
     mapping: ClassMapping | None
     """The class mapping, or None if the model was never loaded."""
     pending: Pending
@@ -105,28 +102,19 @@ def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, in
 def models_part(
     choices: Sequence[ModelChoice], place: Place, trained: Sequence[TrainedModel], total: int | None = None
 ) -> Html:
-    """Return the known models, the trained ones, and a form for another. `total` is the number of images to predict,
-    or None before the images are chosen.
-    """
+    """Return known and trained models, and a form for another. `total` images are to predict; None: not chosen yet."""
     fields = model_fields(UnderTestSettings(source="torchvision"), with_refusals=True)
     return render("models", choices=choices, place=place, trained=trained, total=total, fields=fields)
 
 
 def work_part(stand: Stand) -> Html:
     """Return the mapping from labels to classes, and the work needed to get figures."""
-    return render(
-        "work",
-        stand=stand,
-        choices=_choices,
-        longest=LONGEST_MAPPING,
-        input=stand.place.to(INPUT, beside="", other=None, mapping=""),
-    )
+    picture = stand.place.to(INPUT, beside="", other=None, mapping="")
+    return render("work", stand=stand, choices=_choices, longest=LONGEST_MAPPING, input=picture)
 
 
 def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield each model class with a name similar to a label, and the address that maps the label to it, or "" if the
-    mapping would be too long for an address.
-    """
+    """Yield model classes with a similar name, and the address that maps the label to each ("" if too long)."""
     for name in row.suggestions:
         mapping, of_id = _with_line(place.mapping, row.label, name), words_of_id(name).split(", ")[0]
         yield f"{of_id} ({name})" if of_id else name, place.to(mapping=mapping) if mapping else ""
@@ -143,29 +131,22 @@ def _with_line(mapping: str, label: str, model_class: str) -> str:
     return longer if len(longer) <= LONGEST_MAPPING else ""
 
 
-SHEETS, SCRIPTS = (
-    ("evaluate.css", "evaluate-retraining.css"),
-    ("model-form.js", "evaluate.js", "evaluate-retraining.js"),
-)
+SHEETS, SCRIPTS = ("evaluate.css",), ("model-form.js", "evaluate.js", "evaluate-retraining.js")
 _FILES = {"html": "one HTML file", "markdown": "Markdown", "latex": "LaTeX table", "csv": "CSV", "parquet": "Parquet"}
 
 
 def list_page(
-    subjects: Sequence[SubjectView],
-    gallery: Mapping[TaskKind, int],
-    models: Html,
-    chosen: ModelChoice | None,
-    signed_in: bool,
+    subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], models: Html, chosen: ModelChoice | None
 ) -> str:
     """Return the page with all subjects to evaluate. `models` is the part with the chosen model, or with a choice."""
     content = render("list", models=models, subjects=subjects_part(subjects, gallery, chosen))
-    return _page("Evaluate", content, signed_in)
+    return _page("Evaluate", content)
 
 
-def subject_page(subject: SubjectView, place: Place, models: Html | None, signed_in: bool) -> str:
+def subject_page(subject: SubjectView, place: Place, models: Html | None) -> str:
     """Return the page to choose a model for a subject."""
     content = render("subject", subject=subject, place=place, stand=None, models=models, WITHOUT_SPLIT=WITHOUT_SPLIT)
-    return _page(subject.title, content, signed_in)
+    return _page(subject.title, content)
 
 
 def evaluation_page(
@@ -174,7 +155,6 @@ def evaluation_page(
     choices: Sequence[ModelChoice],
     versions: Sequence[SubjectView],
     several_methods: bool,
-    signed_in: bool,
 ) -> str:
     """Return the page that evaluates a model on a subject: class mapping, progress of the predictions, and figures.
     `several_methods`: the images are by several methods, which can be compared.
@@ -197,42 +177,20 @@ def evaluation_page(
         refused="",
         WITHOUT_SPLIT=WITHOUT_SPLIT,
     )
-    return _page(f"{stand.model} on {stand.subject.title}", content, signed_in)
+    return _page(f"{stand.model} on {stand.subject.title}", content)
 
 
-def methods_page(
-    found: MethodsCompared, place: Place, alone: Sequence[str], opened: Callable[..., str], signed_in: bool
-) -> str:
-    """Return the page that compares methods. `alone` are the addresses of the evaluation of each method, and `opened`
-    returns an address below the page's, from its end and its own parameters.
-    """
+def methods_page(found: MethodsCompared, place: Place, alone: Sequence[str], opened: Callable[..., str]) -> str:
+    """Return the page that compares methods. `alone` are addresses of their evaluations; `opened` makes its own."""
     counts, rows, counted = method_counts(found), method_rows, COUNTED
-    content = render(
-        "methods", found=found, place=place, alone=alone, opened=opened, counts=counts, rows=rows, counted=counted
-    )
-    return _page("Methods on the same sources", content, signed_in)
+    values = {"found": found, "place": place, "alone": alone, "opened": opened}
+    content = render("methods", **values, counts=counts, rows=rows, counted=counted)
+    return _page("Methods on the same sources", content)
 
 
-def state_parts(stand: Stand, result: Html | None, compared: Html | None) -> dict[str, Html]:
-    """Return the parts of the page that change while a model predicts images. Missing parts are empty."""
-    return {
-        "part-compared": compared or el("section", id="part-compared"),
-        "part-work": work_part(stand),
-        "part-result": result or el("section", id="part-result"),
-    }
-
-
-def _page(title: str, content: Html, signed_in: bool) -> str:
-    return page(
-        title,
-        content,
-        explanations_window(),
-        here="evaluate",
-        ends=help_button("What the figures say"),
-        signed_in=signed_in,
-        sheets=SHEETS,
-        scripts=SCRIPTS,
-    )
+def _page(title: str, content: Html) -> str:
+    ends = help_button("What the figures say")
+    return page(title, content, explanations_window(), here="evaluate", ends=ends, sheets=SHEETS, scripts=SCRIPTS)
 
 
 # The report as one file
@@ -254,9 +212,8 @@ def report_html(
         data = thumbnail(sha)
         return embedded(data) if data else None
 
-    style = "\n".join(
-        (ASSETS / name).read_text(encoding="utf-8") for name in ("studio.css", "study.css", "evaluate.css")
-    )
+    sheets = ("studio.css", "study.css", "evaluate.css")
+    style = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in sheets)
     # No script sets the class `dark` in a report, so the colours follow the reader's system.
     colours = " ".join(re.findall(r"^\.dark \{([^}]*)\}", style, re.MULTILINE))
     dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ color-scheme: dark; {colours} }} }}"

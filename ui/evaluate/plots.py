@@ -32,16 +32,13 @@ class Confusion:
     names: list[str]
     """Names of the columns: the answers of the model."""
     rows: list[tuple[str, list[tuple[Cell, float | None, bool, bool]]]]
-    """Rows: a label and its cells. A cell has its place, its share (None without an image), True if its answer is
-    right, and True if a click opens its images."""
+    """Label and cells of each row: place, share (None: no image), True if right, True if a click opens its images."""
 
 
 def confusion(
     title: str, labels: Sequence[str], shares: Floats, chosen: Sequence[int], kind: CellKind = "confusion"
 ) -> Confusion:
-    """Return the confusion matrix of the `chosen` labels. The column "any other" counts all other answers. Its images
-    open only if every label with images is chosen.
-    """
+    """Return the matrix of `chosen` labels. Images of "any other" open only if all labels with images are chosen."""
     whole = len(chosen) == sum(bool(np.isfinite(row).any()) for row in shares)
     rest = [column for column in range(shares.shape[1]) if column not in set(chosen)]
     has_rest = bool(rest) and bool(np.nansum(shares[np.ix_(list(chosen), rest)]) > 0)
@@ -59,8 +56,6 @@ def confusion(
 
 
 def found_points(order: Order, images: int, most: int) -> str:
-    """Return the SVG points of the curve that counts faults among the first images of an order. The top of the plot
-    represents `most` faults.
-    """
+    """Return the SVG points that count faults among an order's first images. The top of the plot is `most` faults."""
     places = sorted({round(images * step / FOUND_STEPS) for step in range(FOUND_STEPS + 1)})
     return " ".join(f"{100 * place / (images or 1):.1f},{50 - 50 * order.found(place) / most:.1f}" for place in places)

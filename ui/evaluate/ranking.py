@@ -25,8 +25,7 @@ _WORDS = {OURS: "ours", RANDOM: "at random", ENTROPY: "least sure first (entropy
 _LOOKS = {OURS: "first", ENTROPY: "second", GINI: "third", RANDOM: "zero"}
 """Line style of each order, in the order of the legend."""
 Listed = Callable[[Sequence[int], int], str | None]
-"""Function from a list of entries and one entry to enlarge (0 for none) to the gallery's address. None if it is too
-long."""
+"""Function from entries and one of them to enlarge (0: none) to the gallery's address, or None if that is too long."""
 
 
 def most_shown(cases: int) -> int:

@@ -24,7 +24,5 @@ _NAMED = {
 
 
 def render(name: str, /, **values: object) -> Html:
-    """Fill in `templates/NAME.html`. A template may use the functions of `plots` and `words`, and the constants of
-    `words` and `core.evaluation_results`.
-    """
+    """Fill in `templates/NAME.html`, which may use the names in `_NAMED`."""
     return templating.render(f"evaluate/{name}.html", **{**_NAMED, **values})

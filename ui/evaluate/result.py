@@ -29,7 +29,6 @@ MOST_LABELS = 14
 MOST_NARROW = 6
 """Maximum number of labels with which two matrices fit side by side on a laptop."""
 _WRONG = {"classification": "wrong", "segmentation": "loses a class"}
-"""Words for a model's mistake on a test case."""
 NAMED_FEW = 3
 """Maximum number of names in the line that unfolds the rows with too few test cases."""
 SHOWN_ROWS = 10
@@ -37,7 +36,6 @@ SHOWN_ROWS = 10
 MOST_ROWS = 100
 """Maximum number of rows of a table. Nobody reads the last of a thousand, and they take seconds to lay out."""
 _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
-"""The tables of edits in their order, with their titles."""
 
 
 def result_part(found: Evaluated, links: Links) -> Html:
@@ -79,9 +77,7 @@ def _of_classifier(found: Evaluated, effect: Effectiveness, links: Links) -> dic
 
 
 def _class_place(row: ClassRow) -> tuple[float | str, ...]:
-    """Return the sort key of a class: the largest loss first. Classes without a figure are last, those with most wrong
-    test cases first.
-    """
+    """Return the sort key of a class: the largest loss first, then those without a figure, most wrong cases first."""
     if row.difference.value is not None:
         return False, -row.difference.value, row.label
     return True, -row.wrong_cases, row.cases, row.label
@@ -120,9 +116,7 @@ def change_of(one: SegmentedClass) -> Figure:
 
 
 def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int]) -> dict[str, object]:
-    """Return the confusion matrices of originals and generated images for the labels `there`. If these are more than
-    `MOST_LABELS`, the matrices show those that lose most right answers.
-    """
+    """Return the matrices of the labels `there`; of many, only the `MOST_LABELS` that lose most right answers."""
     before, after = shares
     chosen, left_out = list(there), ""
     if len(there) > MOST_LABELS:
@@ -137,17 +131,13 @@ def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Seq
 
 
 def _columns(found: Evaluated, classes: int, labels: int) -> str:
-    """Return the CSS class names of three columns. `classes` and `labels` are the numbers of rows of the tables and of
-    the matrices. The third column is placed below the shorter of these two.
-    """
+    """Return the CSS classes of three columns: the third is below the shorter of tables (`classes`) and matrices."""
     wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), adjacent) for adjacent in (True, False))
     return f"eval-columns three{' left-wide' if wide else ''}{' left-laptop' if laptop else ''}"
 
 
 def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool) -> bool:
-    """Return True if the tables are probably shorter than the two matrices. These are side by side if `adjacent`, else
-    one below the other.
-    """
+    """Return True if the tables are probably shorter than the two matrices (side by side if `adjacent`)."""
     table = first_table(found)
     edits = rows_standing(one.row.n for one in found.edits[table]) if table else 0
     tables = 2 * (edits + min(classes, SHOWN_ROWS)) + 8
@@ -156,9 +146,8 @@ def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool
 
 
 def worst_few(what: str, rows: Sequence[tuple[str, int, int]]) -> str:
-    """Return the end of the line that unfolds the rows with too few test cases. It names the first of these rows with
-    an error; "" if none exists. `rows` hold a name, the number of wrong test cases and of all test cases. `what`
-    names the error, such as "newly wrong".
+    """Return the end of the line that unfolds rows with too few test cases: the first names with an error, or "".
+    `rows` hold a name, the number of wrong test cases and of all. `what` is the error, such as "newly wrong".
     """
     few = [f"{name} {wrong} of {cases}" for name, wrong, cases in rows if wrong and cases < FEWEST_CASES]
     return f"; {what}: {', '.join(few[:NAMED_FEW])}" if few else ""

@@ -25,7 +25,6 @@ from ui.evaluate.words import EVALUATE, Place
 from ui.replies import FRESH, add_posted, attached, fetched_at, page_at
 
 KeptNumber = Annotated[int, Query(ge=1, le=LARGEST_ID)]
-"""Number of a kept retraining result."""
 
 
 def add_retraining_routes(
@@ -67,17 +66,17 @@ def add_retraining_routes(
         return {"parts": {TIME: time_part(expected)}}
 
     @page_at(app, f"{EVALUATE}retraining/images", to_evaluation)
-    def images(request: Request, place: At, kept: KeptNumber, on: str, arm: str = "") -> Response:
+    def images(place: At, kept: KeptNumber, on: str, arm: str = "") -> Response:
         question = evaluations.asked(OnModel.of(place.fields))
         return RedirectResponse(list_address(retrainings.opens(question, kept, on, arm)), status_code=303)
 
     @page_at(app, f"{EVALUATE}retraining/weights", to_evaluation)
-    def weights(request: Request, place: At, kept: KeptNumber, arm: str) -> Response:
+    def weights(place: At, kept: KeptNumber, arm: str) -> Response:
         name, file = retrainings.weights_file(evaluations.asked(OnModel.of(place.fields)), kept, arm)
         return FileResponse(file, media_type="application/octet-stream", filename=name, headers=FRESH)
 
     @page_at(app, f"{EVALUATE}retraining/{{kind}}", to_evaluation)
-    def report(request: Request, place: At, kind: Literal["markdown", "json"]) -> Response:
+    def report(place: At, kind: Literal["markdown", "json"]) -> Response:
         found = latest(place)
         headers = attached(f"{plain_name(f'retraining {found.title} {found.model}')}{SUFFIXES[kind]}")
         if kind == "json":

@@ -5,48 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, RedirectResponse, Response
 
 from core.errors import UserError
 from core.types import TaskKind
-from services.commands import Commands, Missing
+from services.commands import Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.commands import OnModel, OnTwoModels
-from services.evaluation.evidence.service import Evidence
-from services.evaluation.factors import NOT_READ, Factors, parts_words
+from services.evaluation.factors import NOT_READ, parts_words
 from services.evaluation.facts import file_of
-from services.evaluation.focus import Focus
-from services.evaluation.likeness import Likeness
-from services.evaluation.retraining.jobs import Retrainings, TrainedModel
-from services.evaluation.service import LOOKING, EvaluationService, about, about_control, model_choice_key
+from services.evaluation.retraining.jobs import TrainedModel
+from services.evaluation.service import LOOKING, about, about_control, model_choice_key
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, FocusFigures, ModelChoice, Pending
+from services.studio import Studio
 from services.work_queue import WorkView
+from ui.evaluate import page
 from ui.evaluate.comparing import comparison_part
-from ui.evaluate.page import (
-    DOES,
-    FILES,
-    INPUT,
-    LONGEST_MAPPING,
-    Stand,
-    evaluation_page,
-    list_page,
-    methods_page,
-    models_part,
-    report_html,
-    state_parts,
-    subject_page,
-)
 from ui.evaluate.ranking import most_shown, ranking_part
 from ui.evaluate.render import render
 from ui.evaluate.result import SHOWN_ROWS, result_part
 from ui.evaluate.words import EVALUATE, Links, Place, evaluate_address
 from ui.explore.parts import thumb_url
-from ui.frame import signed_in
 from ui.markup import Html, el
 from ui.replies import FRESH, add_posted, attached, fetched_at, file_at, page_at, with_file
 from ui.security.request_limits import MODEL_FILE
@@ -60,6 +44,7 @@ _TYPES = {
     "csv": "text/csv; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
 }
+T = TypeVar("T")
 _Number = Annotated[int | None, Query(ge=1, le=LARGEST_ID)]
 
 
@@ -68,7 +53,7 @@ def place_of(
     filter: str = "",
     split: str = "",
     key: str = "",
-    mapping: Annotated[str, Query(max_length=LONGEST_MAPPING)] = "",
+    mapping: Annotated[str, Query(max_length=page.LONGEST_MAPPING)] = "",
     beside: str = "",
     other: _Number = None,
     weighing: Literal["", "case"] = "",
@@ -90,46 +75,33 @@ def to_evaluation(place: Place, **_: Any) -> tuple[str, str]:
 class _Pages:
     """Values for the routes, read from the services."""
 
-    def __init__(
-        self,
-        evaluations: EvaluationService,
-        retrainings: Retrainings,
-        likeness: Likeness,
-        experiments: Factors,
-        focus: Focus,
-        evidence: Evidence,
-    ) -> None:
-        self.evaluations, self.retrainings = evaluations, retrainings
-        self.like, self.experiments, self.looking, self.bundles = likeness, experiments, focus, evidence
+    def __init__(self, studio: Studio) -> None:
+        self.studio, self.evaluations = studio, studio.evaluations
 
     def asked(self, place: Place) -> EvaluationQuestion:
         """Return the evaluation question that a page's address asks. Raises UserError for an invalid address."""
         return self.evaluations.asked(OnModel.of(place.fields))
 
-    def choices(self, place: Place) -> tuple[ModelChoice, ...]:
-        return self.evaluations.models(OnModel.of(place.fields).subject)
-
     def models(self, place: Place) -> Html:
         """Return the part of the page that offers models for the images at `place`."""
-        cases = self.evaluations.cases(OnModel.of(place.fields).subject)
-        return models_part(self.choices(place), place, self.trained(cases.view.kind), len(cases.pictures))
+        subject = OnModel.of(place.fields).subject
+        cases, choices = self.evaluations.cases(subject), self.evaluations.models(subject)
+        return page.models_part(choices, place, self.trained(cases.view.kind), len(cases.pictures))
 
     def trained(self, kind: TaskKind | None) -> list[TrainedModel]:
         """Return the weights of all retrainings for one kind of task."""
-        return [one for one in self.retrainings.trained() if one.found.kind == kind]
+        return [one for one in self.studio.retrainings.trained() if one.found.kind == kind]
 
     def model_first(self, place: Place) -> tuple[Html, ModelChoice | None]:
-        """Return the part of the page for a model that is chosen before its images, and this model. If none is chosen,
-        return the models to choose from, and None. Raises UserError if the chosen model is gone.
-        """
+        """Return the part for the model chosen first, and it, or all models. Raises UserError if it is gone."""
         if not place.key:
-            return models_part(self.evaluations.models(), place, self.retrainings.trained()), None
+            return page.models_part(self.evaluations.models(), place, self.studio.retrainings.trained()), None
         chosen = self.evaluations.choice(place.key)
         stored = self.evaluations.predicting.stored(chosen.settings)
         identity = stored.identity if stored is not None else None
-        return render("chosen", chosen=chosen, identity=identity, does=DOES), chosen
+        return render("chosen", chosen=chosen, identity=identity, does=page.DOES), chosen
 
-    def stand(self, place: Place) -> Stand:
+    def stand(self, place: Place) -> page.Stand:
         """Return the progress of the evaluation at an address. Raises UserError for an invalid address."""
         service, question = self.evaluations, self.asked(place)
         drawing = service.controls.work.of(about_control(question.subject)) if service.controls is not None else ()
@@ -137,37 +109,40 @@ class _Pages:
         subject = service.view(question.subject)
         title = service.title(question.model)
         if subject.problem:
-            return Stand(place, subject, title, None, Pending(0, 0), refused=subject.problem)
+            return page.Stand(place, subject, title, None, Pending(0, 0), refused=subject.problem)
         work = next(iter(service.work.of(about(question))), None)
         try:
             mapping = service.mapping(question)
         except UserError as error:
-            return Stand(place, subject, title, None, service.pending(question), work, str(error))
+            return page.Stand(place, subject, title, None, service.pending(question), work, str(error))
         if work is not None and not work.active and work.kind == LOOKING and mapping is not None:
             work = None
-        return Stand(place, subject, title, mapping, service.pending(question), work, control=control)
+        return page.Stand(place, subject, title, mapping, service.pending(question), work, control=control)
 
-    def parts(self, stand: Stand) -> dict[str, Html]:
-        """Return the parts of the evaluation page. While the model predicts images the figures are left out, since each
-        batch of images would change them.
-        """
-        if stand.at_work or not stand.ready:
-            return state_parts(stand, None, None)
-        evaluated = self.evaluations.evaluate(self.asked(stand.place))
-        second = stand.place.second
-        compared = self._compared(evaluated, stand.place, second) if second is not None else None
-        return state_parts(stand, result_part(evaluated, self._links(stand, evaluated)), compared)
+    def parts(self, stand: page.Stand) -> dict[str, Html]:
+        """Return the parts of the page, without figures while a model predicts, since each batch would change them."""
+        result, compared = el("section", id="part-result"), el("section", id="part-compared")
+        if stand.ready and not stand.at_work:
+            evaluated = self.evaluations.evaluate(self.asked(stand.place))
+            result = result_part(evaluated, self._links(stand, evaluated))
+            if (second := stand.place.second) is not None:
+                compared = self._compared(evaluated, stand.place, second)
+        return {"part-compared": compared, "part-work": page.work_part(stand), "part-result": result}
 
-    def _links(self, stand: Stand, found: Evaluated) -> Links:
+    def _links(self, stand: page.Stand, found: Evaluated) -> Links:
         place = stand.place
         can_make = stand.subject.can_make_control and self.evaluations.controls is not None
+        study: StudyPlan | str | None = None
+        if found.validity is None or found.validity.by_strata.value is None:
+            plan, refused = _or_why(lambda: self.evaluations.study_plan(self.asked(place)))
+            study = plan or refused
         return Links(
             place.images,
             thumb_url,
             lambda entry, cell: place.images(cell, entry),
             render("control", work=stand.control, can_make=can_make),
             render("figures_links", place=place, can_choose=found.kind == "classification" and found.mapping.left_over),
-            self._study(stand, found),
+            study,
             can_check=True,
         )
 
@@ -183,49 +158,33 @@ class _Pages:
     def likeness(self, place: Place) -> Html:
         """Return the section on groups of similar edits and the likeness to originals, or the progress of this work."""
         question = self.asked(place)
-        work = next(iter(self.like.work.of(about(question))), None)
-        figures = self.like.figures(question) if work is None or not work.active else None
+        work = next(iter(self.studio.likeness.work.of(about(question))), None)
+        figures = self.studio.likeness.figures(question) if work is None or not work.active else None
         return render("likeness", found=figures, work=work, listed=_listed, picture=thumb_url, acts=True)
 
     def factors(self, place: Place) -> Html:
         """Return the section on what breaks the model together, or the reason why it cannot be shown."""
-        try:
-            found, refused = self.experiments.figures(self.asked(place)), ""
-        except UserError as error:
-            found, refused = None, str(error)
+        found, refused = _or_why(lambda: self.studio.factors.figures(self.asked(place)))
         values = {"listed": _listed, "parts_words": parts_words, "NOT_READ": NOT_READ, "SHOWN": SHOWN_ROWS}
         return render("factors", found=found, refused=refused, **values)
 
     def focus(self, place: Place) -> Html:
         """Return the section on where the model looks, or the progress of this work, or why it cannot be shown."""
-        work = next(iter(self.looking.work.of(about(self.asked(place)))), None)
+        work = next(iter(self.studio.focus.work.of(about(self.asked(place)))), None)
         found, refused = (None, "") if work is not None and work.active else self.focus_figures(place)
         return render("focus", found=found, work=work, refused=refused, acts=True)
 
     def focus_figures(self, place: Place) -> tuple[FocusFigures | None, str]:
         """Return the figures on where the model looks and "", or None and the reason why there are none."""
-        try:
-            return self.looking.figures(*self.evaluations.asked_both(OnTwoModels.of(place.compared_fields))), ""
-        except UserError as error:
-            return None, str(error)
+        asked_both, figures = self.evaluations.asked_both, self.studio.focus.figures
+        return _or_why(lambda: figures(*asked_both(OnTwoModels.of(place.compared_fields))))
 
     def evidence(self, place: Place) -> Html:
         """Return the section with the evidence bundle, or the progress of writing it, or why none can be written."""
-        question, refused = self.asked(place), ""
-        try:
-            self.bundles.require(question)
-        except UserError as error:
-            refused = str(error)
-        work = next(iter(self.bundles.work.of(about(question))), None)
+        question = self.asked(place)
+        _, refused = _or_why(lambda: self.studio.evidence.require(question))
+        work = next(iter(self.studio.evidence.work.of(about(question))), None)
         return render("evidence", work=work, refused=refused)
-
-    def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | str | None:
-        if found.validity is not None and found.validity.by_strata.value is not None:
-            return None
-        try:
-            return self.evaluations.study_plan(self.asked(stand.place))
-        except UserError as error:
-            return str(error)
 
     def _compared(self, found: Evaluated, place: Place, second: Place) -> Html:
         try:
@@ -241,61 +200,46 @@ class _Pages:
             return el("section", el("p", str(error), class_="notice"), id="part-compared", class_="card part")
 
 
-def _listed(entries: Sequence[int], image: int) -> str | None:
-    """Return the gallery's address for a list of entries, with the entry `image` enlarged unless it is 0. None if the
-    list is too long for an address.
-    """
+def _or_why(make: Callable[[], T]) -> tuple[T | None, str]:
+    """Return what `make` returns and "", or None and the sentence of its UserError."""
     try:
-        to = list_address(entries)
-    except UserError:
-        return None
-    return f"{to}&image={image}&large=1" if image else to
+        return make(), ""
+    except UserError as error:
+        return None, str(error)
 
 
-def add_evaluate_routes(
-    app: FastAPI,
-    commands: Commands,
-    evaluations: EvaluationService,
-    retrainings: Retrainings,
-    likeness: Likeness,
-    experiments: Factors,
-    focus: Focus,
-    evidence: Evidence,
-    thumbnail: Callable[[str], bytes],
-) -> None:
-    """Add the pages below /evaluate/. `thumbnail` returns the thumbnail of an image as WebP."""
-    pages = _Pages(evaluations, retrainings, likeness, experiments, focus, evidence)
-    _add_pages(app, pages)
-    _add_files(app, pages, thumbnail)
-    _add_sent(app, commands, pages)
+def _listed(entries: Sequence[int], image: int) -> str | None:
+    """Return the gallery's address of these entries, with `image` enlarged unless it is 0. None if it is too long."""
+    to, _ = _or_why(lambda: list_address(entries))
+    return f"{to}&image={image}&large=1" if to and image else to
 
 
-def _add_pages(app: FastAPI, pages: _Pages) -> None:
-    evaluations = pages.evaluations
+def add_evaluate_routes(app: FastAPI, studio: Studio) -> None:
+    """Add the pages below /evaluate/, their data and their actions."""
+    pages = _Pages(studio)
+    _add_pages(app, pages, studio)
+    _add_sent(app, pages, studio)
 
-    @app.get(EVALUATE.rstrip("/"), include_in_schema=False)
-    def to_list() -> Response:
-        return RedirectResponse(EVALUATE, status_code=308)
+
+def _add_pages(app: FastAPI, pages: _Pages, studio: Studio) -> None:
+    evaluations = studio.evaluations
 
     @page_at(app, EVALUATE, LIST)
     def one(request: Request, place: At) -> str:
-        signed, everything = signed_in(request), "filter" in request.query_params
-        if place.version is None and not everything:
+        if place.version is None and "filter" not in request.query_params:
             models, chosen = pages.model_first(place)
-            return list_page(evaluations.subjects(), evaluations.gallery(), models, chosen, signed)
-        return _page(place, signed)
-
-    def _page(place: Place, signed: bool) -> str:
-        subject = evaluations.view(OnModel.of(place.fields).subject)
+            return page.list_page(evaluations.subjects(), evaluations.gallery(), models, chosen)
+        asked = OnModel.of(place.fields).subject
+        subject = evaluations.view(asked)
         if not place.key or (subject.problem and len(subject.splits) > 1):  # a person chooses the split first
-            return subject_page(subject, place, None if subject.problem else pages.models(place), signed)
+            return page.subject_page(subject, place, None if subject.problem else pages.models(place))
         stand = pages.stand(place)
         versions = evaluations.subjects() if place.version is not None else ()
-        several = len(evaluations.cases(OnModel.of(place.fields).subject).methods) > 1
-        return evaluation_page(stand, pages.parts(stand), pages.choices(place), versions, several, signed)
+        several = len(evaluations.cases(asked).methods) > 1
+        return page.evaluation_page(stand, pages.parts(stand), evaluations.models(asked), versions, several)
 
     @page_at(app, f"{EVALUATE}methods", to_evaluation)
-    def methods(request: Request, place: At, reference: str = "") -> str:
+    def methods(place: At, reference: str = "") -> str:
         found = evaluations.methods(pages.asked(place), reference).compared
         chosen = OnModel.of(place.fields).subject.filter
         alone = [place.to(filter=one.of(chosen).address) for one in found.methods]
@@ -304,11 +248,11 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
         def opened(end: str, **parameters: str) -> str:
             return evaluate_address(f"methods{end}", **{**asdict(place), "reference": reference, **parameters})
 
-        return methods_page(found, place, alone, opened, signed_in(request))
+        return page.methods_page(found, place, alone, opened)
 
     @page_at(app, f"{EVALUATE}methods/images", to_evaluation)
     def images_of_method(
-        request: Request, place: At, method: str, figure: str = "", edit_type: str = "", reference: str = ""
+        place: At, method: str, figure: str = "", edit_type: str = "", reference: str = ""
     ) -> Response:
         found = evaluations.methods(pages.asked(place), reference)
         return RedirectResponse(list_address(found.entries(method, figure, edit_type)), status_code=303)
@@ -317,25 +261,13 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     def state(place: At) -> Mapping[str, Any]:
         return _state(pages, place)
 
-    @fetched_at(app, f"{API}ranking")
-    def ranking(place: At) -> Mapping[str, Any]:
-        return {"parts": {"part-ranking": pages.ranking(place)}}
+    def add_part(name: str, part: Callable[[Place], Html]) -> None:
+        @fetched_at(app, f"{API}{name}")
+        def shown(place: At) -> Mapping[str, Any]:
+            return {"parts": {f"part-{name}": part(place)}}
 
-    @fetched_at(app, f"{API}likeness")
-    def likeness(place: At) -> Mapping[str, Any]:
-        return {"parts": {"part-likeness": pages.likeness(place)}}
-
-    @fetched_at(app, f"{API}factors")
-    def factors(place: At) -> Mapping[str, Any]:
-        return {"parts": {"part-factors": pages.factors(place)}}
-
-    @fetched_at(app, f"{API}focus")
-    def focus(place: At) -> Mapping[str, Any]:
-        return {"parts": {"part-focus": pages.focus(place)}}
-
-    @fetched_at(app, f"{API}evidence")
-    def evidence(place: At) -> Mapping[str, Any]:
-        return {"parts": {"part-evidence": pages.evidence(place)}}
+    for part in (pages.ranking, pages.likeness, pages.factors, pages.focus, pages.evidence):
+        add_part(part.__name__, part)
 
     @fetched_at(app, f"{API}trained")
     def trained(kind: TaskKind) -> Mapping[str, Any]:
@@ -356,26 +288,8 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
         part = render("control", work=work, can_make=False) if work.active else None
         return {"active": work.active, "parts": {"control": part} if part else {}}
 
-
-def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:
-    stand = pages.stand(place)
-    parts = pages.parts(stand)
-    return {"at_work": stand.at_work, "ready": stand.ready, "parts": dict(parts)}
-
-
-def _work_said(work: WorkView) -> dict[str, Any]:
-    """Return the number of a job, and True if it is running. Raises UserError if the job failed."""
-    if work.state == "failed":
-        raise UserError(work.error)
-    return {"work": work.id, "active": work.active}
-
-
-def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -> None:
-    evaluations = pages.evaluations
-
     @page_at(app, f"{EVALUATE}images", to_evaluation)
     def images(
-        request: Request,
         place: At,
         kind: CellKind,
         name: str = "",
@@ -387,27 +301,40 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
         to = list_address(entries)
         return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
 
-    @page_at(app, f"{EVALUATE}{INPUT}", to_evaluation)
-    def input_picture(request: Request, place: At) -> Response:
+    @page_at(app, f"{EVALUATE}{page.INPUT}", to_evaluation)
+    def input_picture(place: At) -> Response:
         """Return the first image of the set as the model gets it."""
         return Response(evaluations.input_picture(pages.asked(place)), media_type="image/png", headers=FRESH)
 
     @page_at(app, f"{EVALUATE}report/{{kind}}", to_evaluation)
-    def report(request: Request, place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:
+    def report(place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:
         question = pages.asked(place)
-        evaluated, likeness = evaluations.evaluate(question), pages.like.figures(question)
+        evaluated, likeness = evaluations.evaluate(question), studio.likeness.figures(question)
         focus, _ = pages.focus_figures(place)
         if kind == "html":
-            data = report_html(evaluated, evaluations.rank(question), thumbnail, likeness, focus).encode()
+            thumbnail = studio.workspace.thumbnails.webp
+            data = page.report_html(evaluated, evaluations.rank(question), thumbnail, likeness, focus).encode()
         else:
             data = file_of(evaluated, kind, likeness, focus)
         name = plain_name(f"{evaluated.subject.title} {evaluated.model}") or "evaluation"
-        return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{FILES[kind]}"))
+        return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{page.FILES[kind]}"))
 
     @file_at(app, f"{EVALUATE}evidence/{{number}}/{{name}}")
     def bundle(number: int, name: str) -> Response:
-        ready = pages.bundles.ready(number)
+        ready = studio.evidence.ready(number)
         return FileResponse(ready.file, media_type="application/zip", filename=ready.name, headers=FRESH)
+
+
+def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:
+    stand = pages.stand(place)
+    return {"at_work": stand.at_work, "ready": stand.ready, "parts": pages.parts(stand)}
+
+
+def _work_said(work: WorkView) -> dict[str, Any]:
+    """Return the number of a job, and True if it is running. Raises UserError if the job failed."""
+    if work.state == "failed":
+        raise UserError(work.error)
+    return {"work": work.id, "active": work.active}
 
 
 def plain_name(words: str) -> str:
@@ -415,38 +342,24 @@ def plain_name(words: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-").lower()[:80]
 
 
-def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
-    evaluations = pages.evaluations
+def _add_sent(app: FastAPI, pages: _Pages, studio: Studio) -> None:
+    commands, evaluations = studio.commands, studio.evaluations
 
-    def begin(data: dict[str, Any]) -> Mapping[str, Any]:
-        place = _sent_place(data)
-        commands.send("begin-predictions", place.fields)
-        return _state(pages, place)
-
-    def then_here(command: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
-        """Return an action that sends a command about the page's evaluation, or about a job if the page names one. The
-        page reloads afterwards.
-        """
+    def add(name: str, command: str, reply: Callable[[Place, Any], Mapping[str, Any]]) -> None:
+        """Let the page send a command about its evaluation, or about a job if the page names one."""
 
         def act(data: dict[str, Any]) -> Mapping[str, Any]:
-            work = data.pop("work", None)
-            place = _sent_place(data)
-            fields = place.compared_fields if command in ("begin-focus", "begin-evidence") else place.fields
-            commands.send(command, fields if work is None else {"work": work})
-            return {"go": place.to()}
+            work, place = data.pop("work", None), _sent_place(data)
+            fields, known = place.compared_fields, commands.known()[command].model_fields
+            sent = {name: value for name, value in fields.items() if name in known} if work is None else {"work": work}
+            return reply(place, commands.send(command, sent))
 
-        return act
-
-    def cancel(data: dict[str, Any]) -> Mapping[str, Any]:
-        work = data.pop("work", None)
-        place = _sent_place(data)
-        commands.send("cancel-predictions", {"work": work})
-        return _state(pages, place)
+        add_posted(app, f"{API}{name}", act)
 
     def look(data: dict[str, Any]) -> Mapping[str, Any]:
         """Load a model that is chosen, named by a form, or trained here. In the reply, `go` is its page's address."""
         if "trained" in data:
-            data |= pages.retrainings.as_model(data.pop("trained"), str(data.pop("arm", "")))
+            data |= studio.retrainings.as_model(data.pop("trained"), str(data.pop("arm", "")))
         question = evaluations.asked(OnModel.of({**data, "mapping": ""}))
         place = Place(question.subject.version, str(data.get("filter") or ""), question.subject.split)
         progress = _work_said(evaluations.look(question))
@@ -454,40 +367,21 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
 
     def keep_trained(data: dict[str, Any]) -> Mapping[str, Any]:
         """Keep the weights of a retraining as a model. Return its source and file, which a form needs."""
-        return pages.retrainings.as_model(data.get("trained", 0), str(data.get("arm", "")))
+        return studio.retrainings.as_model(data.get("trained", 0), str(data.get("arm", "")))
 
-    def control(data: dict[str, Any]) -> Mapping[str, Any]:
-        place = _sent_place(data)
-        fields = {name: value for name, value in place.fields.items() if name in ("version", "filter", "split", "key")}
-        commands.send("make-control-set", fields)
-        return {"go": place.to()}
-
-    def study(data: dict[str, Any]) -> Mapping[str, Any]:
-        drafted = commands.send("draft-evaluation-study", _sent_place(data).fields)
-        return {"go": f"/study/{drafted['study']}"}
-
-    acts: Mapping[str, Callable[[dict[str, Any]], Mapping[str, Any]]] = {
-        "begin-predictions": begin,
-        "check-masks": then_here("begin-predictions"),
-        "draft-evaluation-study": study,
-        "cancel-predictions": cancel,
-        "look": look,
-        "keep-trained": keep_trained,
-        "make-control-set": control,
-        **{
-            name: then_here(name)
-            for name in (
-                *("cancel-control-set", "begin-likeness", "cancel-likeness", "begin-focus", "cancel-focus"),
-                *("begin-evidence", "cancel-evidence"),
-            )
-        },
-    }
-    for name, act in acts.items():
-        add_posted(app, f"{API}{name}", act)
+    for name in ("begin-predictions", "cancel-predictions"):
+        add(name, name, lambda place, _: _state(pages, place))
+    add("draft-evaluation-study", "draft-evaluation-study", lambda _, drafted: {"go": f"/study/{drafted['study']}"})
+    # After these commands the page reloads.
+    add("check-masks", "begin-predictions", lambda place, _: {"go": place.to()})
+    acts = (f"{act}-{work}" for work in ("likeness", "focus", "evidence") for act in ("begin", "cancel"))
+    for name in ("make-control-set", "cancel-control-set", *acts):
+        add(name, name, lambda place, _: {"go": place.to()})
+    add_posted(app, f"{API}look", look)
+    add_posted(app, f"{API}keep-trained", keep_trained)
 
     @app.post(MODEL_FILE, include_in_schema=False)
     async def model_file(request: Request, name: str = "") -> Response:
-        """Keep a model that a person uploads."""
         return await with_file(request, lambda file: evaluations.keep_model_file(file, name), "file")
 
 

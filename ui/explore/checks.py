@@ -57,19 +57,13 @@ def _figure(check: Check) -> tuple[str, str]:
 
 def _rounded(check: Check, figure: float) -> str:
     """Return a figure of a check as text. A figure just below the threshold gets a third digit, to look different."""
-    near = (
-        not check.passed
-        and None not in (check.value, check.threshold)
-        and f"{check.value:.2f}" == f"{check.threshold:.2f}"
-    )
-    digits = 3 if near else 2
+    known = None not in (check.value, check.threshold)
+    digits = 3 if known and not check.passed and f"{check.value:.2f}" == f"{check.threshold:.2f}" else 2
     return f"{round(figure, digits) + 0.0:.{digits}f}"  # avoid "-0.00"
 
 
 def under_test_card(state: RunState, case: StoredTestCase | None, comparison: ModelComparison) -> Html:
-    """Return the card with the answers of the model under test, and the form to choose another model. The form is there
-    before the first result, while `case` is None.
-    """
+    """Return the card with the model's answers and the form to choose another one. Before a result, `case` is None."""
     chosen, kind = state.settings.under_test, state.run.task.kind
     after = comparison.results.get(case.id) if case is not None else None
     label = case.task.label if case is not None and case.task.kind == "classification" else ""
@@ -91,9 +85,7 @@ def under_test_card(state: RunState, case: StoredTestCase | None, comparison: Mo
 
 
 def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Html | None:
-    """Return the result of the model under test on an image in a few words, or None if it is unknown. The icons differ
-    from the icons of the checks.
-    """
+    """Return the model's result on an image in a few words, None if unknown. Its icons are not those of checks."""
     outcome = comparison.outcomes.get(case.id)
     if outcome is None:
         return None

@@ -14,8 +14,7 @@ from services.jobs import JobView
 from services.runs.gate import EARLIER_MASK, EARLIER_SOURCE_CAPTION, EARLIER_TASK
 from services.runs.state import Presets, ProfileOptions, RunState
 from ui.diff import shortened, word_diff
-from ui.explore.forms import setting_input, settings_form
-from ui.explore.large import image_url
+from ui.explore.forms import settings_form
 from ui.explore.parts import Tone, left
 from ui.explore.stage import FIRST_TIME, running_stage, state_pill, title
 from ui.markup import Html
@@ -33,8 +32,7 @@ OF_INVERTED = ("fresh_noise", "fresh_noise_by_type", "inversion_evaluations")
 """Settings that matter only if images start from the inverted source."""
 NOT_READ = "negative prompt (not read at guidance 1)"
 OPEN_SECTIONS = ("generation", "conditioning")
-"""Sections of the settings that have a form of their own on the card. Other sections of a method share a general form.
-"""
+"""Sections of the settings with a form of their own on the card. Other sections of a method share a general form."""
 NAMES: Mapping[ControlKind, str] = DataTable(__file__, str, "names")
 MEANINGS: Mapping[ControlKind, str] = DataTable(__file__, str, "meanings")
 SLIDERS = {"low": (0, 500, 1), "high": (0, 500, 1), "median": (1, 15, 2)}
@@ -54,6 +52,7 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
     fixed = control.kind == "canny" and control.high
     control_words = f"Canny {control.low} / {control.high}" if fixed else NAMES[control.kind]
     progress = state.job.progress if state.job is not None else None
+    negative = "negative prompt" if drawing.guidance > 1 else NOT_READ
     return render(
         "explore/generation.html",
         state=state,
@@ -75,10 +74,7 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
         starts=[(start, *START_WORDS[start]) for start in STARTS] if state.recipe.reads("generation.start") else None,
         presets=preset_chips((drawing,), profile.presets) if diffuses else None,
         seeds=[(mode, *SEEDS[mode]) for mode in SEED_MODES],
-        negative=("negative prompt" if drawing.guidance > 1 else NOT_READ)
-        if state.recipe.reads("generation.negative_prompt")
-        else None,
-        setting_input=setting_input,
+        negative=negative if state.recipe.reads("generation.negative_prompt") else None,
         again=sum(image.failed is not None for image in state.gate.plan.images) if state.gate.plan is not None else 0,
         equal=method.equal_images(method.settings_of(state.settings)) if drawing.images_per_caption > 1 else "",
         doubts_named=DOUBTS_NAMED,
@@ -93,12 +89,7 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
 
 
 def _waits(state: RunState) -> bool:
-    return (
-        state.job is not None
-        and state.job.state == "waiting"
-        and STAGE in state.job.stages
-        and len(state.job.stages) == 1
-    )
+    return state.job is not None and state.job.state == "waiting" and state.job.stages == (STAGE,)
 
 
 def _state_word(state: RunState, running: bool) -> tuple[str, Tone]:
@@ -128,9 +119,7 @@ def _state_word(state: RunState, running: bool) -> tuple[str, Tone]:
 def preset_chips(
     drawings: Sequence[GenerationSettings], presets: Presets, do: str = "preset", **data: str
 ) -> Html | None:
-    """Return a chip for each preset of a profile. A preset is marked if all `drawings` have its values. A press on a
-    chip does the action `do`.
-    """
+    """Return a chip for each preset, marked if all `drawings` have its values. A press does the action `do`."""
     settings = [drawing.model_dump(mode="json") for drawing in drawings]
     chips = [
         (
@@ -152,9 +141,7 @@ def _doing(state: RunState) -> str:
 
 
 def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
-    """Return the panel with the control image and its settings. A button in the card's head opens the panel, and its
-    pictures load only while it is open.
-    """
+    """Return the panel of the control image, which a button opens. Its pictures load only while it is open."""
     settings = state.settings.conditioning
     fields = type(settings).model_fields
     return render(
@@ -164,7 +151,6 @@ def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
         kinds=profile.control_kinds,
         names=NAMES,
         meanings=MEANINGS,
-        source=image_url(state.run.source_sha),
         control=control_url(state),
         drawn=_being_drawn(state.job),
         controls=[(name, getattr(settings, name), fields[name].description) for name in settings.own_fields()],

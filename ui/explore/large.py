@@ -15,7 +15,8 @@ from core.stored_runs import StoredTestCase
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from services.runs.words import artifacts_of, edit_words
-from ui.explore.parts import picture
+from ui.addresses import in_browser
+from ui.explore.parts import image_url, mask_url, picture
 from ui.markup import Html, el
 from ui.templating import render
 
@@ -25,9 +26,7 @@ class Mode:
     """A mode of the large picture: one way to show a result."""
 
     title: str
-    """Title of its tab."""
     words: str
-    """Description of its content."""
     artifact: str = ""
     """Name of the artifact that the mode shows, or ""."""
 
@@ -55,21 +54,10 @@ class View:
     """Id of the selected test case, or None for the newest."""
     mode: str = "result"
     only: str = ""
-    """The filter of the strip of results, or ""."""
     follow: bool = False
     """True to show the image that is being drawn, such as one of a new seed, until it is ready."""
     edited: bool = False
     """True while the shares of changed values are open in the list of runs."""
-
-
-def image_url(sha: str) -> str:
-    """Return the address of an image of the workspace."""
-    return f"images/{sha}.png"
-
-
-def overlay_url(sha: str) -> str:
-    """Return the address of a mask of the workspace, as colours to lay over its image."""
-    return f"masks/{sha}.png"
 
 
 def usable_mode(mode: str, state: RunState, case: StoredTestCase, comparison: ModelComparison) -> str:
@@ -86,13 +74,8 @@ def mode_bar(state: RunState, case: StoredTestCase, comparison: ModelComparison,
 def source_picture(state: RunState) -> Html:
     """Return the source image as large as the window allows, while there is no result."""
     width, height = state.source_size
-    return render(
-        "explore/source_picture.html",
-        source=image_url(state.run.source_sha),
-        size=state.source_size,
-        words=f"Source image: {state.caption or state.run.name}",
-        aspect=f"{width / height:.4f}",
-    )
+    words = f"Source image: {state.caption or state.run.name}"
+    return render("explore/source_picture.html", state=state, words=words, aspect=f"{width / height:.4f}")
 
 
 def large_picture(state: RunState, case: StoredTestCase, comparison: ModelComparison, mode: str) -> Html:
@@ -113,7 +96,7 @@ def large_picture(state: RunState, case: StoredTestCase, comparison: ModelCompar
         case "difference":
             return beside_source(state, mode, (drawn, picture(source, size, alt="", class_="over")), ("difference",))
         case "mask" if run.mask_sha is not None:
-            mask = overlay_url(run.mask_sha)
+            mask = mask_url(run.mask_sha)
             over = picture(mask, size, alt="The mask", class_="over")
             both = (picture(source, size, alt=""), picture(mask, size, alt="", class_="over"))
             words = f"{label}, with the mask"
@@ -126,19 +109,15 @@ def large_picture(state: RunState, case: StoredTestCase, comparison: ModelCompar
         if mode.startswith("made-"):
             shown = picture(artifact, case.image_size, alt=known.words, id=f"big-{mode}", data_key=artifact)
             return beside_source(state, mode, (shown,), (known.artifact,))
-        trace = el("i", class_="trace", style=f"-webkit-mask-image:url('{artifact}');mask-image:url('{artifact}')")
+        url = f"url('{in_browser(artifact)}')"
+        trace = el("i", class_="trace", style=f"-webkit-mask-image:{url};mask-image:{url}")
         return beside_source(state, mode, (drawn, trace), (f"{label}, with the lines it was drawn on",))
     return beside_source(state, "result", (drawn,), (label,))
 
 
 def _usable(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> tuple[str, ...]:
-    prediction = comparison.results.get(case.id)
-    mapped = (
-        comparison.source is not None
-        and bool(comparison.source.class_map)
-        and prediction is not None
-        and bool(prediction.class_map)
-    )
+    predictions = (comparison.source, comparison.results.get(case.id))
+    mapped = all(prediction is not None and prediction.class_map for prediction in predictions)
     missing = ({"mask"} if state.run.mask_sha is None else set()) | (set() if mapped else {"seen"})
     return tuple(
         mode
@@ -161,8 +140,7 @@ def beside_source(
     return render(
         "explore/large.html",
         mode=mode,
-        source=image_url(state.run.source_sha),
-        size=state.source_size,
+        state=state,
         before=before,
         before_words=before_words,
         shown=shown,

@@ -1,6 +1,4 @@
-"""The text and the title of the Explore page while Gradio's scripts load. Both are part of the document, since Gradio's
-own `head` and title come only with those scripts.
-"""
+"""Text and title of the Explore page while Gradio's scripts load, which bring Gradio's own `head` and title."""
 
 from __future__ import annotations
 
@@ -21,15 +19,12 @@ for _name, _value in (("MISSING_WORDS", MISSING), ("LOADING_WORDS", STILL_LOADIN
 
 
 class SaysWhatIsMissing:
-    """ASGI middleware that inserts `_FIRST` into the document of the Explore page, inside Gradio's application and
-    before compression.
-    """
+    """ASGI middleware inside Gradio, before compression. It inserts `_FIRST` into the document of the Explore page."""
 
     def __init__(self, app: Application) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass every request on, and change only the document of the page."""
         if scope["type"] != "http" or scope["path"] != _PAGE:
             await self.app(scope, receive, send)
             return

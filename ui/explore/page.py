@@ -1,9 +1,7 @@
-"""The Explore page: its parts, and the requests between the browser and the services.
-
-Each part is a `gr.HTML` element with markup from `ui.explore`. The script in `assets/` calls the functions of
-`page_functions` (Gradio's `server_functions`). It sends actions, one batch at a time, and paths of files that Gradio's
-`upload` has stored. The reply has the parts that changed. The script inserts them without touching a field in which a
-person is typing. The browser keeps the `View` of its page, the server everything else.
+"""The Explore page: its parts, and the requests between browser and services. Each part is a `gr.HTML` element with
+markup from `ui.explore`. The script in `assets/` calls the functions of `page_functions` (Gradio's `server_functions`)
+with actions, one batch at a time, or with paths of uploaded files. The reply has the parts that changed, which do not
+touch a field in which a person is typing. The browser keeps the `View` of its page, the server all else.
 """
 
 from __future__ import annotations
@@ -21,19 +19,16 @@ from core.csv_tables import facts
 from core.errors import NoRun, UserError
 from core.stored_runs import EditedShare, RunSummary
 from core.types import GENERATION, stage_kinds
-from services.changes import Revisions
-from services.commands import LONGEST_TEXT, Command, Commands, RunCommand, UnknownCommand, parts_of, refused
-from services.example.service import ExampleView, ExampleWorkspace
-from services.jobs import JobQueue, JobView
-from services.runs.bulk_runs import MOST_TOGETHER, BulkRuns, DoneTogether, TogetherState
-from services.runs.estimates import Estimates
-from services.runs.exchange import Exchange
-from services.runs.life_cycle import Listing, OpenedRun, RunService
-from services.runs.predictions import ModelComparison, PredictionService
+from services.commands import LONGEST_TEXT, Command, RunCommand, UnknownCommand, parts_of, refused
+from services.example.service import ExampleView
+from services.jobs import JobView
+from services.runs.bulk_runs import MOST_TOGETHER, DoneTogether, TogetherState
+from services.runs.life_cycle import Listing, OpenedRun
+from services.runs.predictions import ModelComparison
 from services.runs.samples import Sample
-from services.runs.similarity import Similarities
-from services.runs.state import CanBeInsistedOn, ProfileOptions, RunState, RunStates, StageNotes, profile_options
+from services.runs.state import CanBeInsistedOn, ProfileOptions, RunState, profile_options
 from services.runs.undoing import Undone
+from services.studio import Studio
 from ui import templating
 from ui.explore.generation import generation_card
 from ui.explore.page_frame import example_card, header, keys_window, source_card, start_page
@@ -89,7 +84,6 @@ class Batch(BaseModel):
     """Name of this page, different in each browser tab."""
     view: View = View()
     find: str = ""
-    """Search text of the list of runs."""
     picked: tuple[Annotated[str, Field(max_length=80)], ...] = Field((), max_length=MOST_TOGETHER)
     """The ids of the runs that are selected: the start page shows them together."""
     seen: dict[str, str] = {}
@@ -106,7 +100,6 @@ class GivenFile(BaseModel):
     path: str = Field(max_length=4096)
     """Path of the file in the folder of uploads."""
     name: str = Field("", max_length=1000)
-    """Name of the file on the person's machine."""
 
 
 class GivenPicture(GivenFile):
@@ -157,32 +150,19 @@ class Performed:
     """The outcome of one action on the page."""
 
     run_id: str
-    """The run to show; "" for the start page."""
     problem: str = ""
     where: str = ""
     """The card that the problem belongs to: a stage, "source" or "start"; or OWN."""
     field: str = ""
     """The field of the command that the problem belongs to; "" for none."""
     undone: Undone | None = None
-    """The result of an undo or a redo."""
 
 
 @dataclass(frozen=True)
 class Explorer:
-    """The services that the page calls, and the methods that answer its requests. Any thread may call these methods."""
+    """Answers the requests of the page. Any thread may call its methods."""
 
-    commands: Commands
-    runs: RunService
-    states: RunStates
-    notes: StageNotes
-    jobs: JobQueue
-    estimates: Estimates
-    predictions: PredictionService
-    similarities: Similarities
-    exchange: Exchange
-    together: BulkRuns
-    example: ExampleWorkspace
-    revisions: Revisions
+    studio: Studio
 
     def answer(self, batch: Batch) -> Reply:
         """Perform the actions of a page up to the first that fails, and return the parts that changed."""
@@ -207,15 +187,15 @@ class Explorer:
         if name == "poll":
             return Performed(run_id)
         if name in ("open", "new"):
-            self.estimates.warm_up()
+            self.studio.estimates.warm_up()
             return Performed(str(fields.get("run") or ""))
-        command_type = self.commands.known().get(name)
+        command_type = self.studio.commands.known().get(name)
         if command_type is None:
             raise UnknownCommand(f"there is no command {name!r}")
         shown = {"run": run_id, "tab": tab, "version": action.version, "state": action.state}
         values = {field: value for field, value in shown.items() if field in command_type.model_fields} | fields
         try:
-            result = self.commands.send(name, values)
+            result = self.studio.commands.send(name, values)
         except UserError as error:
             shown_by_field = action.own and not isinstance(error, CanBeInsistedOn)
             where = OWN if shown_by_field else self._note(command_type, values, run_id, error)
@@ -231,8 +211,7 @@ class Explorer:
         return Performed("" if gone else run_id)
 
     def _refused(self, done: DoneTogether) -> str:
-        """Return a message that names the refused runs and counts the others."""
-        names = {state.run.id: state.run.name for state in self.together.of(tuple(done.refused)).runs}
+        names = {state.run.id: state.run.name for state in self.studio.together.of(tuple(done.refused)).runs}
         messages = [f"“{names.get(run_id, run_id)}”: {reason}" for run_id, reason in done.refused.items()]
         more = f" And {len(messages) - NAMED} more." if len(messages) > NAMED else ""
         return f"Not done with {len(messages)} of {len(messages) + len(done.done)}. {' '.join(messages[:NAMED])}{more}"
@@ -244,25 +223,23 @@ class Explorer:
         stage = command.about(fields)
         if stage != GENERATION and stage not in stage_kinds():
             return "source"
-        self.states.refused(run_id, stage, error)
+        self.studio.states.refused(run_id, stage, error)
         return stage
 
     def take_picture(self, path: str, name: str, label: str = "") -> Reply:
         """Open the run that an uploaded picture contains, or begin a new run with the picture and a label."""
-        return self._take(path, lambda data: vars(self.exchange.take_picture(data, name, label)))
+        return self._take(path, lambda data: vars(self.studio.exchange.take_picture(data, name, label)))
 
     def take_run(self, path: str) -> Reply:
         """Open the run that an uploaded file contains."""
-        return self._take(path, lambda data: vars(self.exchange.take_run(data)))
+        return self._take(path, lambda data: vars(self.studio.exchange.take_run(data)))
 
     def give_mask(self, run_id: str, path: str, classes: str) -> Reply:
         """Set the mask of a run from an uploaded file."""
-        return self._take(path, lambda data: {"said": self.runs.give_mask(run_id, data, classes)})
+        return self._take(path, lambda data: {"said": self.studio.runs.give_mask(run_id, data, classes)})
 
     def _take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
-        """Return the reply to an uploaded file. "problem" says why the file was refused. "offer" is "new" if the file
-        can begin a new run.
-        """
+        """Return the reply to a file: the "problem" if it was refused, and "offer": "new" if it can begin a run."""
         try:
             return {"problem": "", **take(uploaded(path).read_bytes())}
         except NoRun as error:
@@ -275,39 +252,37 @@ class Explorer:
 
     def read(self, run_id: str, view: View, find: str = "", picked: tuple[str, ...] = ()) -> PageValues:
         """Read all that the page of a run shows ("" for the start page). Raises UserError for an unknown run."""
-        state = self.states.of(run_id) if run_id else None
-        listing = self.runs.listing(find)
+        state = self.studio.states.of(run_id) if run_id else None
+        listing = self.studio.runs.listing(find)
         return PageValues(
-            profile=profile_options(self.runs.profile),
-            samples=self.runs.samples,
+            profile=profile_options(self.studio.runs.profile),
+            samples=self.studio.runs.samples,
             listing=listing,
-            latest=self.runs.latest(),
-            jobs=self.jobs.active(),
-            waiting_for=self.jobs.waiting_for(),
+            latest=self.studio.runs.latest(),
+            jobs=self.studio.jobs.active(),
+            waiting_for=self.studio.jobs.waiting_for(),
             view=view,
             state=state,
-            comparison=self.predictions.compare(state.run, state.settings) if state else ModelComparison(None),
-            together=self.together.of(() if run_id else picked),
-            edited=self.runs.edited() if view.edited else None,
-            example=None if run_id else self.example.view(),
-            example_offered=self.example.offered,
+            comparison=self.studio.predictions.compare(state.run, state.settings) if state else ModelComparison(None),
+            together=self.studio.together.of(() if run_id else picked),
+            edited=self.studio.runs.edited() if view.edited else None,
+            example=None if run_id else self.studio.example.view(),
+            example_offered=self.studio.example.offered,
         )
 
     def _revision(self, batch: Batch) -> str:
-        """Return a text that differs once the page may have to show something else: after a change, and also every
-        half second during work, else every minute.
-        """
+        """Return a text that differs after a change, and each half second of work (else each minute) in any case."""
         shown = fingerprint(repr((batch.run, batch.view, batch.find, batch.picked)))
-        return f"{self.revisions.now(0.5 if self._works(batch.run) else 60)}.{shown}"
+        return f"{self.studio.revisions.now(0.5 if self._works(batch.run) else 60)}.{shown}"
 
     def _works(self, run_id: str) -> bool:
         """Return True while a page changes without a person's action."""
-        return bool(self.jobs.active()) or (not run_id and self.example.active)
+        return bool(self.studio.jobs.active()) or (not run_id and self.studio.example.active)
 
     def _reply(self, done: Performed, batch: Batch) -> Reply:
         # Read the revision before the state, so that a change in between is fetched twice and never missed.
         revision = self._revision(batch.model_copy(update={"run": done.run_id}))
-        active, measured = self._works(done.run_id), self.similarities.measured
+        active, measured = self._works(done.run_id), self.studio.similarities.measured
         find = batch.find[:LONGEST_SEARCH]
         try:
             values = self.read(done.run_id, batch.view, find, batch.picked)
@@ -317,13 +292,13 @@ class Explorer:
         parts, state = render(values), values.state
         in_strip = strip_of(state, values.comparison, batch.view.only).cases if state is not None else ()
         return {
-            "start": self.revisions.start,
+            "start": self.studio.revisions.start,
             "revision": revision,
             "parts": {name: part for name, part in parts.items() if batch.seen.get(name) != _stamp(part)},
             **facts(done, "problem where field", run=done.run_id),
             "undone": facts(done.undone, "said again") if done.undone is not None else None,
             # Reading the state may have queued or finished measurements of similarity.
-            "active": active or self.similarities.waiting or self.similarities.measured != measured,
+            "active": active or self.studio.similarities.waiting or self.studio.similarities.measured != measured,
             "state": state.run.state if state is not None else 0,
             "predicting": values.comparison.waiting,
             "cases": [case.id for case in state.run.test_cases] if state is not None else [],
@@ -332,9 +307,7 @@ class Explorer:
 
 
 def page_functions(explorer: Explorer) -> list[Callable[..., Reply]]:
-    """Return the functions that the page's script calls (Gradio's `server_functions`), each with one argument. The
-    functions refuse scripts with a token, which have endpoints of their own.
-    """
+    """Return the functions that the page's script calls, with one argument each. They refuse scripts with a token."""
 
     def answer(sent: Any, request: gr.Request) -> Reply:
         return explorer.answer(_sent(Batch, sent, request))
@@ -376,13 +349,8 @@ def explore_page(explorer: Explorer) -> gr.Blocks:
             with gr.Column(elem_id="column-start", min_width=0):
                 _slot("together")
                 _slot("start")
-                upload = gr.File(
-                    label="Pictures of your own: each is a run",
-                    elem_id="upload",
-                    type="filepath",
-                    file_count="multiple",
-                    height=150,
-                )
+                label = "Pictures of your own: each is a run"
+                upload = gr.File(label=label, elem_id="upload", type="filepath", file_count="multiple", height=150)
                 _slot("upload-note")
             with gr.Column(elem_id="column-stages", min_width=0):
                 for name in ("source", *stage_kinds(), GENERATION):
@@ -430,10 +398,5 @@ def _stamp(part: str) -> str:
 
 def _slot(name: str) -> None:
     """Add an empty element for a part of the page, and pass the element to the script's function `part`."""
-    gr.HTML(
-        "",
-        html_template=f'<div class="studio" data-part="{name}"></div>',
-        js_on_load=_PLACE,
-        apply_default_css=False,
-        elem_id=f"part-{name}",
-    )
+    place = f'<div class="studio" data-part="{name}"></div>'
+    gr.HTML("", html_template=place, js_on_load=_PLACE, apply_default_css=False, elem_id=f"part-{name}")

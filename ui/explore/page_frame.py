@@ -1,7 +1,4 @@
-"""The header, the start page with the example, the card of the source, and the help window.
-
-`assets/keys.js` and `assets/help.js` handle the keys that the help window lists.
-"""
+"""The header, the start page with the example, the card of the source, and the help window (keys: `assets/keys.js`)."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from ui import frame
 from ui.batches.words import BATCHES
 from ui.curate.sets_words import SETS
 from ui.evaluate.words import evaluate_address
-from ui.explore.large import image_url, modes, overlay_url
+from ui.explore.large import modes
 from ui.explore.parts import CONTROL, button, help_window, icon, left
 from ui.explore.stage import EXPLAINED, PLAIN
 from ui.explore.stage_cards import FAILED
@@ -45,15 +42,9 @@ def header(
 ) -> Html:
     """Return the header: the job at work, the profile, the last save, undo and redo from `steps` of the run."""
     job = next((job for job in jobs if job.run_id == run_id), jobs[0] if jobs else None)
-    status = render(
-        "explore/status.html",
-        job=job,
-        doing=_doing(job, waiting_for, run_id) if job is not None else "",
-        profile=profile,
-        saved=clock(saved) if saved is not None else None,
-        steps=steps,
-        words_of=words_of,
-    )
+    doing = _doing(job, waiting_for, run_id) if job is not None else ""
+    values = {"profile": profile, "saved": clock(saved) if saved is not None else None, "steps": steps}
+    status = render("explore/status.html", job=job, doing=doing, words_of=words_of, **values)
     tools = button([icon("list"), "Runs"], look="s runs-toggle", data_toggle_runs=True)
     return frame.header("explore", status, tools=tools, data_go="new")
 
@@ -89,7 +80,6 @@ def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample,
         run=run,
         task=run.task,
         profile=profile,
-        source=image_url(run.source_sha),
         missing=task_problem(run.task),
         todo=any(stage not in run.values or stage in state.stale for stage in state.recipe.names),
         interrupted=last if cut_off else None,
@@ -105,8 +95,6 @@ def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
     return render(
         "explore/mask.html",
         state=state,
-        source=image_url(run.source_sha),
-        over=overlay_url(run.mask_sha) if run.mask_sha is not None else None,
         legend=[(number, name, name.casefold() in protected) for number, name in sorted(run.mask_classes.items())],
         colour=colour,
         classes=classes_text(run.mask_classes if masked else known_classes(samples)),
@@ -138,12 +126,7 @@ GROUPS = {
 def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
     """Return the help window, closed. `thresholds` are the thresholds of image checks by name, where known."""
     parts = (("help-keys", "Keys"), ("help-stages", "The stages"), ("help-checks", "The checks"))
-    shown = render(
-        "explore/help.html",
-        groups=GROUPS,
-        stages=EXPLAINED.items(),
-        checks=WORDS,
-        thresholds=thresholds or {},
-        findings=[(words, CAPTION_WORDS.get(name)) for name, words in FAILED.items()],
-    )
+    findings = [(words, CAPTION_WORDS.get(name)) for name, words in FAILED.items()]
+    explained = {"groups": GROUPS, "stages": EXPLAINED.items(), "checks": WORDS, "findings": findings}
+    shown = render("explore/help.html", thresholds=thresholds or {}, **explained)
     return help_window("Keys, stages and checks", parts, shown)

@@ -1,10 +1,13 @@
-"""Small elements of pages: pills, buttons, icons, help, marked differences, and times as text."""
+"""Small elements of pages: pills, buttons, icons, fields of settings, help, marked differences, and times as text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from core.data_files import DataTable
 from core.model_identity import without_hashes
@@ -33,6 +36,16 @@ def icon(name: str) -> Html:
 def picture(src: str, size: Size, **attributes: Attribute) -> Html:
     """Return a picture with its size, so that the page reserves its place before it loads."""
     return el("img", src=src, width=size[0], height=size[1], **attributes)
+
+
+def image_url(sha: str) -> str:
+    """Return the address of an image of the workspace."""
+    return f"/images/{sha}.png"
+
+
+def mask_url(sha: str) -> str:
+    """Return the address of a mask of the workspace, as colours to lay over its image."""
+    return f"/masks/{sha}.png"
 
 
 def thumb_url(sha: str) -> str:
@@ -65,30 +78,40 @@ def more_line(title: Child, *content: Child, **attributes: Attribute) -> Html:
     return el("details", el("summary", title), *content, class_="more-line", **attributes)
 
 
+def setting_input(section: str, name: str, settings: BaseModel, field_id: str, /, **more: Any) -> Html:
+    """Return the input of one setting. `more` are further HTML attributes."""
+    field, value = type(settings).model_fields[name], getattr(settings, name)
+    common: dict[str, Any] = {"id": field_id, "data_do": "setting", "data_setting": f"{section}.{name}", **more}
+    if isinstance(value, bool):
+        return el("input", type="checkbox", **{"checked": value, **common})
+    if isinstance(value, str):
+        return el("input", type="text", **{"value": value, "maxlength": _bound(field, "max_length"), **common})
+    step = _bound(field, "multiple_of") or (1 if isinstance(value, int) else 0.05)
+    low, high = _bound(field, "ge"), _bound(field, "le")
+    shown = f"{value:g}" if isinstance(value, float) else str(value)
+    return el("input", type="number", **{"value": shown, "min": low, "max": high, "step": step, **common})
+
+
+def _bound(field: FieldInfo, name: str) -> Any:
+    return next((getattr(rule, name) for rule in field.metadata if getattr(rule, name, None) is not None), None)
+
+
 def help_window(words: str, links: Iterable[tuple[str, str]], *content: Child) -> Html:
     """Return the closed help window, which `assets/help.js` opens. `links` are the ids and titles of its sections."""
     close = button(icon("cross"), look="s q icon-only", data_close_window=True, aria_label="Close")
     ways = [button(name, look="s q", data_scroll_to=section) for section, name in links]
-    return el(
-        "dialog",
-        el("header", el("h2", "Help"), ways, el("span", class_="grow"), close),
-        *content,
-        id="keys-window",
-        aria_label=words,
-    )
+    head = el("header", el("h2", "Help"), ways, el("span", class_="grow"), close)
+    return el("dialog", head, *content, id="keys-window", aria_label=words)
 
 
 def help_button(title: str) -> Html:
     """Return the button that opens the help window."""
-    return button(
-        "?", look="s q icon-only", id="keys-button", data_keys_open=True, aria_label="Help", title=f"{title} (?)"
-    )
+    named = {"id": "keys-button", "aria_label": "Help", "title": f"{title} (?)"}
+    return button("?", look="s q icon-only", data_keys_open=True, **named)
 
 
 def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:
-    """Return a text with its changes marked. With `near`, unchanged words that are more than `near` words from a change
-    are also marked, so that small windows can hide them.
-    """
+    """Return a text with marked changes, and with unchanged words marked that are more than `near` words away."""
     names = {"removed": "del", "added": "ins"}
     parts: list[Child] = []
     before = " "
@@ -147,8 +170,6 @@ def about(value: float) -> str:
 
 
 def short_model(name: str, known: Mapping[str, str]) -> str:
-    """Return a model's short name: from `known`, or the last part of its id. Names joined by " + " are shortened one by
-    one.
-    """
+    """Return a model's short name: from `known`, or the end of its id. Names joined by " + " are shortened singly."""
     parts = without_hashes(name).split(" + ")
     return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in parts)

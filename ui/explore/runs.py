@@ -1,7 +1,5 @@
-"""The list of runs: the picture, task, progress and date of each, and its actions.
-
-Also the queue: the running job and the waiting jobs of all runs. Also the table of several selected runs on the start
-page: the progress of each, and the settings, stages and images of all.
+"""The list of runs with the actions of each, the queue of their jobs, and the table of several selected runs on the
+start page, with their progress and the settings, stages and images of all.
 """
 
 from __future__ import annotations
@@ -20,23 +18,18 @@ from services.runs.exchange import accepted_of
 from services.runs.life_cycle import Listing, task_problem
 from services.runs.state import ProfileOptions, RunState
 from services.runs.words import section_title, text_progress
-from ui.explore.forms import setting_input
 from ui.explore.generation import preset_chips
-from ui.explore.large import image_url
-from ui.explore.parts import CONTROL, UNKNOWN_PICTURE, Tone, left
+from ui.explore.parts import CONTROL, UNKNOWN_PICTURE, Tone, left, setting_input
 from ui.markup import Html
 from ui.templating import render
 
 SEARCH_FROM = 7
-"""Minimum number of runs for a search field."""
 SHOWN = 12
 """Maximum number of waiting images of a job that are listed; the others are counted."""
 
 
 def run_list(listed: Listing, run_id: str, edited: tuple[EditedShare, ...] | None = None) -> Html:
-    """Return the list of runs and of deleted runs. `edited` holds the shares of values that people changed, or None
-    while that part is closed.
-    """
+    """Return the list of runs and deleted runs. `edited`: shares of changed values; None while that part is closed."""
     now = datetime.now().astimezone()
     by_profile = groupby(edited or (), lambda share: share.profile)
     return render(
@@ -48,7 +41,6 @@ def run_list(listed: Listing, run_id: str, edited: tuple[EditedShare, ...] | Non
         edited=None if edited is None else [(profile, list(shares)) for profile, shares in by_profile],
         state_of=state_of,
         since=lambda run: date_words(run.changed, now),
-        image_url=image_url,
         stage_title=stage_title,
     )
 
@@ -124,8 +116,7 @@ def _doing(job: JobView, waits_for: str) -> str:
 
 TASKS = ("classification", "segmentation")
 Far = tuple[str, Tone, str, str, tuple[float | None, ...]]
-"""Progress of a run: its text, colour and hint, a sentence below, and a tuple with the share of the progress bar, if
-any."""
+"""Progress of a run: text, colour, hint, a sentence below, and a tuple of the progress bar's share, if there is one."""
 NAMES = {
     "counterfactuals.captions": "captions",
     "generation.images_per_caption": "images of each",
@@ -159,7 +150,6 @@ def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
         drawn=all(_drawn(state) for state in states),
         accepted=sum(len(accepted_of(state.run)) for state in states),
         lacking=sum(bool(task_problem(state.run.task)) for state in states),
-        image_url=image_url,
         unknown_picture=UNKNOWN_PICTURE,
     )
 
@@ -200,9 +190,7 @@ def _drawn(state: RunState) -> bool:
 
 
 def settings_of_all(states: Sequence[RunState], profile: ProfileOptions, runs: str) -> Html:
-    """Return the settings form of several runs. `runs` are their ids, joined by commas. A setting whose values differ
-    is left empty.
-    """
+    """Return the settings form of the runs with the ids `runs`. A setting whose values differ is left empty."""
     sections = _sections(states)
     presets = None
     if _read_by_all(states, "generation.steps"):
@@ -232,7 +220,6 @@ def common(states: Sequence[RunState], of: Callable[[RunState], Any]) -> Any:
 
 
 def _read_by_all(states: Sequence[RunState], setting: str) -> bool:
-    """Return True if all of the runs read a setting."""
     return all(state.recipe.reads(setting) for state in states)
 
 

@@ -1,6 +1,5 @@
-"""The frame of a stage card: number, name, state, model and seconds, its buttons and its panels.
-
-The panels are the prompt and the reply of its model, with an editor of the prompt, and the history.
+"""The frame of a stage card: number, name, state, model and seconds, its buttons, and its panels: the prompt and the
+reply of its model, with an editor of the prompt, and the history.
 """
 
 from __future__ import annotations
@@ -108,9 +107,7 @@ def state_word(stage: StageName, state: RunState) -> tuple[str, Tone]:
 
 
 def _comes_later(stage: StageName, state: RunState, job: JobView) -> bool:
-    """Return True if a job will still run a stage. A job of one stage always runs it. A job of several stages runs only
-    those that are empty or stale.
-    """
+    """Return True if a job will still run a stage: its only one, or one of several that is empty or stale."""
     if not job.active or stage not in job.stages:
         return False
     cards = state.recipe.cards
@@ -137,9 +134,7 @@ def _insisted(problem: Problem | None) -> dict[str, str]:
 
 
 def prompt_panel(stage: StageName, state: RunState) -> Html:
-    """Return the panel with the prompt and the reply of the latest try, even if it failed, and with the template of the
-    next prompt, if there is one.
-    """
+    """Return the panel with prompt and reply of the latest try, even a failed one, and the next prompt's template."""
     recipe_stage = state.recipe.stage(stage)
     sent = {slot.name for slot in recipe_stage.others_sent(state.settings)}
     slots = [
@@ -176,9 +171,7 @@ def _earlier(slot: PromptSlot, state: RunState) -> list[tuple[int, str, datetime
 def history(
     versions: tuple[StoredValue, ...], summary: Callable[[Any], str], names: Mapping[str, str], current: int
 ) -> Html:
-    """Return the list of a value's versions, newest first, each with a button to restore it. `current` is the id of the
-    current version, or 0.
-    """
+    """Return a value's versions, newest first, with buttons to restore them. `current` is the id of the shown one."""
     rows = [(version, _when(version.created), summary(version.value.value)) for version in reversed(versions)]
     return render("explore/history.html", rows=rows, names=names, held=current)
 

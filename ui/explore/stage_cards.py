@@ -1,15 +1,11 @@
 """The cards of a recipe's text stages. The stages in `CARDS` have a card of their own, all others a general one.
-
-`assets/brush.js` is the brush of the card on which a person paints a region over the source image. The card of
-counterfactual captions shows each caption with a tick, its differences and its checks. It also has a grid in which a
-person chooses the combinations of alternatives that become captions.
+`assets/brush.js` is the brush of a card on which a person paints a region over the source image.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TypeVar
 
 from core.data_files import DataTable
 from core.regions import WHOLE
@@ -18,8 +14,8 @@ from core.types import (
     Check,
     CounterfactualCaption,
     CounterfactualCaptions,
+    Keyword,
     KeywordAlternatives,
-    Keywords,
     StageName,
     Task,
     failed,
@@ -30,8 +26,6 @@ from services.runs.combinations import STAGE, grid_of, pairs_of
 from services.runs.life_cycle import task_problem
 from services.runs.state import RunState
 from ui.diff import shortened, word_diff
-from ui.explore.forms import setting_input
-from ui.explore.large import image_url
 from ui.explore.stage import stage_card
 from ui.markup import Child, Html, el
 from ui.templating import render
@@ -69,7 +63,6 @@ def counterfactuals_card(state: RunState) -> Html:
         section=stage.settings,
         settings=settings,
         fields=type(settings).model_fields,
-        setting_input=setting_input,
         edits_at_once=EDITS_AT_ONCE,
         combinations=combinations_part(state),
         lines=lines,
@@ -85,9 +78,7 @@ def counterfactuals_card(state: RunState) -> Html:
 
 
 def _findings(item: CounterfactualCaption, checks: tuple[Check, ...], source: str, task: Task) -> list[Finding]:
-    """Return the findings on a caption: whether the protected words are kept, each failed check, each remark, and
-    whether nothing else changed.
-    """
+    """Return the findings on a caption: protected words kept, failed checks, remarks, and nothing else changed."""
     wrong, findings = failed(checks), []
     if source and item.text and not any(check.name in KEPT_CHECKS for check in wrong):
         words = "label kept" if task.kind == "classification" else "protected kept"
@@ -114,15 +105,11 @@ def combinations_part(state: RunState) -> Html | None:
         grid=grid,
         fresh=fresh,
         settings=settings,
-        setting_input=setting_input,
         unasked=settings.combinations == "model" and not fresh and not grid.at_most,
         planned=set(grid.planned),
         others=[edits for edits in grid.planned if len(edits) != grid.at_once],
         pairs=lambda edits, plain: json.dumps(pairs_of(edits), ensure_ascii=plain),
     )
-
-
-T = TypeVar("T")
 
 
 def general_card(name: StageName, state: RunState) -> Html:
@@ -143,9 +130,8 @@ def subject_card(state: RunState) -> Html:
 
 def brush_card(name: StageName, state: RunState, words: str, points: str | None = None) -> Html:
     """Return the card of a stage whose value is a `Region`. `words` describe the painted part, such as "may change".
-
-    With `points`, the name of a setting, the region is a subject. Then no paint means no subject, not the whole
-    picture, and the stage can also find the subject at points and in a box.
+    With `points`, the name of a setting, the region is a subject: no paint means none, not the whole picture, and the
+    stage can also find it at points and in a box.
     """
     stored, undone = state.run.values.get(name), state.steps.next_redo
     shown = render(
@@ -156,7 +142,6 @@ def brush_card(name: StageName, state: RunState, words: str, points: str | None 
         region=stored.value.value if stored is not None else WHOLE,
         words=words,
         points=points,
-        source=image_url(state.run.source_sha),
         can_redo=undone is not None and undone.stages == (name,),
     )
     return stage_card(name, state, shown)
@@ -181,8 +166,7 @@ def _marked(text: str, task: Task) -> list[Child]:
 
 def keywords_card(state: RunState) -> Html:
     """Return the card of stage 2: keywords to tick, reword and drop, and a field to add one."""
-    items = _value(state, "keywords", Keywords(())).items
-    chips = [(item, _warning(failed(state.keyword_checks(item)))) for item in items]
+    chips = [(item, _warning(failed(state.keyword_checks(item)))) for item in _keywords(state)]
     locked = protected_words_in(state.caption, state.run.task)
     return stage_card("keywords", state, render("explore/keywords.html", state=state, chips=chips, locked=locked))
 
@@ -191,7 +175,7 @@ def alternatives_card(state: RunState) -> Html:
     """Return the card of stage 3: a row of chips for each ticked keyword."""
     value, settings = state.alternatives, state.settings.alternatives
     rows = {item.keyword: item for item in value.items}
-    for keyword in _value(state, "keywords", Keywords(())).items:
+    for keyword in _keywords(state):
         if keyword.used and "keywords" not in state.stale:
             rows.setdefault(keyword.text, KeywordAlternatives(keyword.text, keyword.edit_type, (), keyword.forced))
     shown = render(
@@ -203,7 +187,6 @@ def alternatives_card(state: RunState) -> Html:
         close=sum(option.is_close(settings.too_close) for item in value.items for option in item.options),
         shut=state.active or task_problem(state.run.task) != "",
         warning_of=lambda item, option: _warning(failed(state.alternative_checks(item, option))),
-        setting_input=setting_input,
     )
     return stage_card("alternatives", state, shown)
 
@@ -212,9 +195,9 @@ def _warning(wrong: tuple[Check, ...]) -> str:
     return wrong[0].note if wrong else ""
 
 
-def _value(state: RunState, stage: StageName, empty: T) -> T:
-    stored = state.run.values.get(stage)
-    return stored.value.value if stored else empty
+def _keywords(state: RunState) -> tuple[Keyword, ...]:
+    stored = state.run.values.get("keywords")
+    return stored.value.value.items if stored else ()
 
 
 CARDS: Mapping[StageName, Callable[[RunState], Html]] = {
@@ -225,7 +208,6 @@ CARDS: Mapping[StageName, Callable[[RunState], Html]] = {
     "region": lambda state: brush_card("region", state, "may change"),
     "subject": subject_card,
 }
-"""Stages whose values have a card of their own."""
 
 
 def card_of(name: StageName, state: RunState) -> Html:

@@ -1,6 +1,4 @@
-"""The picture column: the large picture with its review, the strip of all results with its filters, and the facts about
-the shown result.
-"""
+"""The picture column: the large picture with its review, the strip of results, and the facts about the shown one."""
 
 from __future__ import annotations
 
@@ -17,7 +15,8 @@ from services.runs.state import RunState
 from services.runs.words import edit_words
 from ui.diff import shortened, word_diff
 from ui.explore.checks import findings, under_test_card
-from ui.explore.large import View, beside_source, image_url, large_picture, mode_bar, source_picture, usable_mode
+from ui.explore.large import View, beside_source, large_picture, mode_bar, source_picture, usable_mode
+from ui.explore.parts import image_url
 from ui.explore.stage import running_stage
 from ui.markup import Html, el
 from ui.templating import render
@@ -27,7 +26,6 @@ MODE = "drawing"
 REASONS = DataTable(__file__, tuple[str, ...], "reasons")
 """The usual reasons for a rejection, by kind of task. Keys 1 to 4 choose them while they are shown."""
 WORDS = DataTable(__file__, tuple[str, str], "filters")
-"""Word and explanation of each filter of the results."""
 FILTERS: Mapping[str, Callable[[StoredTestCase, ModelComparison], bool]] = {
     "unreviewed": lambda case, comparison: case.review is None,
     "check-failed": lambda case, comparison: bool(failed(comparison.checks(case))),
@@ -43,7 +41,6 @@ class Drawing:
     job: JobView
     name: str
     step: int
-    """Current denoising step."""
     steps: int
     picture: Html
     """The latest preview, or the source before the first preview."""
@@ -60,7 +57,7 @@ def drawing_of(state: RunState) -> Drawing | None:
         name = f"{len(job.at_parts)} images"
     picture = el("img", src=image_url(state.run.source_sha), alt="No preview yet")
     if job.preview:
-        picture = el("img", src=f"previews/{job.preview}.png", alt="What it looks like so far")
+        picture = el("img", src=f"/previews/{job.preview}.png", alt="What it looks like so far")
     return Drawing(job, name, job.progress.step, steps, picture)
 
 
@@ -86,7 +83,6 @@ class Strip:
     all: tuple[StoredTestCase, ...]
     cases: tuple[StoredTestCase, ...]
     only: str
-    """The name of the filter, or ""."""
 
     @property
     def first(self) -> StoredTestCase | None:
@@ -128,7 +124,6 @@ def strip(state: RunState, results: Strip, shown: StoredTestCase, comparison: Mo
         fails=comparison.newly_misclassified,
         edit_words=edit_words,
         verdict_words=verdict_words,
-        image_url=image_url,
     )
 
 
@@ -137,12 +132,8 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
     results = strip_of(state, comparison, view.only)
     case = next((result for result in results.all if result.id == view.case), results.first)
     if case is None:
-        return render(
-            "explore/source_only.html",
-            figure=drawing_figure(state) or source_picture(state),
-            drawing=drawing_thumb(state),
-            under_test=under_test_card(state, None, comparison),
-        )
+        figure, card = drawing_figure(state) or source_picture(state), under_test_card(state, None, comparison)
+        return render("explore/source_only.html", figure=figure, drawing=drawing_thumb(state), under_test=card)
     mode = usable_mode(view.mode, state, case, comparison)
     drawn = drawing_figure(state) if view.follow or view.mode == MODE else None
     # An unfinished image can be neither checked nor reviewed.
@@ -169,14 +160,9 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
 
 def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None = None) -> Html:
     """Return the verdict on a result, and the buttons to review it. `following` is the next result to review."""
-    return render(
-        "explore/review.html",
-        case=case,
-        verdict=case.review.verdict if case.review is not None else "",
-        decided=verdict_words(case.review, case.task, run.task) if case.review is not None else "",
-        following=following,
-        reasons=REASONS[case.task.kind],
-    )
+    decided = verdict_words(case.review, case.task, run.task) if case.review is not None else ""
+    reasons = REASONS[case.task.kind]
+    return render("explore/review.html", case=case, decided=decided, following=following, reasons=reasons)
 
 
 def verdict_words(review: Review, task: Task, now: Task) -> str:

@@ -1,7 +1,6 @@
-"""Endpoints for scripts and agents: every command and query by its name, in the Gradio application.
-
-`gradio_client`, plain HTTP and MCP (`ui.scripts.mcp`) call the same functions. The command's pydantic model checks the
-values. An error is one sentence, and its title names the field.
+"""Endpoints for scripts and agents: every command and query by its name, in the Gradio application. `gradio_client`,
+plain HTTP and MCP (`ui.scripts.mcp`) call the same functions. The command's model checks the values. An error is one
+sentence, and its title names the field.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path, PureWindowsPath
+from functools import cache, partial
+from pathlib import PureWindowsPath
 from typing import IO, Any, TypeVar
 
 import gradio as gr
@@ -26,36 +25,30 @@ from fastapi.concurrency import run_in_threadpool
 from gradio.context import Context, LocalContext
 from gradio.data_classes import FileData
 from gradio.queueing import Queue
-from gradio.utils import get_upload_folder
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from core.csv_tables import plain
 from core.errors import UserError
 from core.tokens import Token
-from services.batches.running import BatchRuns, PlanByScript
-from services.commands import Command, Commands, Missing, RunCommand, RunIds
-from services.curation.imports import ImportService
+from services.batches.running import PlanByScript
+from services.commands import Command, Missing, RunCommand, RunIds
 from services.edit_conflicts import LARGEST_ID
-from services.evaluation.evidence.service import Evidence
-from services.jobs import JobQueue, JobView
+from services.jobs import JobView
 from services.queries import Query, RunQuery, ShowJob, job_facts
-from services.runs.exchange import MOST_RUNS, Exchange
-from services.runs.life_cycle import OpenedRun, RunService
-from services.runs.state import StageNotes
+from services.runs.exchange import MOST_RUNS
+from services.runs.life_cycle import OpenedRun
 from services.studies.drafts import DraftState, StudyCommand
 from services.studies.exports import EXPORTS, OF_PERSONS
-from services.studies.services import StudyServices
-from services.test_sets.exports import SetExports
+from services.studio import Studio
 from services.tokens import ScriptTokens
 from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter, brought_in, fetchable, planned, zip_of
-from ui.scripts.uploads import keep_to_uploads, uploaded
+from ui.scripts.uploads import file_data, keep_to_uploads, new_upload, uploaded
 
 AWAKE_SECONDS = 10.0
 """Seconds of frequent polling after a call, since more calls are likely."""
 AWAKE, ASLEEP = 0.001, 0.1
-"""Seconds between two checks of the queue, soon after a call and otherwise. A call after a pause waits half of the
-second number on average."""
+"""Seconds between two checks of the queue, soon after a call and otherwise. A call after a pause waits half as long."""
 
 
 class SleepyQueue(Queue):
@@ -80,10 +73,8 @@ class SleepyQueue(Queue):
 
 
 PATH = "/endpoints"
-"""Path of the page that the endpoints belong to."""
 OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-any-batch"})
-"""Commands that only pages may send. They update a form, manage tokens, or read any folder of this machine. Scripts
-plan batches with `PlanByScript`."""
+"""Commands of pages only: they update a form, manage tokens, or read any folder. Scripts plan with `PlanByScript`."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
 """Fields that name the sending page and the state of its form. Scripts fill in only those that are required."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
@@ -166,26 +157,14 @@ class GiveMask(RunCommand, name="give-mask"):
 class Services:
     """The services that the endpoints call."""
 
-    commands: Commands
-    runs: RunService
-    exchange: Exchange
-    jobs: JobQueue
-    notes: StageNotes
-    studies: StudyServices
-    tokens: ScriptTokens
-    exports: SetExports
-    imports: ImportService
-    batches: BatchRuns
-    evidence: Evidence
+    studio: Studio
     watchers: Counter[int] = field(default_factory=Counter)
     """Number of watchers by the id of their token. Watchers without a token have the id 0."""
 
 
 def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Command] | None]:
-    """Add the endpoints to a Gradio application, on a separate page, so that other pages do not load their description.
-
-    Return the command of each function of the application by the function's number, or None for a function that only
-    a page calls.
+    """Add the endpoints to a Gradio application, on a page of their own, so that others do not load their description.
+    Return the command of each function of the application by its number, or None for a function that only a page calls.
     """
     # Each watcher occupies one of Gradio's slots for running calls. Other calls must still find a free slot.
     page._queue.max_thread_count = MOST_WATCHERS + page.max_threads
@@ -194,12 +173,12 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
     page.state_session_capacity = KNOWN_CALLERS
     before = set(page.fns)
     with page.route("Endpoints", PATH, show_in_navbar=False):
-        for command, do in answering(services):
+        for command, do in answering(services.studio):
             _add_one(command, do, services)
-        for command, do_awaited in awaited(services):
+        for command, do_awaited in awaited(services.studio):
             _add_awaited(page, command, do_awaited, services)
         _add_watching(services)
-    by_name = {endpoint_of(command): command for command in offered(services.commands)}
+    by_name = {endpoint_of(command): command for command in offered(services.studio)}
     return {number: None if number in before else by_name[str(page.fns[number].api_name)] for number in page.fns}
 
 
@@ -209,41 +188,25 @@ def has_call(page: gr.Blocks, event: str) -> bool:
     return event in queue.event_ids_to_events or any(event in ids for ids in queue.pending_event_ids_session.values())
 
 
-def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
-    """Yield each endpoint with its function. Leave out the endpoints of `awaited`, and `WatchJob`, whose answer is a
-    stream.
-    """
-    for name, command in services.commands.known().items():
+def answering(studio: Studio) -> Iterator[tuple[type[Command], Do]]:
+    """Yield endpoints and their functions, without those of `awaited` and `WatchJob`, whose answer is a stream."""
+    for name, command in studio.commands.known().items():
         if name not in OF_PAGES:
-            yield command, lambda sent: _reply(sent, services.commands.do(sent), services)
-    yield from _files(services)
+            yield command, lambda sent: _reply(sent, studio.commands.do(sent), studio)
+    yield from _files(studio)
 
 
-def awaited(services: Services) -> Iterator[tuple[type[Command], DoAwaited]]:
+def awaited(studio: Studio) -> Iterator[tuple[type[Command], DoAwaited]]:
     """Yield the endpoints whose answer may take minutes, with the functions that perform them."""
-    yield DownloadTestSet, lambda command, waiter: zip_of(command, services.exports, waiter)
-    yield ImportImages, lambda sent, waiter: brought_in(sent, services.imports, waiter)
-    yield PlanByScript, lambda sent, waiter: planned(sent, services.batches, waiter)
+    yield DownloadTestSet, lambda command, waiter: zip_of(command, studio.test_sets.exports, waiter)
+    yield ImportImages, lambda sent, waiter: brought_in(sent, studio.imports, waiter)
+    yield PlanByScript, lambda sent, waiter: planned(sent, studio.batches, waiter)
 
 
-def offered(commands: Commands) -> tuple[type[Command], ...]:
+def offered(studio: Studio) -> tuple[type[Command], ...]:
     """Return the commands and queries that are endpoints, sorted by name."""
-    known = [command for name, command in commands.known().items() if name not in OF_PAGES]
-    files: list[type[Command]] = [
-        UploadPicture,
-        GiveMask,
-        DownloadImage,
-        DownloadImageWithMask,
-        DownloadAccepted,
-        DownloadSource,
-        DownloadStudy,
-        DownloadEvidence,
-        DownloadTestSet,
-        ImportImages,
-        PlanByScript,
-        WatchJob,
-    ]
-    return tuple(sorted([*known, *files], key=lambda command: command.name))
+    known: list[type[Command]] = [WatchJob, *(command for command, _ in (*answering(studio), *awaited(studio)))]
+    return tuple(sorted(known, key=lambda command: command.name))
 
 
 def endpoint_of(command: type[Command]) -> str:
@@ -251,8 +214,8 @@ def endpoint_of(command: type[Command]) -> str:
     return command.name.replace("-", "_")
 
 
-def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
-    exchange = services.exchange
+def _files(studio: Studio) -> Iterator[tuple[type[Command], Do]]:
+    exchange = studio.exchange
 
     def take_picture(sent: UploadPicture) -> Plain:
         path = uploaded(sent.file.path)
@@ -265,11 +228,8 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
         return {"run": taken.run_id, "case": taken.case_id, "said": taken.said}
 
     def take_mask(sent: GiveMask) -> Plain:
-        notes = services.runs.give_mask(sent.run, uploaded(sent.file.path).read_bytes(), sent.classes)
+        notes = studio.runs.give_mask(sent.run, uploaded(sent.file.path).read_bytes(), sent.classes)
         return {"run": sent.run, "said": list(notes)}
-
-    def source(command: DownloadSource) -> Plain:
-        return _download("source.png", services.runs.source_png(command.run))
 
     def accepted(command: DownloadAccepted) -> Plain:
         with tempfile.TemporaryFile() as file:
@@ -280,23 +240,21 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
     def study_file(command: DownloadStudy) -> Plain:
         if command.file not in EXPORTS:
             raise UserError(f"There is no file {command.file!r}: choose one of {', '.join(EXPORTS)}.", field="file")
-        return _download(command.file, EXPORTS[command.file][1](services.studies.export(command.study)))
+        return _download(command.file, EXPORTS[command.file][1](studio.studies.export(command.study)))
 
     yield UploadPicture, take_picture
     yield GiveMask, take_mask
     yield DownloadImage, lambda command: _download(*exchange.saved_image(command.case))
     yield DownloadImageWithMask, lambda command: _download(*exchange.saved_with_mask(command.case))
     yield DownloadAccepted, accepted
-    yield DownloadSource, source
+    yield DownloadSource, lambda command: _download("source.png", studio.runs.source_png(command.run))
     yield DownloadStudy, study_file
-    yield DownloadEvidence, lambda command: fetchable(services.evidence.ready(command.work))
+    yield DownloadEvidence, lambda command: fetchable(studio.evidence.ready(command.work))
 
 
 @contextmanager
 def in_sentences(request: gr.Request | Request) -> Iterator[None]:
-    """Turn errors into gr.Error, whose title is the field, and note the HTTP status for `PlainHttp`. Log errors that
-    are the studio's own fault.
-    """
+    """Turn errors into gr.Error titled by the field. Note the status for `PlainHttp`. Log the studio's own faults."""
     try:
         yield
     except UserError as error:
@@ -318,28 +276,36 @@ def _add_one(command: type[Command], do: Do, services: Services) -> None:
     def send(*arguments: Any) -> Plain:
         *values, request = arguments
         with in_sentences(request):
-            return perform(command, do, dict(zip(fields, values, strict=True)), request, services.tokens)
+            return perform(command, do, dict(zip(fields, values, strict=True)), request, services.studio.tokens)
 
-    _add_shaped(send, command, fields, queue=False, most=None)
+    _add_shaped(send, command, queue=False)
 
 
 def perform(
     command: type[Command], do: Do, values: Mapping[str, Any], request: gr.Request | Request, tokens: ScriptTokens
 ) -> Plain:
     """Perform a command if the token of the request allows it. Values of None are left out. Raises UserError."""
-    token = let_in(command, request)
-    sent = _of(command, values)
-    if token is not None and token.reads_only and isinstance(sent, DownloadStudy) and sent.file in OF_PERSONS:
-        raise NotAllowed(
-            f"The token “{token.name}” only reads. “{sent.file}” holds personal data: use a token that may change "
-            "things."
-        )
-    if token is not None:
-        tokens.require_place(sent)
+    token, sent = _admitted(command, values, request, tokens)
     done = do(sent)
     if token is not None and not command.looks:
         tokens.log(token.name, sent)
     return done
+
+
+def _admitted(
+    command: type[C], values: Mapping[str, Any], request: gr.Request | Request, tokens: ScriptTokens
+) -> tuple[Token | None, C]:
+    """Return the token of a request, and the command that it asks for. Raises UserError."""
+    token = let_in(command, request)
+    sent = command.of({name: value for name, value in values.items() if value is not None})
+    if token is not None:
+        if token.reads_only and isinstance(sent, DownloadStudy) and sent.file in OF_PERSONS:
+            raise NotAllowed(
+                f"The token “{token.name}” only reads. “{sent.file}” holds personal data: use a token that may change "
+                "things."
+            )
+        tokens.require_place(sent)
+    return token, sent
 
 
 def _add_awaited(page: gr.Blocks, command: type[Command], do: DoAwaited, services: Services) -> None:
@@ -348,12 +314,10 @@ def _add_awaited(page: gr.Blocks, command: type[Command], do: DoAwaited, service
     async def send(*arguments: Any) -> Plain:
         *values, request = arguments
         with in_sentences(request):
-            waiter = Waiter(lambda: _listens(page, request))
-            return await perform_awaited(
-                command, do, dict(zip(fields, values, strict=True)), request, services.tokens, waiter
-            )
+            named, waiter = dict(zip(fields, values, strict=True)), Waiter(lambda: _listens(page, request))
+            return await perform_awaited(command, do, named, request, services.studio.tokens, waiter)
 
-    _add_shaped(send, command, fields, queue=True, most=MOST_WATCHERS)
+    _add_shaped(send, command, queue=True)
 
 
 async def perform_awaited(
@@ -365,10 +329,7 @@ async def perform_awaited(
     waiter: Waiter,
 ) -> Plain:
     """Like `perform`, for slow commands. Also raises NotAllowed if the token ends before the answer is ready."""
-    token = let_in(command, request)
-    sent = _of(command, values)
-    if token is not None:
-        tokens.require_place(sent)
+    token, sent = _admitted(command, values, request, tokens)
     done = await do(sent, waiter)
     if token is not None:
         if not command.looks:
@@ -397,19 +358,17 @@ def _add_watching(services: Services) -> None:
                 async for facts in looks:
                     yield facts
 
-    _add_shaped(watch, WatchJob, fields, queue=True, most=MOST_WATCHERS)
+    _add_shaped(watch, WatchJob, queue=True)
 
 
 async def watching(
     values: Mapping[str, Any], request: gr.Request | Request, services: Services
 ) -> AsyncGenerator[Plain, None]:
     """Yield the state of a job until it ends. A new step is sent at once, other progress less often the more watchers
-    there are. Raises UserError.
-
-    Each watcher is an asynchronous generator without a thread. With a thread each, forty watchers would block all other
-    calls.
+    there are. Raises UserError. Watchers have no thread of their own: forty of them would block all other calls.
     """
-    token, query, watchers = let_in(WatchJob, request), _of(WatchJob, values), services.watchers
+    tokens, watchers = services.studio.tokens, services.watchers
+    token, query = _admitted(WatchJob, values, request, tokens)
     number = token.id if token is not None else 0
     if number and watchers[number] >= MOST_OF_A_TOKEN:
         raise NotAllowed(
@@ -419,11 +378,11 @@ async def watching(
     try:
         last_view, sent_at = None, 0.0
         while True:
-            view, now = services.jobs.known(query.job), time.monotonic()
+            view, now = services.studio.jobs.known(query.job), time.monotonic()
             often = watchers.total() / SAID_IN_A_SECOND
             wait = max(SAY_SECONDS, often) if view == last_view else max(LOOK_SECONDS, often)
             if last_view is None or _step(view) != _step(last_view) or now >= sent_at + wait:
-                if token is not None and not await run_in_threadpool(services.tokens.holds, token.id):
+                if token is not None and not await run_in_threadpool(tokens.holds, token.id):
                     raise NotAllowed("The token has ended or was withdrawn. The job continues, but is not watched.")
                 yield job_facts(view)
                 last_view, sent_at = view, now
@@ -459,10 +418,6 @@ def let_in(command: type[Command], request: gr.Request | Request) -> Token | Non
     return token
 
 
-def _of(command: type[C], values: Mapping[str, Any]) -> C:
-    return command.of({name: value for name, value in values.items() if value is not None})
-
-
 def fields_of(command: type[Command]) -> dict[str, FieldInfo]:
     """Return the fields that a script fills in, required ones first."""
     known = sorted(command.model_fields.items(), key=lambda item: not item[1].is_required())
@@ -475,35 +430,19 @@ def schema_of(command: type[Command]) -> Mapping[str, Any]:
     return command.model_json_schema()
 
 
-def _add_shaped(
-    function: Callable[..., Any],
-    command: type[Command],
-    fields: Mapping[str, FieldInfo],
-    queue: bool,
-    most: int | None,
-) -> None:
-    """Register an endpoint. Gradio gets the name, parameters and description from the function, and their types and
-    bounds from the command's schema.
-    """
-    parameters = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=inspect.Parameter.empty if field.is_required() else _plain_default(field.get_default()),
-            annotation=Any,
-        )
-        for name, field in fields.items()
-    ]
+def _add_shaped(function: Callable[..., Any], command: type[Command], queue: bool) -> None:
+    """Register an endpoint: name, parameters and description from the function, types from the command's schema."""
+    fields = fields_of(command)
+    parameter = partial(inspect.Parameter, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [parameter(name, default=_default(field), annotation=Any) for name, field in fields.items()]
     # Gradio recognises this parameter by its type and passes the request.
-    parameters.append(
-        inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=gr.Request)
-    )
+    parameters.append(parameter("request", default=None, annotation=gr.Request))
     function.__signature__ = inspect.Signature(parameters, return_annotation=Plain)  # type: ignore[attr-defined]
     function.__annotations__ = {**dict.fromkeys(fields, Any), "request": gr.Request, "return": Plain}
     function.__name__ = function.__qualname__ = endpoint_of(command)
     arguments = "".join(f"\n    {name}: {field.description or ''}" for name, field in fields.items())
     function.__doc__ = f"{inspect.getdoc(command)}" + (f"\n\nArgs:{arguments}\n" if arguments else "")
-    gr.api(function, api_name=function.__name__, queue=queue, concurrency_limit=most)
+    gr.api(function, api_name=function.__name__, queue=queue, concurrency_limit=MOST_WATCHERS if queue else None)
     root = Context.root_block
     assert root is not None  # gr.api has checked this
     schema = schema_of(command)
@@ -514,11 +453,12 @@ def _add_shaped(
         component._api_info = {**schema["properties"][name], **shared}  # type: ignore[attr-defined]
 
 
-def _plain_default(value: Any) -> Any:
+def _default(field: FieldInfo) -> Any:
+    value = inspect.Parameter.empty if field.is_required() else field.get_default()
     return list(value) if isinstance(value, tuple) else value
 
 
-def _reply(sent: Command, result: Any, services: Services) -> Plain:
+def _reply(sent: Command, result: Any, studio: Studio) -> Plain:
     if sent.looks and isinstance(result, dict):
         return result
     if isinstance(result, OpenedRun):
@@ -528,10 +468,10 @@ def _reply(sent: Command, result: Any, services: Services) -> Plain:
     if sent.name in ("create-study", "copy-rules"):
         return {"study": result}
     if isinstance(sent, RunCommand):
-        job = services.jobs.of_run(sent.run)
+        job = studio.jobs.of_run(sent.run)
         going_on = job_facts(job) if job is not None and job.active else None
         # A notice says that somebody else has changed the same value in the meantime.
-        return {"run": sent.run, "job": going_on, "notices": services.notes.notices(sent.run)}
+        return {"run": sent.run, "job": going_on, "notices": studio.notes.notices(sent.run)}
     of: Plain = {name: getattr(sent, name) for name in ("study", "job", "test_set") if hasattr(sent, name)}
     if isinstance(result, DraftState):
         return {**of, "troubles": [plain(trouble) for trouble in result.troubles]}
@@ -540,11 +480,10 @@ def _reply(sent: Command, result: Any, services: Services) -> Plain:
 
 def _download(name: str, data: bytes | IO[bytes]) -> Plain:
     """Write a file for the caller and return its description. Gradio copies the file under the hash of its content."""
-    Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
-    file = Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
+    file = new_upload(name)
     with file.open("wb") as to:
         if isinstance(data, bytes):
             to.write(data)
         else:
             shutil.copyfileobj(data, to)
-    return {"path": str(file), "orig_name": name, "meta": {"_type": "gradio.FileData"}}
+    return file_data(file, orig_name=name)

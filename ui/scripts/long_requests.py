@@ -1,6 +1,4 @@
-"""Endpoints whose work may take long and which wait without a thread of their own: downloads of test sets, imports of
-images, and plans of batches.
-"""
+"""Endpoints that wait without a thread of their own: downloads of test sets, imports of images, plans of batches."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ import asyncio
 import math
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,7 +14,6 @@ from typing import Annotated, Any
 
 from fastapi.concurrency import run_in_threadpool
 from gradio.data_classes import FileData
-from gradio.utils import get_upload_folder
 from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
@@ -30,7 +26,7 @@ from services.queries import Query
 from services.test_sets.exports import FORMAT_TITLES, FORMATS, WRITTEN, ReadyExport, SetExports
 from services.test_sets.versions import LONGEST_REFERENCE
 from services.work_queue import WorkView
-from ui.scripts.uploads import uploaded
+from ui.scripts.uploads import file_data, new_upload, uploaded
 
 MOST_LABELS = 10_000
 LOOK_SECONDS = 0.1
@@ -98,9 +94,8 @@ class Waiter:
 
 
 async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) -> dict[str, Any]:
-    """Return the zip as an upload of Gradio, or the progress if it takes longer than the caller waits.
-
-    The export stops once no caller waits for it, unless a page has begun it. Raises UserError.
+    """Return the zip as an upload of Gradio, or the progress after the time that the caller waits. The export stops
+    once no caller waits for it, unless a page has begun it. Raises UserError.
     """
     if command.format not in WRITTEN:
         raise UserError(f"There is no format {command.format!r:.80}: choose {', '.join(WRITTEN)}.", field="format")
@@ -132,19 +127,13 @@ async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) 
 
 def fetchable(ready: ReadyExport) -> dict[str, Any]:
     """Return the zip as a file that a caller may fetch. The file remains when the export is removed."""
-    return {
-        "path": str(_linked(ready.file, ready.name)),
-        "orig_name": ready.name,
-        "meta": {"_type": "gradio.FileData"},
-    }
+    return file_data(_linked(ready.file, ready.name), orig_name=ready.name)
 
 
 async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[str, Any]:
-    """Plan a batch and wait until its items are chosen. Return the batch with the fields of `list_batches`. If the
-    planning takes longer than the caller waits, return 0 for the batch, and the number of files examined so far.
-
-    Planning continues after the caller has left. A caller who sends the same plan again waits for the same planning.
-    Raises UserError.
+    """Plan a batch and wait until its items are chosen. Return it with the fields of `list_batches`; after the time
+    that the caller waits, return 0 for it and the number of files examined. Planning continues then, and a caller who
+    sends the same plan again waits for it. Raises UserError.
     """
     end = time.monotonic() + waiter.seconds
     view = await run_in_threadpool(runs.plan, sent)
@@ -161,10 +150,8 @@ async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[s
 
 
 async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter) -> dict[str, Any]:
-    """Begin an import, and return its number and progress. An import gets its number with its first images. The number
-    is 0 if this takes longer than the caller waits.
-
-    The import continues after the caller has left. Raises UserError, also for an import that ends without a number.
+    """Begin an import, and return its progress and number: 0 if its first images take longer than the caller waits. The
+    import continues after the caller has left. Raises UserError, also for an import that ends without a number.
     """
     if sent.format and sent.format not in FORMAT_TITLES:
         raise UserError(f"There is no format {sent.format!r:.80}: choose {', '.join(FORMAT_TITLES)}.", field="format")
@@ -195,8 +182,7 @@ def _begin(sent: ImportImages, imports: ImportService) -> ImportState:
 
 def _linked(file: Path, name: str) -> Path:
     """Link a file under another name in a new folder of the uploads. It is copied only if the disks differ."""
-    Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
-    to = Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
+    to = new_upload(name)
     try:
         os.link(file, to)
     except OSError:  # the file is on another disk, or the disk has no links

@@ -14,7 +14,6 @@ import binascii
 import io
 import json
 import mimetypes
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -26,7 +25,6 @@ import gradio as gr
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from gradio.data_classes import FileData
-from gradio.utils import get_upload_folder
 from mcp import types
 from PIL import Image
 
@@ -35,25 +33,10 @@ from core.version import version
 from services.batches.running import PlanByScript
 from services.commands import Command
 from ui.addresses import studio_address
-from ui.scripts.endpoints import (
-    NO_FIELD,
-    Do,
-    DoAwaited,
-    Plain,
-    Services,
-    WatchJob,
-    answering,
-    awaited,
-    endpoint_of,
-    fields_of,
-    in_sentences,
-    let_in,
-    perform,
-    perform_awaited,
-    schema_of,
-    watching,
-)
+from ui.scripts import endpoints
+from ui.scripts.endpoints import Do, DoAwaited, Plain, Services
 from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter
+from ui.scripts.uploads import file_data, new_upload
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -73,7 +56,7 @@ _FILE = (
 )
 _WATCHED = f" Waits {WATCH_SECONDS:g} seconds at most: call it again while “state” is waiting or running."
 _WAITS: Mapping[type[Command], str] = {
-    WatchJob: _WATCHED,
+    endpoints.WatchJob: _WATCHED,
     DownloadTestSet: f" Waits {WATCH_SECONDS:g} seconds at most: call it again while the answer has a “state” instead "
     "of an “address”.",
     ImportImages: f" Waits {WATCH_SECONDS:g} seconds at most for the number. If the number is 0, list_imports shows it "
@@ -95,10 +78,9 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
     # Remove all of Gradio's handlers except the ping, including handlers that later versions may add.
     for kind in [known for known in server.request_handlers if known is not types.PingRequest]:
         del server.request_handlers[kind]
-    known = {endpoint_of(command): (command, do) for command, do in answering(services)}
-    slow = {endpoint_of(command): (command, do) for command, do in awaited(services)}
-    commands: list[type[Command]] = [*(command for command, _ in (*known.values(), *slow.values())), WatchJob]
-    tools = [tool_of(command) for command in commands]
+    known = {endpoints.endpoint_of(command): (command, do) for command, do in endpoints.answering(services.studio)}
+    slow = {endpoints.endpoint_of(command): (command, do) for command, do in endpoints.awaited(services.studio)}
+    tools = [tool_of(command) for command in endpoints.offered(services.studio)]
 
     @server.list_tools()
     async def list_tools() -> list[types.Tool]:
@@ -108,8 +90,8 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
     @server.call_tool(validate_input=False)  # the command itself checks the values, with plainer messages
     async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResult:
         try:
-            with in_sentences(_request(server)):
-                if name == endpoint_of(WatchJob):
+            with endpoints.in_sentences(_request(server)):
+                if name == endpoints.endpoint_of(endpoints.WatchJob):
                     return _plain(await _watch(arguments, _request(server), services))
                 if name in slow:
                     return await _call_awaited(*slow[name], arguments, _request(server), services)
@@ -118,7 +100,7 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
                 command, do = known[name]
                 return await run_in_threadpool(_call, command, do, arguments, _request(server), services)
         except gr.Error as error:
-            field = {} if error.title == NO_FIELD else {"field": error.title}
+            field = {} if error.title == endpoints.NO_FIELD else {"field": error.title}
             return _plain({"error": error.message, **field}, failed=True)
 
     @server.list_prompts()
@@ -135,8 +117,8 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
 
 def tool_of(command: type[Command]) -> types.Tool:
     """Return the description of an endpoint for agents."""
-    schema = schema_of(command)
-    fields = fields_of(command)
+    schema = endpoints.schema_of(command)
+    fields = endpoints.fields_of(command)
     properties = {name: dict(schema["properties"][name]) for name in fields}
     for name, field in fields.items():
         properties[name].pop("title", None)
@@ -148,7 +130,7 @@ def tool_of(command: type[Command]) -> types.Tool:
         shaped["$defs"] = schema["$defs"]
     description = " ".join((command.__doc__ or "").split())
     return types.Tool(
-        name=endpoint_of(command),
+        name=endpoints.endpoint_of(command),
         description=description + _WAITS.get(command, ""),
         inputSchema=shaped,
         annotations=types.ToolAnnotations(
@@ -168,26 +150,24 @@ def _request(server: Server[Any, Request]) -> Request:
 def _call(
     command: type[Command], do: Do, arguments: Mapping[str, Any], request: Request, services: Services
 ) -> types.CallToolResult:
-    let_in(command, request)  # before a file is saved
+    endpoints.let_in(command, request)  # before a file is saved
     with _files_of(command, arguments) as data:
-        done = perform(command, do, data, request, services.tokens)
+        done = endpoints.perform(command, do, data, request, services.studio.tokens)
     return _result(done, request)
 
 
 async def _call_awaited(
     command: type[Command], do: DoAwaited, arguments: Mapping[str, Any], request: Request, services: Services
 ) -> types.CallToolResult:
-    """Like `_call`, for work that may take longer than an agent waits. The work continues, and the next call waits for
-    it.
-    """
+    """Like `_call`, for work that may outlast an agent's patience. It goes on, and the next call waits for it."""
 
     async def listens() -> bool:
         return True
 
-    let_in(command, request)
+    endpoints.let_in(command, request)
     with _files_of(command, arguments) as data:
         waiter = Waiter(listens, WATCH_SECONDS)
-        done = await perform_awaited(command, do, data, request, services.tokens, waiter)
+        done = await endpoints.perform_awaited(command, do, data, request, services.studio.tokens, waiter)
     return await run_in_threadpool(_result, done, request)
 
 
@@ -200,7 +180,7 @@ def _result(done: Plain, request: Request) -> types.CallToolResult:
 async def _watch(arguments: Mapping[str, Any], request: Request, services: Services) -> Plain:
     """Return the state of a job once it ends, or after `WATCH_SECONDS`. The job continues without a waiting caller."""
     end = time.monotonic() + WATCH_SECONDS
-    async with aclosing(watching(arguments, request, services)) as looks:
+    async with aclosing(endpoints.watching(arguments, request, services)) as looks:
         async for facts in looks:
             known = facts
             if time.monotonic() >= end:
@@ -240,14 +220,14 @@ def _files_of(command: type[Command], arguments: Mapping[str, Any]) -> Iterator[
     """Yield the arguments of a call, with files as uploads. Files from data URLs are removed afterwards."""
     data, saved = dict(arguments), list[Path]()
     try:
-        for name, field in fields_of(command).items():
+        for name, field in endpoints.fields_of(command).items():
             if field.annotation is FileData and isinstance(text := data.get(name), str):
                 if text.startswith("data:"):
                     saved.append(_save(text, name))
                     text = str(saved[-1])
                 elif _UPLOADED in text:
                     text = unquote(text.partition(_UPLOADED)[2])
-                data[name] = {"path": text, "meta": {"_type": "gradio.FileData"}}
+                data[name] = file_data(text)
         yield data
     finally:
         for file in saved:
@@ -263,10 +243,8 @@ def _save(text: str, name: str) -> Path:
     except binascii.Error:
         data = b""
     if not data:
-        raise UserError(
-            "This is no data URL: give “data:image/png;base64,” followed by the file in base64.", field=name
-        )
-    Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
-    file = Path(tempfile.mkdtemp(dir=get_upload_folder())) / f"picture{mimetypes.guess_extension(kind) or ''}"
+        words = "This is no data URL: give “data:image/png;base64,” followed by the file in base64."
+        raise UserError(words, field=name)
+    file = new_upload(f"picture{mimetypes.guess_extension(kind) or ''}")
     file.write_bytes(data)
     return file

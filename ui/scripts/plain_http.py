@@ -1,8 +1,6 @@
-"""Plain HTTP for scripts: converts requests to the form that Gradio takes, and refusals to one sentence.
-
-This middleware runs between the guard and Gradio. Gradio takes the values of a call as a complete list. Here values may
-also come by name, and values with a default may be left out. A mistake gets one sentence and a fitting status, where
-Gradio answers 500 or several lines.
+"""Plain HTTP for scripts: converts requests to the form that Gradio takes, and refusals to one sentence, between the
+guard and Gradio. Gradio takes the values of a call as a complete list. Here they may also come by name, without those
+that have a default. A mistake gets one sentence and a fitting status, where Gradio answers 500 or several lines.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
+from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from core.errors import UserError
@@ -58,11 +57,10 @@ class PlainHttp:
         self._numbers = {endpoint_of(command): number for number, command in functions.items() if command is not None}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Convert a request to the form that Gradio takes and pass it on, or refuse it."""
         if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
             await self.app(scope, receive, send)
             return
-        reply, gone = _Reply(scope, send), False
+        reply, gone = _Reply(scope, receive, send), False
 
         async def listened() -> Message:
             nonlocal gone
@@ -91,22 +89,23 @@ class PlainHttp:
         """Raise BadRequest for the stream of an unknown call. Gradio would begin such a stream and break it off."""
         match = _STREAM.fullmatch(path)
         if match is not None and not self._has_call(match[1]):
-            raise BadRequest(
-                404, f"There is no call “{match[1]:.80}” whose answer waits: it was fetched, or never made."
-            )
+            words = f"There is no call “{match[1]:.80}” whose answer waits: it was fetched, or never made."
+            raise BadRequest(404, words)
 
     async def _shaped(self, scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
         call = _CALL.fullmatch(scope["path"])
         if call is None and not _QUEUE.fullmatch(scope["path"]):
             return scope, receive
-        data = await _read(receive)
+        data = await Request(scope, receive).body()
         body = _json_object(scope, data)
         way, name = call.groups() if call is not None else ("", _OF_PAGES)
         number = self._number(name, {} if way == _BY_NAME else body)
         command = self._functions[number]
         if command is None:
             return _with_body(scope, receive, data)
-        values = body if way == _BY_NAME else _data(body)
+        if way != _BY_NAME and "data" not in body and body.keys() - {*_KEPT, "fn_index"}:
+            raise BadRequest(400, "Send the values as “data”: a list in their order, or an object by name.", "data")
+        values = body if way == _BY_NAME else body.get("data", [])
         passed_on = {} if way == _BY_NAME else {key: body[key] for key in _KEPT if key in body}
         if way == _BY_NAME:
             scope = {**scope, "path": f"{PREFIX}call/{name}", "raw_path": f"{PREFIX}call/{name}".encode()}
@@ -126,8 +125,8 @@ class PlainHttp:
 class _Reply:
     """A reply to the client: Gradio's answer unchanged, or a refusal as one sentence."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self._scope, self._send = scope, send
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
         self._refused: Message | None = None
         self._body = b""
         self.begun = False
@@ -148,7 +147,7 @@ class _Reply:
         """Send this response, unless another one has begun."""
         if not self.begun:
             self.begun = True
-            await response(self._scope, _nothing, self._send)
+            await response(self._scope, self._receive, self._send)
 
     def _words(self, status: int) -> Response:
         try:
@@ -166,16 +165,6 @@ class _Reply:
         return JSONResponse({"error": text}, status)
 
 
-async def _read(receive: Receive) -> bytes:
-    data, more = b"", True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ConnectionError("the client disconnected before its request was complete")
-        data, more = data + message.get("body", b""), message.get("more_body", False)
-    return data
-
-
 def _json_object(scope: Scope, data: bytes) -> dict[str, Any]:
     """Parse the body as a JSON object; an empty body has no fields. Raises BadRequest for anything else."""
     if not data:
@@ -190,12 +179,6 @@ def _json_object(scope: Scope, data: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise BadRequest(400, "What was sent is no JSON object.")
     return body
-
-
-def _data(body: Mapping[str, Any]) -> Any:
-    if "data" not in body and body.keys() - {*_KEPT, "fn_index"}:
-        raise BadRequest(400, "Send the values as “data”: a list in their order, or an object by name.", "data")
-    return body.get("data", [])
 
 
 def _in_order(command: type[Command], values: Any) -> list[Any]:
@@ -228,7 +211,3 @@ def _with_body(scope: Scope, receive: Receive, body: bytes) -> tuple[Scope, Rece
         return {"type": "http.request", "body": body, "more_body": False}
 
     return {**scope, "headers": headers}, again
-
-
-async def _nothing() -> Message:
-    return {"type": "http.disconnect"}

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, Response
 
-from core.errors import UserError
 from core.tokens import Token
-from services.commands import Command, Commands
-from services.tokens import NewToken, ScriptTokens
+from services.commands import Command
+from services.studio import Studio
+from services.tokens import NewToken
 from ui.addresses import studio_address
 from ui.frame import page
 from ui.markup import Html
-from ui.replies import FRESH
+from ui.replies import add_posted, page_at
 from ui.scripts.endpoints import endpoint_of, fields_of, offered, schema_of
-from ui.security.guard import MCP
-from ui.security.request_limits import answered
+from ui.security.guard import MCP, SIGNED_IN
 from ui.templating import render
 
 PAGE = "/scripts"
@@ -33,43 +32,31 @@ for told in studio.submit(job=job, api_name="/watch_job"):
 print(studio.predict(run=run, api_name="/show_run")["gate"])"""
 
 
-def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp: bool = False) -> None:
+def add_scripts_page(app: FastAPI, studio: Studio, mcp: bool = False) -> None:
     """Add the page Scripts and its actions. A token gives no access to them. `mcp` is True if agents may call."""
 
-    @app.get(PAGE, include_in_schema=False)
-    def show(request: Request) -> Response:
-        signed_in, here = bool(request.state.signed_in), studio_address(request.url.scheme, request.url.netloc)
-        return HTMLResponse(scripts_page(commands, tokens.all(), here, signed_in, mcp), headers=FRESH)
+    @page_at(app, PAGE, ("Explore", "/"))
+    def show(request: Request) -> str:
+        here = studio_address(request.url.scheme, request.url.netloc)
+        locked = SIGNED_IN.get()  # a password is set
+        shown = ', headers={"Authorization": "Bearer TOKEN"}' if locked else ""
+        content = render(
+            "scripts/scripts.html",
+            example=_EXAMPLE.format(address=here, token=shown),
+            locked=locked,
+            mcp=mcp,
+            mcp_address=f"{here.rstrip('/')}{MCP}/",
+            tokens=_tokens(studio.tokens.all()),
+            endpoints=[_endpoint(command) for command in offered(studio)],
+        )
+        return page("Scripts", content, here="scripts")
 
-    @app.post(f"{PAGE}/{{name}}", include_in_schema=False)
-    async def send(request: Request, name: str) -> Response:
-        def act(data: dict[str, Any]) -> dict[str, Any]:
-            if name == "make-token":
-                new_token: NewToken = commands.send(name, data)
-                return {"parts": {"part-tokens": _tokens(tokens.all(), new_token)}}
-            if name == "withdraw-token":
-                commands.send(name, data)
-                return {"parts": {"part-tokens": _tokens(tokens.all())}}
-            raise UserError("This page has no such action. Reload the page.")
+    def act(data: dict[str, Any], name: str) -> Mapping[str, Any]:
+        done = studio.commands.send(name, data)
+        return {"parts": {"part-tokens": _tokens(studio.tokens.all(), done if isinstance(done, NewToken) else None)}}
 
-        return await answered(request, act)
-
-
-def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked: bool, mcp: bool = False) -> str:
-    """Return the page Scripts. `here` is the studio's address, `locked` is True if a password is set, `mcp` is True if
-    agents may call.
-    """
-    shown = ', headers={"Authorization": "Bearer TOKEN"}' if locked else ""
-    content = render(
-        "scripts/scripts.html",
-        example=_EXAMPLE.format(address=here, token=shown),
-        locked=locked,
-        mcp=mcp,
-        mcp_address=f"{here.rstrip('/')}{MCP}/",
-        tokens=_tokens(tokens),
-        endpoints=[_endpoint(command) for command in offered(commands)],
-    )
-    return page("Scripts", content, here="scripts", signed_in=locked)
+    for name in ("make-token", "withdraw-token"):
+        add_posted(app, f"{PAGE}/{name}", partial(act, name=name))
 
 
 def _tokens(tokens: Sequence[Token], made: NewToken | None = None) -> Html:
@@ -81,15 +68,8 @@ def _endpoint(command: type[Command]) -> tuple[str, bool, str, list[tuple[str, s
     """Return the name of an endpoint, True if it only reads, its description, its fields, and an example call."""
     schema, fields, name = schema_of(command), fields_of(command), endpoint_of(command)
     kinds = schema["properties"]
-    rows = [
-        (
-            one,
-            _kind(kinds[one], schema),
-            "needed" if field.is_required() else f"else {field.get_default()!r}",
-            field.description or "",
-        )
-        for one, field in fields.items()
-    ]
+    needs = {one: "needed" if field.is_required() else f"else {field.get_default()!r}" for one, field in fields.items()}
+    rows = [(one, _kind(kinds[one], schema), needs[one], field.description or "") for one, field in fields.items()]
     needed = [one for one, field in fields.items() if field.is_required()]
     example = "".join(f"{one}={_example(one, kinds[one], schema)}, " for one in needed)
     about = " ".join((command.__doc__ or "").split())

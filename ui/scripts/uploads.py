@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 from fastapi.concurrency import run_in_threadpool
@@ -24,11 +26,9 @@ log = logging.getLogger(__name__)
 
 
 def keep_to_uploads(component: Component) -> None:
-    """Let a component take files only from the folder of uploads.
-
-    Before our functions run, Gradio copies everything in a request that looks like a file into that folder, even the
-    content of any web address and any file of this machine. It checks paths only in applications that it has launched
-    itself, and ours is mounted.
+    """Let a component take files only from the folder of uploads. Gradio copies into it all in a request that looks
+    like a file, even any web address and any file of this machine. It checks paths only in applications that it has
+    launched, and ours is mounted.
     """
 
     async def kept(path: str | Path | None) -> str | None:
@@ -38,6 +38,17 @@ def keep_to_uploads(component: Component) -> None:
             raise gr.Error(str(error), title=error.field, print_exception=False) from error
 
     component.async_move_resource_to_block_cache = kept  # type: ignore[method-assign]
+
+
+def file_data(path: Path | str, **more: str) -> dict[str, Any]:
+    """Return an upload in Gradio's form, which callers may send and fetch."""
+    return {"path": str(path), **more, "meta": {"_type": "gradio.FileData"}}
+
+
+def new_upload(name: str) -> Path:
+    """Return a path of this name in a new folder of the uploads."""
+    Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
 
 
 def uploaded(path: str) -> Path:
@@ -50,10 +61,7 @@ def uploaded(path: str) -> Path:
 
 @asynccontextmanager
 async def uploads_forgotten(_: object) -> AsyncIterator[None]:
-    """Remove old files from the folder of uploads while a server runs.
-
-    Gradio's own `delete_cache` leaves folders, and incomplete files of senders who disconnected.
-    """
+    """Remove old uploads while a server runs. Gradio's own `delete_cache` leaves folders, and incomplete files."""
     task = asyncio.create_task(_forget_again_and_again())
     try:
         yield

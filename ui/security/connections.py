@@ -1,7 +1,5 @@
-"""Protection from idle connections: a slow connection is closed, and if there are too many, the most idle one.
-
-uvicorn waits for ever for a request that is unfinished or never comes. A few thousand such connections use up all files
-that a process may open, and then nobody else is served.
+"""Protection from idle connections: slow ones are closed, and the most idle one if there are too many. uvicorn waits
+for ever for an unfinished request. A few thousand such connections use up all files that a process may open.
 """
 
 from __future__ import annotations
@@ -32,8 +30,7 @@ class Patience:
     """Time limits of connections, and their maximum number. A server has one such object."""
 
     most: int = MOST
-    """Maximum number of connections. If there are more, the connection that has waited longest for its client is
-    closed."""
+    """Maximum number of connections. Beyond it, the connection that has waited longest for its client is closed."""
     head: float = 20.0
     """Maximum seconds from the connection, or from the first byte of a later request, to the end of the headers."""
     body: float = 30.0
@@ -111,9 +108,7 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def _sends(self) -> bool:
-        """Return True if the server waits for a request or for the rest of one. False while the server itself pauses
-        the reading.
-        """
+        """Return True if the server waits for (the rest of) a request. False while it pauses the reading itself."""
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.flow.read_paused
 
     def _look_later(self) -> None:

@@ -12,7 +12,8 @@ import ipaddress
 import logging
 import re
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -22,9 +23,8 @@ from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from core.errors import DiskTrouble
-from core.stored_studies import Session
 from core.tokens import MARK, Token
-from services.security_log import Refusals
+from services.sign_in import LeadSignIn
 
 # Types of ASGI (https://asgi.readthedocs.io/en/latest/specs/main.html).
 Scope = MutableMapping[str, Any]
@@ -33,6 +33,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+SIGNED_IN: ContextVar[bool] = ContextVar("signed_in", default=False)
+"""True while the request of a signed-in lead is answered. Pages then show the sign-out."""
 COOKIE = "lead"
 """Name of the cookie with the token of a lead's session."""
 ANNOTATE = "/annotate/"
@@ -40,8 +42,7 @@ log = logging.getLogger(__name__)
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _LOOKS = ("GET", "HEAD")
 _UNLOGGED = frozenset({("/", 303), ("/favicon.ico", 401), ("/annotate", 307), ("/gradio_api/mcp/", 405)})
-"""Path and status of refusals that are not logged. They come from browsers before the sign-in, and from agents that ask
-for a stream."""
+"""Path and status of refusals that are not logged: by browsers before the sign-in, by agents that want a stream."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 # Pages load nothing from other servers. Gradio's scripts need every entry of this policy.
@@ -79,32 +80,20 @@ _HEADERS = (
 class Guard:
     """ASGI middleware around the whole application.
 
-    `session` returns the session of a cookie's text, and `script` the token of a script's text. `locked` is True if a
-    password is set. `assets` are the files of the sign-in page (below /sign-in/), `names` are host names of this
-    machine besides localhost, and `inline` are the scripts inside our own pages.
+    `lead` knows sessions and tokens. `locked` is True if a password is set. `assets` are the files of the sign-in page
+    (below /sign-in/), `host` is a name of this machine besides localhost, and `inline` are the scripts in our pages.
     """
 
     def __init__(
-        self,
-        app: Application,
-        session: Callable[[str], Session | None],
-        script: Callable[[str], Token | None],
-        refusals: Refusals,
-        locked: bool,
-        assets: Collection[str] = (),
-        names: Collection[str] = (),
-        inline: Collection[str] = (),
+        self, app: Application, lead: LeadSignIn, locked: bool, host: str, assets: Iterable[str], inline: Iterable[str]
     ) -> None:
-        self.app, self._session, self._script = app, session, script
-        self._refusals, self._locked = refusals, locked
-        self._names = frozenset(name.lower().strip("[]") for name in names)
+        self.app, self._lead, self._locked, self._host = app, lead, locked, host.lower().strip("[]")
         known = " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in inline)
         self._policy = {own: _POLICY.format(scripts=known if own else _GRADIO).encode() for own in (True, False)}
         looks = {"/healthz", SIGN_IN, *(f"{SIGN_IN}/{name}" for name in assets)}
         self._open = {(method, path) for path in looks for method in _LOOKS} | {("POST", SIGN_IN), ("POST", SIGN_OUT)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the application if it is allowed, else send the refusal."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -113,7 +102,7 @@ class Guard:
         lead, token, shown = False, None, _shown(connection)
         try:
             lead = not scope["path"].startswith(ANNOTATE) and self._is_lead(connection)
-            token = self._script(shown) if shown else None
+            token = self._lead.script(shown) if shown else None
         except DiskTrouble as error:  # sessions and tokens cannot be read
             log.warning("%s: %s", scope["path"], error)
             response: Response | None = PlainTextResponse(DiskTrouble.FOR_OTHERS, status_code=503)
@@ -121,7 +110,8 @@ class Guard:
             response = self._refusal(connection, lead, token) if token or not shown else _refused(401, _NO_TOKEN)
         if response is None:
             # A request with a token has only the rights of the token, even if it also has a cookie.
-            scope = {**scope, "state": {**scope.get("state", {}), "signed_in": lead and token is None, "token": token}}
+            SIGNED_IN.set(lead and token is None)
+            scope = {**scope, "state": {**scope.get("state", {}), "signed_in": SIGNED_IN.get(), "token": token}}
             await self.app(scope, receive, self._with_headers(scope, send))
             return
         if (scope["path"], response.status_code) not in _UNLOGGED:
@@ -173,12 +163,12 @@ class Guard:
 
     def _is_lead(self, connection: HTTPConnection) -> bool:
         token = connection.cookies.get(COOKIE, "")
-        session = self._session(token) if token else None
+        session = self._lead.session(token) if token else None
         return session is not None and session.role == "lead"
 
     def _is_this_machine(self, host: str) -> bool:
         name = _host_name(host)
-        if name == "localhost" or name.endswith(".localhost") or name in self._names:
+        if name == "localhost" or name.endswith(".localhost") or name == self._host:
             return True
         try:
             return ipaddress.ip_address(name).is_loopback
@@ -188,11 +178,11 @@ class Guard:
     async def _log(self, connection: HTTPConnection, response: Response) -> None:
         scope = connection.scope
         token = connection.cookies.get("annotator", "")
-        session = self._session(token) if token else None
+        session = self._lead.session(token) if token else None
         worker = session.worker if session is not None and session.role == "worker" else ""
         detail = f"{scope.get('method', 'websocket')} {scope['path']} ({response.status_code})"
         address = scope["client"][0] if scope.get("client") else None
-        await run_in_threadpool(self._refusals.note, "refused", detail, address, "", worker)
+        await run_in_threadpool(self._lead.refusals.note, "refused", detail, address, "", worker)
 
     def _with_headers(self, scope: Scope, send: Send) -> Send:
         headers = ((b"content-security-policy", self._policy[scope["path"] != _OF_GRADIO]), *_HEADERS)

@@ -47,25 +47,21 @@ class Limit:
     most: int
     """Maximum size in bytes."""
     sentence: str
-    """Error message for a larger body."""
 
 
 _TOO_MUCH = "This is more than a page of the studio sends. Please shorten it."
 _UPLOADED, _ZIPPED = 400 * _MB, 2_000 * _MB
+_TOO_LARGE = f"The file is larger than {_ZIPPED // _MB:,} MB"
 LIMITS = (
     Limit("/annotate/", 16 * 1024, "This request is too large: at most 16 KB are accepted."),
     Limit("/sign-", 16_000, "Only the form of the sign-in page is accepted here."),
     Limit("/study/api/", 400_000, _TOO_MUCH),
     Limit(LIKE_PICTURE, 40 * _MB, "The picture is larger than 40 MB: save it smaller."),
     Limit("/curate/api/", 2 * _MB, _TOO_MUCH),
-    Limit(ITEM_FILES, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: cut it into several."),
-    Limit(
-        IMAGE_FILES, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: use python -m services.curation import."
-    ),
-    Limit(
-        MODEL_FILE, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: give its path on the studio's machine."
-    ),
-    Limit(RESTORED, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: use python -m services.studies restore."),
+    Limit(ITEM_FILES, _ZIPPED, f"{_TOO_LARGE}: cut it into several."),
+    Limit(IMAGE_FILES, _ZIPPED, f"{_TOO_LARGE}: use python -m services.curation import."),
+    Limit(MODEL_FILE, _ZIPPED, f"{_TOO_LARGE}: give its path on the studio's machine."),
+    Limit(RESTORED, _ZIPPED, f"{_TOO_LARGE}: use python -m services.studies restore."),
     Limit(VOTE_FILES, MOST_LIST, f"The file is larger than {MOST_LIST // _MB} MB: cut it into several."),
     Limit("/gradio_api/upload", _UPLOADED, f"The file is larger than {_UPLOADED // _MB} MB: save it smaller."),
     Limit("", 4 * _MB, _TOO_MUCH),
@@ -74,9 +70,7 @@ LIMITS = (
 
 
 class BodyLimit:
-    """ASGI middleware that refuses a body above its limit, and reads no more than the limit even if the length of the
-    body is not declared.
-
+    """ASGI middleware that refuses a body above its limit, and reads no more of it, even if its length is not declared.
     Code that reads the body gets a `BadRequest` and may reply with its own message. Otherwise the middleware replies.
     """
 

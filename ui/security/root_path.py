@@ -1,8 +1,5 @@
-"""Service below a root path, at which a proxy serves the studio. The root path is removed from each request first, and
-added to redirects and cookies of replies.
-
-All routes, the guard and the limits use addresses without the root path. Addresses on pages get it in
-`ui/addresses.py`.
+"""Service below a root path, at which a proxy serves the studio. It is removed from each request first, and added to
+redirects and cookies of replies. Routes, guard and limits use addresses without it; pages get it in `ui/addresses.py`.
 """
 
 from __future__ import annotations
@@ -22,16 +19,12 @@ _COOKIE_PATH = re.compile(rb"(;\s*path=)/", re.IGNORECASE)
 
 
 class BelowRootPath:
-    """ASGI middleware around everything else. `root_path` is "", or begins with "/" and does not end with "/".
-
-    The proxy may either pass the root path on or remove it.
-    """
+    """ASGI middleware around everything else. `root_path` is "" or like "/a/b". The proxy may pass it on or not."""
 
     def __init__(self, app: Application, root_path: str) -> None:
         self.app, self.root_path = app, root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request as if the studio had no root path."""
         with served_below(self.root_path):
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -46,9 +39,7 @@ class BelowRootPath:
             await self.app(scope, receive, send)
 
     def _answer(self, connection: HTTPConnection) -> Response | None:
-        """Return a refusal if the proxy names another root path, a redirect to the root path with a "/" if only this
-        "/" is missing, else None.
-        """
+        """Return a refusal of another root path, a redirect to the root path if only its "/" is missing, else None."""
         path = "".join(part.strip().rstrip("/") for part in connection.headers.get("x-forwarded-prefix", "").split(","))
         if path and path != self.root_path:
             here = f"with --root-path {self.root_path}" if self.root_path else "without a path"
@@ -69,10 +60,8 @@ class BelowRootPath:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = message.get("headers", ())
-                message = {
-                    **message,
-                    "headers": [(name, self._header(name.lower(), value, host)) for name, value in headers],
-                }
+                changed = [(name, self._header(name.lower(), value, host)) for name, value in headers]
+                message = {**message, "headers": changed}
             await send(message)
 
         return sending
@@ -88,9 +77,8 @@ class BelowRootPath:
 
 
 def refuse_own_address(root_path: str, routes: Iterable[object]) -> None:
-    """Raise UserError if the studio itself serves something below `root_path`.
-
-    Otherwise an address such as /study/new could be the page of that name, or the page /new below the root path.
+    """Raise UserError if the studio itself serves something below `root_path`. Otherwise an address such as /study/new
+    could be the page of that name, or the page /new below the root path.
     """
     first = root_path.split("/")[1] if root_path else ""
     if first and first in set(_first_segments(routes)):

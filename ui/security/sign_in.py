@@ -1,6 +1,4 @@
-"""The lead's sign-in and sign-out. The sign-in is a page with one field, which works without scripts. The guard sends
-browsers to it.
-"""
+"""The lead's sign-in and sign-out: a page with one field, without scripts. The guard sends browsers to it."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "kept.js", "theme.js
 """Files of the sign-in page, which anybody may fetch."""
 LONGEST_ADDRESS = 1000
 _LOCKED = '<script>document.documentElement.classList.add("locked")</script>'
-"""Script that shows the sign-out on the Explore page. On other pages the argument `locked` of `document` shows it."""
+"""Script that shows the sign-out on the Explore page. On other pages `document` shows it."""
 _NO_COOKIE = (
     "The password is right, but this browser has not kept the cookie that says so. Allow cookies for this address, "
     "then sign in again."
@@ -36,9 +34,8 @@ _NO_COOKIE = (
 
 
 def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
-    """Guard everything that `app` serves, and add the sign-in. Return a script for the head of the Explore page.
-
-    Raises UserError if no password is set although other machines can reach `host`.
+    """Guard everything that `app` serves, and add the sign-in. Return a script for the head of the Explore page. Raises
+    UserError if no password is set although other machines can reach `host`.
     """
     locked = bool(lead.kept())
     if not locked and beyond_this_machine(host):
@@ -47,16 +44,8 @@ def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
             "STUDIO_PASSWORD, or run app.py --set-password once."
         )
     app.add_middleware(BodyLimit)  # inside the guard, so that the body of a refused request is not read
-    app.add_middleware(
-        Guard,
-        session=lead.session,
-        script=lead.script,
-        refusals=lead.refusals,
-        locked=locked,
-        assets=SIGN_IN_ASSETS,
-        names=(host,),
-        inline=re.findall(r"<script>(.*?)</script>", document(""), re.DOTALL),
-    )
+    inline = re.findall(r"<script>(.*?)</script>", document(""), re.DOTALL)
+    app.add_middleware(Guard, lead=lead, locked=locked, host=host, assets=SIGN_IN_ASSETS, inline=inline)
     add_sign_in(app, lead)
     return _LOCKED if locked else ""
 
@@ -117,9 +106,7 @@ def local(address: str) -> str:
 
 
 async def _form(request: Request) -> Callable[[str], str] | None:
-    """Return a function that returns a field of the form by name ("" if missing). Return None if the body is no form or
-    too large.
-    """
+    """Return a function that returns a field of the form ("" if missing), or None if the body is no form."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         return None

@@ -1,7 +1,6 @@
-"""Disagreements of workers: the divided images, one image with its votes, and adjudication by keys. Pure.
-
-The decision of the lead is stored apart from the votes and never overrules a consensus. The votes are hidden until the
-lead asks for them, so that they do not influence the decision.
+"""Disagreements of workers: the divided images, one image with its votes, and adjudication by keys. Pure. The lead's
+decision is stored apart from the votes and overrules no consensus. Votes are hidden until the lead asks for them, so as
+not to influence the decision.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from ui.study.words import decide_address, study_address
 from ui.templating import render
 
 SHOWN = 12
-"""Maximum number of disagreements on the page of results."""
 PAGE = 60
 """Maximum number of disagreements on one page of the list of all disagreements."""
 

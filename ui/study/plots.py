@@ -13,8 +13,7 @@ from core.studies import SCALE
 from core.study_report import Slice, WorkerFigures
 
 STARTS = (0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0)
-"""Possible first values of an axis of shares. A plot of dots, unlike one of bars, need not start at 0; the first value
-is always labelled."""
+"""Possible first values of an axis of shares. Dots, unlike bars, need not start at 0; the first value has a label."""
 LOW = 0.9
 """Share below which a value is drawn in another colour, so that it stands out. Nothing else depends on this number."""
 STEPS = 200
@@ -78,9 +77,7 @@ def columns(counts: Mapping[str, int]) -> list[tuple[str, int, float]]:
 
 
 def votes_over_time(times: Sequence[datetime], needed: int) -> tuple[str, str] | None:
-    """Return the SVG points of the line that counts votes over time, and the height of the line of needed votes. None
-    for fewer than two votes.
-    """
+    """Return the SVG points of the votes over time, and the height of the needed votes; None for less than two."""
     if len(times) < 2 or times[-1] <= times[0]:
         return None
     begin, span = times[0], (times[-1] - times[0]).total_seconds()

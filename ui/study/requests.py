@@ -1,13 +1,12 @@
-"""Requests of the lead's pages: commands as JSON, and files. A reply is JSON; an error is one sentence and its field.
-
-A page sends a command to /study/api/STUDY/NAME. To /study/api/STUDY/before/NAME it sends a command to learn the effect
-first. The key "page" holds values that the page shows and that the reply needs.
+"""Requests of the lead's pages: commands as JSON, and files. A reply is JSON; an error is one sentence and its field. A
+command goes to /study/api/STUDY/NAME, or to /study/api/STUDY/before/NAME to learn its effect first. The key "page"
+holds values of the page that the reply needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,20 +21,12 @@ from services.studies.imports import files_of
 from services.studies.preview import Previewed, PreviewStep
 from services.studies.services import StudyServices
 from ui.annotate.shown import shown_feedback, shown_item, shown_study
+from ui.explore.parts import image_url
 from ui.markup import Html
 from ui.replies import add_posted, with_file
 from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered
-from ui.study.setup import (
-    Assumptions,
-    given_parts,
-    items_shown,
-    missing_part,
-    plain,
-    plan_figures,
-    questions_card,
-    read_assumptions,
-)
-from ui.study.words import decide_address, image_url, study_address
+from ui.study import setup
+from ui.study.words import decide_address, study_address
 from ui.templating import render
 
 EVEN_SO, LOOK = "even-so", "look"
@@ -47,8 +38,8 @@ Part = Literal["questions", "texts"]
 class Shown:
     """State of the page, which it sends together with a command."""
 
-    plan: Assumptions = field(default_factory=Assumptions)
-    redraw: frozenset[str] = frozenset()
+    plan: setup.Assumptions
+    redraw: str
 
     @classmethod
     def of(cls, sent: object) -> Shown:
@@ -56,10 +47,10 @@ class Shown:
         page: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
         plan = page.get("plan")
         try:
-            assumed = read_assumptions(plan if isinstance(plan, Mapping) else {})
+            assumed = setup.read_assumptions(plan if isinstance(plan, Mapping) else {})
         except UserError:
-            assumed = Assumptions()
-        return cls(assumed, frozenset({str(page.get("redraw"))}))
+            assumed = setup.Assumptions()
+        return cls(assumed, str(page.get("redraw")))
 
 
 Show = Callable[[Any, Any, Shown], Reply]
@@ -79,7 +70,8 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
         data = dict(sent)
         page = Shown.of(data.pop("page", {}))
         command = parsed(name, data)
-        return SHOW.get(name, _reload)(command, commands.do(command), page)
+        done = commands.do(command)
+        return SHOW[name](command, done, page) if name in SHOW else {"reload": True}
 
     def before(sent: Mapping[str, Any], name: str) -> Reply:
         command = parsed(name, sent)
@@ -116,9 +108,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
     @app.post(f"{VOTE_FILES}{{study_id}}", include_in_schema=False)
     async def votes(request: Request, study_id: str, name: str = "") -> Response:
-        """Import a file of votes. If `name` is "look", only describe the file. If `name` is "even-so", import it even
-        if some rows are no votes.
-        """
+        """Import a file of votes. With the name "look" only describe it; with "even-so" skip rows that are no vote."""
 
         def take(file: Path) -> Reply:
             if name == LOOK:
@@ -133,26 +123,18 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 # Parts of the page after a command
 
 
-def _reload(command: Command, result: object, page: Shown) -> Reply:
-    return {"reload": True}
-
-
-def _done(command: Command, result: object, page: Shown) -> Reply:
-    return {"done": True}
-
-
 def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] = ()) -> Reply:
     """Return the parts of a draft's page, and the problems with what a person has typed. Add the parts in `redraw`."""
     study, items = draft.study, draft.items
     parts: dict[str, Html] = {
-        "part-plan": plan_figures(study.rules, plain(items), page.plan),
-        "part-missing": missing_part(study, draft.troubles, draft.findings),
-        "part-items": items_shown(items),
-        **{f"part-{name}": part for name, part in given_parts(study.rules, items).items()},
+        "part-plan": setup.plan_figures(study.rules, setup.plain(items), page.plan),
+        "part-missing": setup.missing_part(study, draft.troubles, draft.findings),
+        "part-items": setup.items_shown(items),
+        **{f"part-{name}": part for name, part in setup.given_parts(study.rules, items).items()},
     }
-    if "questions" in {*redraw, *page.redraw}:
-        parts["part-questions"] = questions_card(study.rules, draft.problems, draft.classes)
-    if "texts" in {*redraw, *page.redraw}:
+    if "questions" in {*redraw, page.redraw}:
+        parts["part-questions"] = setup.questions_card(study.rules, draft.problems, draft.classes)
+    if "texts" in {*redraw, page.redraw}:
         parts["part-texts"] = render("study/texts.html", rules=study.rules, problems=draft.problems)
     problems = dict(draft.problems)
     return {"state": draft.form_state, "problems": problems, "unread": draft.unread, "parts": parts}
@@ -160,10 +142,6 @@ def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] 
 
 def _draft(*redraw: Part) -> Show:
     return lambda command, draft, page: draft_reply(draft, page, redraw)
-
-
-def _codes(command: life_cycle.MakeCodes, made: life_cycle.NewCodes, page: Shown) -> Reply:
-    return {"parts": {"part-codes": render("study/codes.html", made=made)}}
 
 
 def _new_code(command: drafts.StudyCommand, made: life_cycle.NewCode, page: Shown) -> Reply:
@@ -192,12 +170,8 @@ def _previewed(command: PreviewStep, step: Previewed, page: Shown) -> Reply:
     }
 
 
-def _to_draft(command: Command, study_id: str, page: Shown) -> Reply:
-    return {"go": study_address(study_id)}
-
-
 SHOW: Mapping[str, Show] = {
-    **dict.fromkeys(("create-study", "copy-rules"), _to_draft),
+    **dict.fromkeys(("create-study", "copy-rules"), lambda command, study_id, page: {"go": study_address(study_id)}),
     **dict.fromkeys(("save-draft", "refresh-draft", "delete-item", "delete-sample", "mark-item"), _draft()),
     "edit-questions": _draft("questions"),
     "take-template": _draft("questions", "texts"),
@@ -207,8 +181,11 @@ SHOW: Mapping[str, Show] = {
     "ask-model": lambda command, answer, page: {"asked": answer},
     "delete-draft": lambda command, _, page: {"go": "/study/"},
     "start-study": lambda command, _, page: {"go": study_address(command.study, "run")},
-    "make-codes": _codes,
-    **dict.fromkeys(("decide-assignments", "approve-all", "exclude-worker", "readmit-worker", "block-worker"), _done),
+    "make-codes": lambda command, made, page: {"parts": {"part-codes": render("study/codes.html", made=made)}},
+    **dict.fromkeys(
+        ("decide-assignments", "approve-all", "exclude-worker", "readmit-worker", "block-worker"),
+        lambda command, _, page: {"done": True},
+    ),
     "renew-code": _new_code,
     "adjudicate": _adjudicated,
     "preview-step": _previewed,

@@ -1,7 +1,5 @@
-"""All routes of the lead's pages: called once by `app.py`, before Gradio is mounted at "/".
-
-A GET of /study/{id}/ shows the set-up of a draft, or the results of a started study. All results of a study come from
-one cached analysis. The routes for requests that the pages send are in `requests`.
+"""All routes of the lead's pages. /study/{id}/ shows the set-up of a draft, or the results of a started study. All
+results of a study come from one cached analysis. `requests` has the routes for what the pages send.
 """
 
 from __future__ import annotations
@@ -19,27 +17,15 @@ from services.studies.analyses import Analyses, Analysis
 from services.studies.exports import EXPORTS, ZIP, stem
 from services.studies.services import StudyServices
 from services.studies.templates import TEMPLATES
-from ui.annotate.page import POLICY, annotate_page
+from ui.annotate.application import POLICY, annotate_page
 from ui.explore.parts import Size
-from ui.frame import page, signed_in
+from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.replies import FRESH, attached, fetched_at, file_at, page_at, page_number, watched
+from ui.study import setup
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
 from ui.study.requests import add_requests
 from ui.study.result_page import layout, parts, sent
-from ui.study.setup import (
-    STATE_WORDS,
-    Assumptions,
-    item_window,
-    plain,
-    plan_figures,
-    progress_part,
-    read_assumptions,
-    run_page,
-    setup_page,
-    study_head,
-    thumbs,
-)
 from ui.study.words import study_address
 from ui.study.workers import all_workers, control_items_box, worker_page
 from ui.templating import render
@@ -59,38 +45,32 @@ def add_study_routes(app: FastAPI, commands: Commands, services: StudyServices, 
 
 
 def _add_pages(app: FastAPI, services: StudyServices) -> None:
-    """Add the list, a new study, set-up, preview, and running a study."""
     studies, drafts, life, analyses = services.stored, services.drafts, services.life_cycle, services.analyses
 
-    @app.get("/study", include_in_schema=False)
-    def to_list() -> Response:
-        return RedirectResponse("/study/", status_code=308)
-
-    @app.get("/study/", include_in_schema=False)
-    def all_studies(request: Request) -> Response:
+    @page_at(app, "/study/", ALL_STUDIES)
+    def all_studies() -> str:
         every = studies.all()
         here, away = ([study for study in every if study.archived == archived] for archived in (False, True))
-        content = render("study/list.html", here=here, away=away, states=STATE_WORDS)
-        return HTMLResponse(page("Studies", content, signed_in=signed_in(request)), headers=FRESH)
+        content = render("study/list.html", here=here, away=away, states=setup.STATE_WORDS)
+        return page("Studies", content)
 
-    @app.get("/study/new", include_in_schema=False)
-    def new(request: Request) -> Response:
-        content = render("study/new.html", templates=TEMPLATES.values())
-        return HTMLResponse(page("New study", content, signed_in=signed_in(request)), headers=FRESH)
+    @page_at(app, "/study/new", ALL_STUDIES)
+    def new() -> str:
+        return page("New study", render("study/new.html", templates=TEMPLATES.values()))
 
     @page_at(app, "/study/{study_id}", ALL_STUDIES)
-    def to_study(request: Request, study_id: str) -> Response:
+    def to_study(study_id: str) -> Response:
         return RedirectResponse(study_address(studies.get(study_id).id), status_code=308)
 
     @page_at(app, "/study/{study_id}/", ALL_STUDIES)
-    def one(request: Request, study_id: str) -> str:
+    def one(study_id: str) -> str:
         study = studies.get(study_id)
         if study.state != "draft":
-            return _results_page(analyses, study, signed_in(request))
-        return setup_page(drafts.state(study.id), Assumptions(), signed_in(request))
+            return _results_page(analyses, study)
+        return setup.setup_page(drafts.state(study.id), setup.Assumptions())
 
     @page_at(app, "/study/{study_id}/run", ALL_STUDIES)
-    def run(request: Request, study_id: str) -> str | Response:
+    def run(study_id: str) -> str | Response:
         study = studies.get(study_id)
         if study.state == "draft":
             return RedirectResponse(study_address(study.id), status_code=303)
@@ -99,76 +79,73 @@ def _add_pages(app: FastAPI, services: StudyServices) -> None:
         models, recipes = drafts.models(), drafts.recipes()
         people = analyses.of(study.id).report.further_people
         lost = studies.assignments.without_picture(study.id)
-        return run_page(study, here, others, history, models, recipes, signed_in(request), panel, people, lost)
+        return setup.run_page(study, here, others, history, models, recipes, panel, people, lost)
 
     @page_at(app, "/study/{study_id}/preview", ALL_STUDIES)
-    def preview(request: Request, study_id: str) -> Response:
+    def preview(study_id: str) -> Response:
         headers = FRESH | {"Content-Security-Policy": POLICY}
         return HTMLResponse(annotate_page(preview=studies.get(study_id).id), headers=headers)
 
 
 def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
-    """Add the pages of a started study: workers, adjudication, disagreements, single images, the log."""
     studies, analyses = services.stored, services.analyses
 
-    def analysed(request: Request, study_id: str, tab: str, content: Callable[[Analysis], Child]) -> str | Response:
+    def analysed(study_id: str, tab: str, content: Callable[[Analysis], Child]) -> str | Response:
         """Return a page made from the analysis of a study. A draft has no analysis and redirects to its set-up."""
         study = studies.get(study_id)
         if study.state == "draft":
             return RedirectResponse(study_address(study.id), status_code=303)
-        return _document(study, tab, signed_in(request), content(analyses.of(study.id)))
+        return _document(study, tab, content(analyses.of(study.id)))
 
     @page_at(app, "/study/{study_id}/workers", ALL_STUDIES)
-    def workers(request: Request, study_id: str) -> str | Response:
+    def workers(study_id: str) -> str | Response:
         def content(found: Analysis) -> Child:
             return el("div", layout(workers_parts(found)), **_live(found.report.study, "workers"))
 
-        return analysed(request, study_id, "workers", content)
+        return analysed(study_id, "workers", content)
 
     @page_at(app, "/study/{study_id}/workers/{name:path}", ALL_STUDIES)
-    def one_worker(request: Request, study_id: str, name: str, page: str = "1") -> str | Response:
+    def one_worker(study_id: str, name: str, page: str = "1") -> str | Response:
         def content(found: Analysis) -> Child:
             worker = next((figures for figures in found.report.workers if figures.worker == name), None)
             if worker is None:
                 raise Missing("There is no such worker in this study.")
             return worker_page(found.report, found.data, worker, page_number(page))
 
-        return analysed(request, study_id, "workers", content)
+        return analysed(study_id, "workers", content)
 
     @page_at(app, "/study/{study_id}/adjudication", ALL_STUDIES)
-    def adjudication(request: Request, study_id: str, item: str = "", question: str = "") -> str | Response:
+    def adjudication(study_id: str, item: str = "", question: str = "") -> str | Response:
         def content(found: Analysis) -> Child:
             sizes = _sizes(services, found.data.items)
             return adjudication_page(found.report, found.data, page_number(item) if item else None, question, sizes)
 
-        return analysed(request, study_id, "adjudication", content)
+        return analysed(study_id, "adjudication", content)
 
     @page_at(app, "/study/{study_id}/disagreements", ALL_STUDIES)
-    def disagreements(
-        request: Request, study_id: str, question: str = "", status: str = "", page: str = "1"
-    ) -> str | Response:
+    def disagreements(study_id: str, question: str = "", status: str = "", page: str = "1") -> str | Response:
         chosen = DisagreementFilter(question[:40], status[:40], page_number(page))
-        return analysed(request, study_id, "results", lambda found: all_disagreements(found.report, found.data, chosen))
+        return analysed(study_id, "results", lambda found: all_disagreements(found.report, found.data, chosen))
 
     @page_at(app, "/study/{study_id}/items/{public}", ALL_STUDIES)
-    def image(request: Request, study_id: str, public: str) -> str | Response:
+    def image(study_id: str, public: str) -> str | Response:
         def content(found: Analysis) -> Child:
             item = next((candidate for candidate in found.data.items if candidate.public == public), None)
             if item is None:
                 raise Missing("There is no such image in this study.")
             return image_page(found.report, found.data, item, _sizes(services, [item]))
 
-        return analysed(request, study_id, "results", content)
+        return analysed(study_id, "results", content)
 
     @page_at(app, "/study/{study_id}/log", ALL_STUDIES)
-    def log(request: Request, study_id: str, all: str = "") -> str | Response:
+    def log(study_id: str, all: str = "") -> str | Response:
         def content(found: Analysis) -> Child:
             study = found.report.study
             names = {other.id: other.name for other in studies.all()} if all else None
             entries = studies.log("" if all else study.id, LOG_LIMIT)
             return render("study/log.html", study=study, entries=entries, limit=LOG_LIMIT, names=names)
 
-        return analysed(request, study_id, "log", content)
+        return analysed(study_id, "log", content)
 
     @file_at(app, "/study/{study_id}/export/{file}")
     def export(study_id: str, file: str) -> Response:
@@ -209,31 +186,30 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
     def progress(study_id: str, revision: str = "") -> Response:
         def show(study: Study, found: Analysis) -> Mapping[str, Any]:
             lost = studies.assignments.without_picture(study_id)
-            return {"part-progress": progress_part(study, found.report.further_people, lost)}
+            return {"part-progress": setup.progress_part(study, found.report.further_people, lost)}
 
         return changed(study_id, revision, show)
 
 
 def _add_fetched(app: FastAPI, services: StudyServices) -> None:
-    """Add the routes for JSON that pages fetch on demand: windows, more pictures, figures of the plan."""
     studies, drafts = services.stored, services.drafts
 
     @fetched_at(app, "/study/api/{study_id}/plan", without_field=404)
     def plan(request: Request, study_id: str) -> Mapping[str, Any]:
-        assumed = read_assumptions(request.query_params)
+        assumed = setup.read_assumptions(request.query_params)
         rules = studies.get(study_id).rules
-        return {"parts": {"part-plan": plan_figures(rules, plain(drafts.items(study_id)), assumed)}}
+        return {"parts": {"part-plan": setup.plan_figures(rules, setup.plain(drafts.items(study_id)), assumed)}}
 
     @fetched_at(app, "/study/api/{study_id}/item", without_field=404)
     def item(study_id: str, item: int) -> Mapping[str, Any]:
         study = studies.get(study_id)
         shown = drafts.item(study_id, item)
-        return {"html": item_window(shown, study.rules, study.state == "draft", _sizes(services, [shown]))}
+        return {"html": setup.item_window(shown, study.rules, study.state == "draft", _sizes(services, [shown]))}
 
     @fetched_at(app, "/study/api/{study_id}/thumbs", without_field=404)
     def more(study_id: str, start: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:
         items = drafts.items(studies.get(study_id).id)
-        return {"html": thumbs([item for item in items if item.kind == "item"], start)}
+        return {"html": setup.thumbs([item for item in items if item.kind == "item"], start)}
 
     @fetched_at(app, "/study/api/{study_id}/examples", without_field=404)
     def examples(study_id: str) -> Mapping[str, Any]:
@@ -250,33 +226,22 @@ def workers_parts(found: Analysis) -> Mapping[str, Html | None]:
     return {"all-workers": all_workers(found.report), "controls": control_items_box(found.report, found.data)}
 
 
-def _results_page(analyses: Analyses, study: Study, signed_in: bool) -> str:
-    """Return the page of results of a started study, as a document."""
+def _results_page(analyses: Analyses, study: Study) -> str:
     found = analyses.of(study.id)
     shown = layout(parts(found.report, found.data, found.methods))
     content = el("div", shown, data_study=study.id, **_live(study, "results"))
     buttons = render("study/result_buttons.html", study=study, away=False)
     # The script for pause and close comes before the page's own, and needs the window of `dialogs.html`.
-    return _document(study, "results", signed_in, [content, render("study/dialogs.html")], buttons, ("study-acts.js",))
+    return _document(study, "results", [content, render("study/dialogs.html")], buttons, ("study-acts.js",))
 
 
-def _document(
-    study: Study, tab: str, signed: bool, content: Child, acts: Child = None, scripts: Sequence[str] = ()
-) -> str:
-    return page(
-        study.name,
-        study_head(study, tab, acts),
-        content,
-        signed_in=signed,
-        sheets=SHEETS,
-        scripts=(*scripts, *SCRIPTS),
-    )
+def _document(study: Study, tab: str, content: Child, acts: Child = None, scripts: Sequence[str] = ()) -> str:
+    head = setup.study_head(study, tab, acts)
+    return page(study.name, head, content, sheets=SHEETS, scripts=(*scripts, *SCRIPTS))
 
 
 def _live(study: Study, view: str) -> dict[str, str | None]:
-    """Return the attributes of a part that make the page poll it. The page does not poll a closed study, since only the
-    lead can change it.
-    """
+    """Return attributes that make the page poll a part. Only the lead can change a closed study: it is not polled."""
     return {
         "class_": "live",
         "data_live": f"/study/api/{study.id}/live",

@@ -47,7 +47,6 @@ TABS = (
     ("run", "Invite and run", "run"),
     ("log", "Log", "log"),
 )
-"""The tabs of a started study: name, title, and the end of the address."""
 STATE_WORDS: dict[StudyState, tuple[str, Tone]] = {
     "draft": ("draft", ""),
     "running": ("running", "ok"),
@@ -73,14 +72,11 @@ SHOWN = 48
 """Number of items whose pictures are shown at first. A button shows as many more."""
 
 Recipes = Sequence[tuple[str, str]]
-"""Name and title of each recipe."""
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Expectations that a person types before the first vote: shares from 0 to 1, and minutes per worker. They are not
-    part of the study.
-    """
+    """Expectations before the first vote, not part of the study: shares from 0 to 1, and minutes per worker."""
 
     valid: Annotated[float, FormNumber(0, 100, "Expected valid", unit="%", whole=False)] = 0.95
     accuracy: Annotated[float, FormNumber(50, 100, "A vote is right", unit="%", whole=False)] = 0.95
@@ -88,7 +84,7 @@ class Assumptions:
     width: Annotated[float, FormNumber(0.5, 99, "Interval wanted", unit="points", whole=False)] = 0.05
 
 
-def setup_page(draft: DraftState, assumed: Assumptions, signed_in: bool) -> str:
+def setup_page(draft: DraftState, assumed: Assumptions) -> str:
     """Return the page to set up a study, as a document."""
     study, rules, problems = draft.study, draft.study.rules, draft.problems
     content = render(
@@ -109,20 +105,10 @@ def setup_page(draft: DraftState, assumed: Assumptions, signed_in: bool) -> str:
         assumptions=form_numbers(Assumptions),
         assumed=assumed,
     )
-    head = study_head(
-        study,
-        "",
-        button("Try on a copy", look="s q", data_like=study.id, data_images=True, id="copy-study"),
-        button("Delete the draft …", look="s q", data_act="delete-draft", id="delete"),
-    )
-    return page(
-        study.name or "Set-up",
-        head,
-        content,
-        ends=pill("saved", "ok", id="saved", role="status"),
-        signed_in=signed_in,
-        scripts=("study-acts.js", "study-setup.js"),
-    )
+    copy = button("Try on a copy", look="s q", data_like=study.id, data_images=True, id="copy-study")
+    delete = button("Delete the draft …", look="s q", data_act="delete-draft", id="delete")
+    head, ends = study_head(study, "", copy, delete), pill("saved", "ok", id="saved", role="status")
+    return page(study.name or "Set-up", head, content, ends=ends, scripts=("study-acts.js", "study-setup.js"))
 
 
 def plain(items: Sequence[Item]) -> int:
@@ -131,9 +117,7 @@ def plain(items: Sequence[Item]) -> int:
 
 
 def given_parts(rules: Rules, items: Sequence[Item]) -> dict[str, Html]:
-    """Return the parts with the items of known answer, by kind. Training items are shown only if the rules ask for
-    training.
-    """
+    """Return the parts of items with a known answer, by kind; empty for training if the rules ask for none."""
     return {
         "control": given_shown(items, "control"),
         "quiz": given_shown(items, "quiz"),
@@ -292,7 +276,6 @@ _MADE_OF = {
 
 MOST_KNOWN = 60
 """Maximum number of workers of earlier studies that are listed."""
-SCRIPT = "study-votes.js"
 
 
 def run_page(
@@ -302,7 +285,6 @@ def run_page(
     history: Sequence[tuple[Rules, datetime]],
     models: Sequence[str],
     recipes: Recipes,
-    signed_in: bool,
     panel: Panel,
     further_people: int,
     lost: int,
@@ -327,18 +309,11 @@ def run_page(
         kinds=KINDS,
         history=history,
     )
-    return page(
-        f"{study.name}: invite and run",
-        study_head(study, "run", render("study/state_buttons.html", study=study, away=True)),
-        content,
-        signed_in=signed_in,
-        scripts=("study-acts.js", SCRIPT),
-    )
+    head = study_head(study, "run", render("study/state_buttons.html", study=study, away=True))
+    return page(f"{study.name}: invite and run", head, content, scripts=("study-acts.js", "study-votes.js"))
 
 
 def progress_part(study: Study, further_people: int, lost: int) -> Html:
-    """Return the number of votes so far, of workers still needed, and of images set aside because a picture is missing
-    (`lost`).
-    """
+    """Return the votes so far, the workers still needed, and the `lost` images, set aside for lack of a picture."""
     people = further_people_words(further_people) if further_people and study.state != "closed" else ""
     return render("study/run_progress.html", study=study, people=people, lost=lost)

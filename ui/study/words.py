@@ -11,11 +11,6 @@ from core.studies import Item, Question
 from core.study_report import Disagreement, Slice
 
 
-def image_url(sha: str) -> str:
-    """Return the address of an image of the workspace, which works on every page."""
-    return f"/images/{sha}.png"
-
-
 def when(moment: datetime, seconds: bool = False) -> str:
     """Return a time as text in this machine's time zone, such as "21 Nov 2026, 18:04"."""
     there = moment.astimezone()

@@ -1,6 +1,4 @@
-"""The workers of a study: the list of all, the page of one worker with every vote, and the results of control items.
-Pure.
-"""
+"""The workers of a study: the list, the page of one worker with every vote, and the results of control items. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from ui.study.plots import worker_scatter
 from ui.templating import render
 
 SHOWN = 8
-"""Maximum number of workers on the page of results."""
 PAGE = 100
-"""Maximum number of votes on one page of a worker."""
 SHOWN_CONTROLS = 12
 
 
@@ -74,9 +70,7 @@ def _outcomes(data: StudyData, item_ids: set[int]) -> Mapping[int, Mapping[str, 
 
 
 def _found(vote: Vote, outcomes: Mapping[str, ItemOutcome]) -> list[tuple[str, str, Tone]]:
-    """Return the name of each question, its consensus or status, and a colour: "ok" if the vote agrees with the
-    consensus. Questions that wait for votes are left out.
-    """
+    """Return name, consensus or status, and colour ("ok": the vote agrees) of the questions that wait for no vote."""
     outcomes_found: list[tuple[str, str, Tone]] = []
     for name, outcome in outcomes.items():
         if outcome.status == "consensus" and outcome.counts:

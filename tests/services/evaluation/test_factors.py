@@ -94,9 +94,8 @@ def test_what_drawing_changes_unasked_is_known_once_the_embedder_has_read_the_im
 ) -> None:
     studio.meaning.embed(studio.evaluations.cases(BIRDS.subject).table.entry[:3].tolist())  # as the map does
     assert not studio.factors.figures(BIRDS).mixed, "the embedder has read images, but no word"
-    services = studio.evaluations, studio.retrainings, studio.likeness, studio.factors, studio.focus, studio.evidence
     place = Place(filter="kind=classification", key=studio.evaluations.models(BIRDS.subject)[0].key)
-    page = str(_Pages(*services).factors(place))
+    page = str(_Pages(studio).factors(place))
     assert "“at night” (time of day)" in page and "/curate/" in page and "<svg" in page
     assert "has not read these images yet" in page
     seen: list[tuple[int, int]] = []

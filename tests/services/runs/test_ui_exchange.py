@@ -17,7 +17,6 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from app import explorer_of
 from core.errors import UserError
 from core.images import image_sha
 from core.png import with_texts
@@ -31,6 +30,7 @@ from tests.services.runs.test_predictions import Bright
 from tests.support.scripted import perform, studio_in
 from tests.support.serving import until
 from tests.ui.explore.test_ui_studio import do, new_run
+from ui.explore.page import Explorer
 from ui.explore.page_frame import mask_row
 from ui.routes import add_routes
 
@@ -359,7 +359,7 @@ def test_files_come_and_go_over_http(studio: Studio, client: TestClient) -> None
 def test_a_page_gives_files_that_were_uploaded(studio: Studio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
     (tmp_path / "uploads").mkdir()
-    explorer, run_id = explorer_of(studio), finished(studio)
+    explorer, run_id = Explorer(studio), finished(studio)
     case = studio.workspace.runs.get(run_id).test_cases[0].id
 
     def sent(data: bytes) -> str:

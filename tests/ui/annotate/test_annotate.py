@@ -43,8 +43,7 @@ from tests.support.annotating import (
     running,
 )
 from tests.support.voted import cast
-from ui.annotate.application import COOKIE
-from ui.annotate.page import SERVED, annotate_page
+from ui.annotate.application import COOKIE, SERVED, annotate_page
 
 pytestmark = pytest.mark.slow
 

@@ -48,7 +48,7 @@ def gate(studio: Studio) -> Gate:
 @pytest.fixture
 def client(studio: Studio, gate: Gate) -> Iterator[TestClient]:
     app = FastAPI()
-    add_batch_routes(app, studio.commands, studio.batches, studio.searches, studio.revisions, "demo")
+    add_batch_routes(app, studio)
     with TestClient(app) as made:
         yield made
 

@@ -30,10 +30,7 @@ def asked(made_once: MadeOnce, tmp_path: Path) -> Iterator[tuple[TestClient, dic
         question = question_on(workspace, colours(tmp_path))
         read_all(studio.evaluations, question)
         app = FastAPI()
-        add_evaluate_routes(
-            *(app, studio.commands, studio.evaluations, studio.retrainings, studio.likeness, studio.factors),
-            *(studio.focus, studio.evidence, workspace.thumbnails.webp),
-        )
+        add_evaluate_routes(app, studio)
         place = {"filter": question.subject.filter.address, "key": model_choice_key(question.model)}
         with TestClient(app, follow_redirects=False) as client:
             yield client, place

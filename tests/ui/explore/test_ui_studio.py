@@ -15,7 +15,6 @@ from PIL import Image
 
 import services.changes
 import ui.explore.page
-from app import explorer_of
 from core.errors import UserError
 from core.model_sections import ROOT
 from core.settings import GenerationSettings
@@ -40,7 +39,7 @@ from tests.support.scripted import (
 )
 from tests.support.serving import until
 from tests.support.workspaces import workspace_in
-from ui.explore.page import Action, Batch, PageValues, Performed
+from ui.explore.page import Action, Batch, Explorer, PageValues, Performed
 from ui.explore.strip import View
 
 BIRD = Image.new("RGB", (32, 32), (200, 40, 40))
@@ -551,7 +550,7 @@ def test_what_is_typed_never_becomes_markup(studio: Studio) -> None:
 
 def test_an_unknown_run_leads_to_the_start_page(studio: Studio) -> None:
     batch = Batch(do=(Action(name="open", fields={"run": "0" * 16}),))
-    reply = explorer_of(studio).answer(batch)
+    reply = Explorer(studio).answer(batch)
     assert reply["run"] == "" and reply["where"] == "start" and "no run" in reply["problem"]
     start = reply["parts"]["start"]
     assert "Counterfactual testing changes something in a picture that should make no difference" in start
@@ -585,7 +584,7 @@ def test_what_is_measured_while_a_reply_is_drawn_is_asked_for_soon(
 
     monkeypatch.setattr(ui.explore.page, "render", late)
     add = Action(name="alternative-add", fields={"keyword": "red", "new": "turquoise"})
-    explorer = explorer_of(studio)
+    explorer = Explorer(studio)
     reply = explorer.answer(Batch(run=run_id, do=(add,)))
     assert not reply["problem"] and reply["active"], "or the page looks again after four seconds"
     again = explorer.answer(Batch(run=run_id, do=(POLL,), revision=reply["revision"]))
@@ -595,7 +594,7 @@ def test_what_is_measured_while_a_reply_is_drawn_is_asked_for_soon(
 def test_a_page_is_told_that_nothing_is_new_and_what_is(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes come from the page itself, another page, a script, the worker thread, or another process."""
     run_id, drawn = new_run(studio), list[PageValues]()
-    draw, explorer = ui.explore.page.render, explorer_of(studio)
+    draw, explorer = ui.explore.page.render, Explorer(studio)
 
     def counted(values: PageValues) -> dict[str, str]:
         drawn.append(values)

@@ -109,7 +109,7 @@ def numbers(locked: tuple[str, Studio], roles: Mapping[str, Mapping[str, str]]) 
     """Gradio's function number of each endpoint."""
     config = httpx.get(f"{locked[0]}config", headers=roles["lead"]).json()
     known = {each["api_name"]: each["id"] for each in config["dependencies"]}
-    return {endpoint_of(command): known[endpoint_of(command)] for command in offered(locked[1].commands)}
+    return {endpoint_of(command): known[endpoint_of(command)] for command in offered(locked[1])}
 
 
 def ways_in(command: type[Command], number: int) -> Mapping[str, Any]:
@@ -135,7 +135,7 @@ def test_every_endpoint_for_every_role(
     `all_outside`. The next test tries all outsiders, paths and methods.
     """
     wrong, others = list[object](), OUTSIDE[1:]
-    for place, command in enumerate(offered(locked[1].commands)):
+    for place, command in enumerate(offered(locked[1])):
         path, method = f"/gradio_api/run/{endpoint_of(command)}", METHODS[place % len(METHODS)]
         outside = OUTSIDE if all_outside else ("nobody", others[place % len(others)])
         roles = (*outside, *INSIDE)
@@ -245,7 +245,7 @@ def test_evaluations_are_looked_at_by_who_may_look_and_begun_by_who_may_change_t
     wrong = []
     for name, (looks, fields) in OF_EVALUATIONS.items():
         command = known[name]
-        assert command.looks is looks and command in offered(studio.commands), name
+        assert command.looks is looks and command in offered(studio), name
         path = f"/gradio_api/run/{endpoint_of(command)}"
         for role in (*OUTSIDE, "reading"):
             reply = asking[role].ask("POST", path, {"data": fields})

@@ -21,7 +21,6 @@ import pytest
 from fastapi import Request
 from PIL import Image
 
-import app
 import ui.explore.page
 import ui.scripts.endpoints
 import ui.scripts.uploads
@@ -110,7 +109,7 @@ def test_no_value_of_any_field_gets_further_than_a_sentence(served: tuple[str, S
             if reply.status_code >= 500 or "\n" in said or not said.endswith(".") or "Traceback" in said:
                 wrong.append((command.name, fields, reply.status_code, said[:200]))
 
-        for number, command in enumerate(offered(studio.commands)):
+        for number, command in enumerate(offered(studio)):
             ids = {"stage": "caption", "job": 0, "case": 0}
             for place, value in enumerate(NASTY):
                 if (number + place) % share:
@@ -233,7 +232,7 @@ def test_many_watchers_take_no_more_of_the_machine_than_few(served: tuple[str, S
         while not over.wait(0.01):
             job.progress(Progress("caption", next(done), 10**6))
 
-    services, request = app.endpoints_of(studio), Request({"type": "http", "state": {"token": None}})
+    services, request = ui.scripts.endpoints.Services(studio), Request({"type": "http", "state": {"token": None}})
     job = studio.jobs.submit("a run", ("caption",), get_on)
 
     async def watch(heard: list[str]) -> None:

@@ -23,7 +23,6 @@ from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
 from PIL import Image
 
-import ui.scripts.mcp
 from services.studio import Studio
 from tests.support.called import callers, made_token, picture, shown
 from tests.support.explorer import held_drawing, text_run
@@ -156,7 +155,7 @@ def test_every_endpoint_is_a_tool_with_its_words_types_and_bounds(served: Served
     tools = {tool.name: tool for tool in asked(url, lambda session: session.list_tools()).tools}
     endpoints = httpx.get(f"{url}gradio_api/info").json()["named_endpoints"]
     assert {f"/{name}" for name in tools} == set(endpoints)
-    for command in offered(studio.commands):
+    for command in offered(studio):
         tool = tools[command.name.replace("-", "_")]
         assert tool.description and tool.annotations.readOnlyHint == command.looks
         for name, field in tool.inputSchema["properties"].items():
@@ -276,7 +275,7 @@ def after_the_first_look(monkeypatch: pytest.MonkeyPatch, act: Callable[[], obje
                 act()
                 yield facts
 
-    monkeypatch.setattr(ui.scripts.mcp, "watching", watched)
+    monkeypatch.setattr("ui.scripts.endpoints.watching", watched)
 
 
 def test_an_agent_that_goes_away_leaves_the_job_at_work(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
