@@ -16,7 +16,7 @@ from core.evaluation_results import Order
 from core.figures import Floats, Numbers
 from core.stored_runs import Run
 from core.types import CounterfactualCaption, CounterfactualCaptions, TaskKind
-from evaluation.effectiveness import UNKNOWN, WRONG
+from evaluation.effectiveness import WRONG
 from evaluation.ranking import by_new_faults, chance_wrong, judge
 from services.evaluation.ranking import FOLDS, RANDOM, kinds_of, orders_facts
 from services.evaluation.results import EvaluationResult
@@ -69,7 +69,7 @@ def rank_captions(
     kinds, kind, _ = kinds_of(found.cases)
     names = [*found.cases.labels, ""]
     named_kinds = [(*one[:-1], names[int(one[-1])]) for one in kinds]
-    known = (found.right != UNKNOWN) & found.compared[found.cases.generated.source]
+    known = found.known
     fault = known & (found.right == WRONG) & (judged_of(found.cases, votes) != 0)
     past = _counted(named_kinds, kind, known, fault)
     task: TaskKind = found.cases.view.kind or "classification"

@@ -152,9 +152,7 @@ class _Experiment:
     def __init__(self, result: EvaluationResult) -> None:
         cases, self.notes = result.cases, list[str]()
         generated, controls, table = cases.generated, cases.controls, cases.table
-        place = np.full(len(table), -1)
-        place[generated.row] = np.arange(len(generated))
-        edits, case = table.edits, place[table.edits.row]
+        edits, case = table.edits, cases.case_of_edit
         inside = case >= 0
         alternatives, keywords = edits.alternatives.of(inside), edits.keywords.of(inside)
         changes: list[dict[str, list[str]]] = [{} for _ in range(len(generated))]

@@ -57,15 +57,10 @@ class _Needs:
         for name, kind_images in (("test cases", images), ("reconstructions", cases.controls)):
             if len(of := np.flatnonzero(np.isin(kind_images.source, self.sources))):
                 self.images[name] = kind_images.source[of], table.entry[kind_images.row[of]]
-        place = np.full(len(table), -1)
-        place[images.row] = np.where(np.isin(images.source, self.sources), np.arange(len(images)), -1)
-        case = place[table.edits.row]
-        rows = np.flatnonzero(
-            (case >= 0) & (table.edits.keywords.numbers >= 0) & (table.edits.alternatives.numbers >= 0)
-        )
-        self.edits = list(
-            zip(case[rows].tolist(), table.edits.keywords.of(rows), table.edits.alternatives.of(rows), strict=True)
-        )
+        case, edits = cases.case_of_edit, table.edits
+        rows = np.flatnonzero((case >= 0) & (edits.keywords.numbers >= 0) & (edits.alternatives.numbers >= 0))
+        rows = rows[np.isin(images.source[case[rows]], self.sources)]
+        self.edits = list(zip(case[rows].tolist(), edits.keywords.of(rows), edits.alternatives.of(rows), strict=True))
         """Each edit as (position of the test case, old words, new words)."""
         self.words = list(dict.fromkeys(word for _, *pair in self.edits for word in pair))
         self.captions = list[tuple[str, str]]()

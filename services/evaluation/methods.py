@@ -16,7 +16,7 @@ from core.evaluation_results import FEWEST_CASES
 from core.figures import Floats, Numbers, ratio
 from core.types import TaskKind
 from core.words import and_list, count_of
-from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
+from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.methods import YES, MethodImages, MethodTable, compare_methods, weak_cells
 from evaluation.methods import Votes as VotesOf
 from evaluation.report import CANNOT_TELL, number_with_interval, with_interval
@@ -272,16 +272,9 @@ class _Columns:
 
     def _answers(self) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         """Return whether the model is wrong about each image, and whether it is right about the source then."""
-        found, generated = self._found, self._found.cases.generated
-        before = found.before[generated.source]
-        known = (found.right != UNKNOWN) & found.compared[generated.source]
-        is_wrong = found.right == WRONG
-        # A segmenter is wrong only about what it finds on the original.
-        is_new = is_wrong if found.pixels is not None else is_wrong & (before == RIGHT)
-        unread = np.full(len(found.cases.rejected), -1)
-        wrong, fault = (
-            np.concatenate([np.where(known, one, -1), unread]).astype(np.int8) for one in (is_wrong, is_new)
-        )
+        found = self._found
+        unread, both = np.full(len(found.cases.rejected), -1), (found.right == WRONG, found.faults)
+        wrong, fault = (np.concatenate([np.where(found.known, one, -1), unread]).astype(np.int8) for one in both)
         return wrong, fault
 
     def control(self) -> Floats:
@@ -373,15 +366,12 @@ def _votes(
     found: EvaluationResult, source: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]
 ) -> VotesOf:
     """Return how to get the votes on some images. `source` is the number of each image's source in the comparison."""
-    cases = found.cases
-    wrong = found.right == WRONG
-    fault = wrong if found.pixels is not None else wrong & (found.before[cases.generated.source] == RIGHT)
-    known = (found.right != UNKNOWN) & found.compared[cases.generated.source]
-    stratum, names = strata_of(cases, wrong)
+    known, fault = found.known, found.faults
+    stratum, names = strata_of(found.cases, found.right == WRONG)
 
     def votes(own: np.ndarray) -> Any:
         place = np.flatnonzero(own[: len(known)] & known)
-        judged = judged_images(cases, place, fault, stratum, outcomes, studies)
+        judged = judged_images(found.cases, place, fault, stratum, outcomes, studies)
         return None if judged is None else (replace(judged[0], source=source[place]), names)
 
     return votes

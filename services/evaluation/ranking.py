@@ -108,7 +108,7 @@ def rank(
     order = by_new_faults(wrong, valid, cells)
     order = np.concatenate([order[~invalid[order]], order[invalid[order]]])
     # Orders are judged without invalid images: only ours knows the votes, and would win by them.
-    known = (found.right != UNKNOWN) & found.compared[images.source] & ~invalid
+    known = found.known & ~invalid
     faults: list[Hashable | None] = [
         cell if is_one else None for cell, is_one in zip(cells, (known & (found.right == WRONG)).tolist(), strict=True)
     ]
@@ -164,10 +164,7 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
 
 def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
     """Return kinds (edit types, alternatives, label), the index of each case's kind, and a number for its edits."""
-    case_edits = cases.table.edits
-    place = np.full(len(cases.table), -1)
-    place[cases.generated.row] = np.arange(len(cases.generated))
-    case_of = place[case_edits.row]
+    case_edits, case_of = cases.table.edits, cases.case_of_edit
     inside = case_of >= 0
     edits_of_case: list[list[tuple[str, str]]] = [[] for _ in range(len(cases.generated))]
     types, words = case_edits.types.of(inside), case_edits.alternatives.of(inside)

@@ -93,6 +93,18 @@ class EvaluationResult(Standing):
     pixels: PixelCells | None = None
     """Flags of the images that each pixel figure of a segmenter counts; None for a classifier."""
 
+    @property
+    def known(self) -> Flags:
+        """Return True for each test case whose outcome is known, and that of its original."""
+        return (self.right != UNKNOWN) & self.compared[self.cases.generated.source]
+
+    @property
+    def faults(self) -> Flags:
+        """Return True for each test case that the model is wrong about, but not about its original."""
+        wrong: Flags = self.right == WRONG
+        # A segmenter is wrong only about what it finds on the original.
+        return wrong if self.pixels is not None else wrong & (self.before[self.cases.generated.source] == RIGHT)
+
 
 _HasWay = TypeVar("_HasWay", Answers, Losses, Pixels)
 _Answers = tuple[Numbers, NDArray[np.int8], Numbers]
@@ -449,9 +461,7 @@ def edits_of(cases: Cases, table: EditTable) -> _Edits:
         return _Edits(case, generated.label[case], cases.labels)
     edits = cases.table.edits
     column = {"edit type": edits.types, "keyword": edits.keywords, "alternative": edits.alternatives}[table]
-    place = np.full(len(cases.table), -1)
-    place[generated.row] = np.arange(len(generated))
-    case = place[edits.row]
+    case = cases.case_of_edit
     selected = (case >= 0) & (column.numbers >= 0)
     return _Edits(case[selected], column.numbers[selected], column.values)
 
@@ -526,8 +536,8 @@ def _wanted(found: EvaluationResult, cell: Cell) -> Flags:
         return everything
     if found.pixels is not None and cell.kind in ("kept", "class", "confusion", "confusion before"):
         return found.pixels.where(cell, source)
-    counts = (found.right != UNKNOWN) & found.compared[source]
-    wrong, before = counts & (found.right == WRONG), found.before[source]
+    counts, before = found.known, found.before[source]
+    wrong = counts & (found.right == WRONG)
     number = {name: place for place, name in enumerate(cases.labels)}
     if cell.kind in ("all wrong", "some wrong", "none wrong"):
         n = np.bincount(source[counts], minlength=len(found.before))
@@ -549,9 +559,7 @@ def _wanted(found: EvaluationResult, cell: Cell) -> Flags:
         names = list(edits.names)
         if cell.name in names:
             inside[edits.case[edits.group == names.index(cell.name)]] = True
-        if not cell.only_wrong:
-            return inside
-        return inside & wrong & ((before == RIGHT) if found.pixels is None else everything)
+        return inside & counts & found.faults if cell.only_wrong else inside
     return {
         "kept": np.zeros(len(source), bool),
         "missed before": found.compared[source] & (before == WRONG),

@@ -19,7 +19,7 @@ from core.studies import Rules, asked
 from core.text_templates import TextTemplates
 from core.types import TaskKind
 from core.words import and_list
-from evaluation.effectiveness import UNKNOWN, WRONG
+from evaluation.effectiveness import WRONG
 from evaluation.samples import expected_width, sample_sizes
 from services.evaluation.model_outcomes import RunMasks
 from services.evaluation.results import STANDING, EvaluationResult, strata_of
@@ -142,9 +142,7 @@ def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[s
     cases left out because no question is about their classes.
     """
     cases = found.cases
-    judgeable = found.compared[cases.generated.source] & (found.right != UNKNOWN)
-    judgeable &= cases.table.test_case[cases.generated.row] >= 0
-    places = np.flatnonzero(judgeable)
+    places = np.flatnonzero(found.known & (cases.table.test_case[cases.generated.row] >= 0))
     segments = cases.view.kind == "segmentation"
     if not len(places):
         what = "shows a class that is found on its original" if segments else "can be compared with its label"

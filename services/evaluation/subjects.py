@@ -192,12 +192,17 @@ class Cases:
         return len(self.way) > 0 and bool((self.way != self.way[0]).any())
 
     @cached_property
-    def of_edit_type(self) -> Mapping[str, Flags]:
-        """Map each edit type, sorted, to flags of the test cases with an edit of that type."""
-        edits = self.table.edits
+    def case_of_edit(self) -> Numbers:
+        """Return the position of the test case of each edit of the table; -1 for an edit of another image."""
         place = np.full(len(self.table), -1)
         place[self.generated.row] = np.arange(len(self.generated))
-        case, of_type = place[edits.row], dict[str, Flags]()
+        case: Numbers = place[self.table.edits.row]
+        return case
+
+    @cached_property
+    def of_edit_type(self) -> Mapping[str, Flags]:
+        """Map each edit type, sorted, to flags of the test cases with an edit of that type."""
+        edits, case, of_type = self.table.edits, self.case_of_edit, dict[str, Flags]()
         for number, name in sorted(enumerate(edits.types.values), key=lambda one: one[1]):
             places = case[(edits.types.numbers == number) & (case >= 0)]
             if name and len(places):

@@ -23,7 +23,6 @@ from core.csv_tables import facts, plain
 from core.data_files import DataTable
 from core.errors import UserError, disk_reason
 from core.evaluation_results import Effectiveness
-from core.figures import Floats
 from core.progress import OnCount
 from core.studies import StudyData
 from core.test_sets import SetVersion
@@ -33,7 +32,7 @@ from core.version import version as program
 from core.words import count_of
 from evaluation.effectiveness import UNKNOWN
 from formats.types import json_lines
-from services.evaluation.facts import finite, rows_of
+from services.evaluation.facts import confusion_facts, finite, rows_of
 from services.evaluation.results import EvaluationResult, compared
 from services.evaluation.segmented import ProtectedClass, classes_of, ways_of
 from services.evaluation.service import EvaluationInputs, EvaluationService
@@ -231,14 +230,12 @@ def _image_rows(found: EvaluationResult, inputs: EvaluationInputs) -> tuple[list
 
 
 def _edit_rows(found: EvaluationResult, number_of: Mapping[tuple[str, int], int]) -> list[Record]:
-    cases, edits = found.cases, found.cases.table.edits
-    place = np.full(len(cases.table), -1)
-    place[cases.generated.row] = np.arange(len(cases.generated))
-    chosen = np.flatnonzero(place[edits.row] >= 0)
+    edits, case = found.cases.table.edits, found.cases.case_of_edit
+    chosen = np.flatnonzero(case >= 0)
     columns = (edits.types.of(chosen), edits.keywords.of(chosen), edits.alternatives.of(chosen))
     return [
-        {"image": number_of["test case", int(place[row])], "edit_type": kind, "keyword": old, "alternative": new}
-        for row, kind, old, new in zip(edits.row[chosen].tolist(), *columns, strict=True)
+        {"image": number_of["test case", at], "edit_type": kind, "keyword": old, "alternative": new}
+        for at, kind, old, new in zip(case[chosen].tolist(), *columns, strict=True)
     ]
 
 
@@ -444,13 +441,15 @@ def _finite(number: float | None) -> float | None:
 def _evaluated(found: EvaluationResult) -> Iterator[tuple[str, str, Record]]:
     """Yield the part, the name and the numbers of all figures of an evaluation."""
     evaluated = found.evaluated
-    effect, pixels, validity = evaluated.effectiveness, evaluated.segmentation, evaluated.validity
+    effect, validity = evaluated.effectiveness, evaluated.validity
     for row in rows_of(evaluated):
         yield row.part, ": ".join(filter(None, (row.name, row.figure))), {**asdict(row), "n": row.images}
     if effect is not None:
         yield from _of_classifier(effect)
-    if pixels is not None:
-        yield from _confusion(evaluated.labels, pixels.confusion_original, pixels.confusion_generated)
+    for one in confusion_facts(evaluated):
+        name = f"{one['label']} taken for {one['said']}"
+        yield "confusion", f"{name}, originals", {"value": one["originals"]}
+        yield "confusion", f"{name}, generated images", {"value": one["generated"]}
     for table, edits in evaluated.sensitivity.items():
         for edit in edits:
             beside = {"n": edit.n, "sources": edit.sources}
@@ -472,23 +471,12 @@ def _of_classifier(effect: Effectiveness) -> Iterator[tuple[str, str, Record]]:
         yield "classes", f"{one.label}: originals wrong", {"value": one.wrong_originals, **beside}
         yield "classes", f"{one.label}: test cases wrong", {"value": one.wrong_cases, **beside}
         yield "classes", f"{one.label}: p value, corrected", {"value": one.p_adjusted, **beside}
-    before, after = effect.confusion
-    yield from _confusion(before.labels, before.shares, after.shares)
     for what, calibration in zip(("originals", "generated images"), effect.calibration, strict=True):
         yield "calibration", f"expected error, {what}", {"value": calibration.expected_error}
         bins = zip(calibration.accuracy, calibration.confidence, calibration.images, strict=True)
         for number, (accuracy, confidence, images) in enumerate(bins, start=1):
             yield "calibration", f"accuracy in bin {number}, {what}", {"value": accuracy, "n": images}
             yield "calibration", f"confidence in bin {number}, {what}", {"value": confidence, "n": images}
-
-
-def _confusion(labels: Sequence[str], before: Floats, after: Floats) -> Iterator[tuple[str, str, Record]]:
-    for i, label in enumerate(labels):
-        for j, answer in enumerate([*labels, "none of the labels"]):
-            if before[i, j] > 0 or after[i, j] > 0:
-                name = f"{label} taken for {answer}"
-                yield "confusion", f"{name}, originals", {"value": finite(before[i, j])}
-                yield "confusion", f"{name}, generated images", {"value": finite(after[i, j])}
 
 
 # The file
