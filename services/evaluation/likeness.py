@@ -13,7 +13,6 @@ from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
 
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
 from core.figures import Figure, Numbers
@@ -25,7 +24,6 @@ from pipeline.seams import Models, ScoringLanguageModel
 from services.changes import Changes
 from services.commands import does
 from services.curation.meaning import Meaning, Picture
-from services.edit_conflicts import LARGEST_ID
 from services.evaluation import commands as acts
 from services.evaluation.facts import likeness_facts
 from services.evaluation.results import EvaluationResult
@@ -109,9 +107,7 @@ class Likeness:
         return work_facts(self.begin(self._evaluations.asked(sent)))
 
     @does("cancel-likeness")
-    def cancel_likeness(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_likeness returned")]
-    ) -> dict[str, Any]:
+    def cancel_likeness(self, work: Annotated[int, acts.work_of("begin_likeness")]) -> dict[str, Any]:
         """Stop reading images and words; the embedder's results stay."""
         return cancelled(self.work, work)
 

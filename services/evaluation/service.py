@@ -28,7 +28,6 @@ from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report
 from pipeline.profiles.profile import Profile
 from services.changes import Changes
 from services.commands import does
-from services.edit_conflicts import LARGEST_ID
 from services.evaluation import commands as acts
 from services.evaluation.caption_ranking import CaptionRanking, caption_ranking_facts, rank_captions
 from services.evaluation.control import ControlSets
@@ -127,16 +126,12 @@ class EvaluationService:
         return work_facts(self.begin(self.asked(sent)))
 
     @does("cancel-predictions")
-    def cancel_predictions(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_predictions returned")]
-    ) -> dict[str, Any]:
+    def cancel_predictions(self, work: Annotated[int, acts.work_of("begin_predictions")]) -> dict[str, Any]:
         """Stop a model that reads images; its predictions so far stay."""
         return cancelled(self.work, work)
 
     @does("show-predictions", Query)
-    def show_predictions(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_predictions returned")]
-    ) -> dict[str, Any]:
+    def show_predictions(self, work: Annotated[int, acts.work_of("begin_predictions")]) -> dict[str, Any]:
         """Show the progress of a model that reads images."""
         return work_facts(self.work.view(work))
 
@@ -159,16 +154,12 @@ class EvaluationService:
         return work_facts(self.make_control(sent.subject, key))
 
     @does("cancel-control-set")
-    def cancel_control_set(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that make_control_set returned")]
-    ) -> dict[str, Any]:
+    def cancel_control_set(self, work: Annotated[int, acts.work_of("make_control_set")]) -> dict[str, Any]:
         """Stop drawing reconstructions; finished ones stay."""
         return cancelled(self._controls.work, work)
 
     @does("show-control-set", Query)
-    def show_control_set(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that make_control_set returned")]
-    ) -> dict[str, Any]:
+    def show_control_set(self, work: Annotated[int, acts.work_of("make_control_set")]) -> dict[str, Any]:
         """Show the progress of drawing reconstructions."""
         return work_facts(self._controls.work.view(work))
 

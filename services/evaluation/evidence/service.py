@@ -6,12 +6,9 @@ import shutil
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from core.errors import UserError
 from services.changes import Changes
 from services.commands import Missing, does
-from services.edit_conflicts import LARGEST_ID
 from services.evaluation import commands as acts
 from services.evaluation.evidence.bundle import released, write_bundle
 from services.evaluation.service import EvaluationService, about, cancelled, work_facts
@@ -41,16 +38,12 @@ class Evidence:
         return work_facts(self.begin(*self._evaluations.asked_both(sent)))
 
     @does("show-evidence", Query)
-    def show_evidence(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_evidence gives it")]
-    ) -> dict[str, Any]:
+    def show_evidence(self, work: Annotated[int, acts.work_of("begin_evidence")]) -> dict[str, Any]:
         """Show the progress of an evidence bundle."""
         return work_facts(self.work.view(work))
 
     @does("cancel-evidence")
-    def cancel_evidence(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_evidence gives it")]
-    ) -> dict[str, Any]:
+    def cancel_evidence(self, work: Annotated[int, acts.work_of("begin_evidence")]) -> dict[str, Any]:
         """Stop writing an evidence bundle."""
         return cancelled(self.work, work)
 

@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import Field
 
 from core.errors import UserError
 from core.figures import Floats, Numbers
@@ -33,8 +32,7 @@ from evaluation.retraining.training import Arm, TrainingRecipe
 from evaluation.segmentation import IGNORED
 from services.changes import Changes
 from services.commands import does
-from services.edit_conflicts import LARGEST_ID
-from services.evaluation.commands import BeginRetraining, OnModel
+from services.evaluation.commands import BeginRetraining, OnModel, work_of
 from services.evaluation.model_files import found_here, keep_weights
 from services.evaluation.retraining import weights as weight_files
 from services.evaluation.retraining.expected_time import ExpectedTime, TrainingPace, expected_time, pace_of
@@ -126,9 +124,7 @@ class Retrainings:
         return work_facts(self.begin(retraining_question(self._evaluations.asked(sent), sent)))
 
     @does("cancel-retraining")
-    def cancel_retraining(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_retraining returned")]
-    ) -> dict[str, Any]:
+    def cancel_retraining(self, work: Annotated[int, work_of("begin_retraining")]) -> dict[str, Any]:
         """Stop a retraining; if begun again, it resumes where it stopped."""
         return cancelled(self.work, work)
 
