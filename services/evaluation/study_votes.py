@@ -171,12 +171,13 @@ def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence
         elif one.outcome == NO_CONSENSUS and (study[at] < 0 or undecided[at]):
             study[at], undecided[at] = number[one.study], True
     adjudicated = np.zeros(len(test_cases), bool)
-    parts, workers = list[Ballots](), 0
+    none = np.zeros(0, np.int64)
+    parts, workers = [(none, none, none.astype(bool), none)], 0
     judging = tuple(one for at, one in enumerate(studies) if (study == at).any())
     for entry in judging:
         image = np.array([place.get(case, -1) for case in entry.cases.tolist()], np.int64)
         counts = (entry.known >= 0) | ((image >= 0) & (study[image] == number[entry.study]))
-        parts.append(Ballots(image[counts], entry.worker[counts] + workers, entry.valid[counts], entry.known[counts]))
+        parts.append((image[counts], entry.worker[counts] + workers, entry.valid[counts], entry.known[counts]))
         workers += int(entry.worker.max(initial=-1)) + 1
         decided = [
             place[case] for case in entry.adjudicated if case in place and study[place[case]] == number[entry.study]
@@ -184,12 +185,5 @@ def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence
         adjudicated[decided] = True
     known = {entry.study: at for at, entry in enumerate(judging)}
     renumbered = np.array([known.get(one.study, -1) for one in studies] + [-1])
-    none = Ballots(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool), np.zeros(0, np.int64))
-    together = [none, *parts]
-    ballots = Ballots(
-        np.concatenate([one.image for one in together]),
-        np.concatenate([one.worker for one in together]),
-        np.concatenate([one.valid for one in together]),
-        np.concatenate([one.known for one in together]),
-    )
+    ballots = Ballots(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     return VotesOnCases(undecided, renumbered[study], adjudicated, ballots, judging)

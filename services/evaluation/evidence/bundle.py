@@ -93,7 +93,15 @@ def write_bundle(
     """
     version = released(workspace, questions[0])
     require_free(file)
-    contents = _read(workspace, evaluations, version, questions)
+    for _ in range(TRIES):  # everything is read at one moment: again if something was saved in between
+        before = workspace.saved()
+        contents = _contents(workspace, evaluations, version, questions)
+        if workspace.saved() == before:
+            break
+    else:
+        raise UserError(
+            "Something was saved all the time while the evidence was read: try again when the studio is idle."
+        )
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("xb") as made:
@@ -121,21 +129,6 @@ def released(workspace: Workspace, question: EvaluationQuestion) -> SetVersion:
     if version.is_draft:
         raise UserError(f"“{version.words}” is a draft, which may change: release it first.", field="version")
     return version
-
-
-def _read(
-    workspace: Workspace,
-    evaluations: EvaluationService,
-    version: SetVersion,
-    questions: Sequence[EvaluationQuestion],
-) -> _Contents:
-    """Read everything at one moment: again if something was saved in between."""
-    for _ in range(TRIES):
-        before = workspace.saved()
-        contents = _contents(workspace, evaluations, version, questions)
-        if workspace.saved() == before:
-            return contents
-    raise UserError("Something was saved all the time while the evidence was read: try again when the studio is idle.")
 
 
 def _contents(
@@ -346,14 +339,12 @@ def _lineage(workspace: Workspace, version: SetVersion, image_rows: Sequence[Rec
         of_cases |= workspace.test_sets.facts(others[start : start + _AT_ONCE])
     rows = list[Record]()
     for one in image_rows:
-        row: Record = {"image": one["image"], "sha256": one["sha256"], "caption": "", "new_caption": "", "edits": []}
-        row["facts"] = {}
+        row: Record = {"image": one["image"], "sha256": one["sha256"]}
+        row |= {"caption": "", "new_caption": "", "edits": [], "facts": {}}
         if (example := known.get(one["sha256"])) is not None:
-            row |= facts(example, "caption new_caption", edits=[to_plain(edit) for edit in example.edits])
-            row["facts"] = dict(example.facts)
+            row |= facts(example, "caption new_caption edits", facts=dict(example.facts))
         elif (case := of_cases.get(one["test_case"])) is not None:
-            row |= {"new_caption": case.new_caption, "edits": [to_plain(edit) for edit in case.edits]}
-            row["facts"] = case.facts
+            row |= facts(case, "new_caption edits", facts=case.facts)
         rows.append(row)
     runs = dict.fromkeys(run for row in rows if isinstance(run := row["facts"].get("run"), str))
     stages = [
@@ -403,18 +394,16 @@ def _figures(
             yield _figure(f"model {number}", part, name, numbers)
     if comparison is not None:
         paired = comparison.paired
-        for name, one in (
-            ("error of the first model", paired.first),
-            ("error of the second model", paired.second),
-            ("second less first", paired.difference),
+        beside = {"n": paired.cases, "sources": paired.sources}
+        for name, numbers in (
+            ("error of the first model", asdict(paired.first)),
+            ("error of the second model", asdict(paired.second)),
+            ("second less first", asdict(paired.difference)),
+            ("test cases that only the first gets wrong", {"value": paired.only_first, **beside}),
+            ("test cases that only the second gets wrong", {"value": paired.only_second, **beside}),
+            ("test cases left out", {"value": paired.left_out, **beside}),
         ):
-            yield _figure("models compared", "", name, asdict(one))
-        for name, count in (
-            ("test cases that only the first gets wrong", paired.only_first),
-            ("test cases that only the second gets wrong", paired.only_second),
-            ("test cases left out", paired.left_out),
-        ):
-            yield _figure("models compared", "", name, {"value": count, "n": paired.cases, "sources": paired.sources})
+            yield _figure("models compared", "", name, numbers)
     for number, data in enumerate(studies, start=1):
         for row in figure_rows(analyse(data)):
             name = ": ".join(filter(None, (str(row[key]) for key in ("question", "votes_used", "part", "name"))))
