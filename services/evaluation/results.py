@@ -191,8 +191,7 @@ class Evaluation:
         )
         of_original = _means_of(first.true, first.answers.source, len(cases.originals))
         of_control = self._of_control(control.true, control.place)
-        after = np.full(len(cases.generated), np.nan)
-        after[cased.place] = cased.true
+        after = _spread(cased.place, cased.true, len(cases.generated), np.nan)
         newly = (standing.right == WRONG) & (standing.before[cases.generated.source] == RIGHT)
         tables, against_control, change = self._edits(after, of_original, of_control, newly, EDIT_TABLES)
         validity, notes = judged.result()
@@ -209,9 +208,8 @@ class Evaluation:
     ) -> EvaluationResult:
         """Return the result. `controls` are positions, outcomes and figures of the reconstructions that were read."""
         place, outcome, figure = controls
-        after = np.full(len(self.cases.controls), np.nan)
-        after[place] = figure
-        right = _spread(place, outcome, len(after))
+        size = len(self.cases.controls)
+        right, after = _spread(place, outcome, size, UNKNOWN), _spread(place, figure, size, np.nan)
         return EvaluationResult(cases=self.cases, control_right=right, control_after=after, **values, **vars(standing))
 
     def _segmented(self) -> EvaluationResult:
@@ -256,8 +254,7 @@ class Evaluation:
         shares, (lost, stood) = (effect.confusion_original, effect.confusion_generated), standing.result()
         cells = self._beside.submit(cells_of, cases, names, first, cased, lost, holds, shares)
         # The share of right pixels; an image that loses a class counts as wrong.
-        after = np.full(size, np.nan)
-        after[cased.place] = right_pixels(cased.pixels)
+        after = _spread(cased.place, right_pixels(cased.pixels), size, np.nan)
         of_original = _means_of(right_pixels(first.pixels), first.pixels.source, len(cases.originals))
         of_control = self._of_control(right_pixels(control.pixels), control.place)
         wrong = stood.right == WRONG
@@ -489,26 +486,23 @@ def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
 
 
 def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> Standing:
-    right, first = (
-        _spread(answers[0], answers[1], images)
-        for answers, images in ((after, len(cases.generated)), (before, len(cases.originals)))
-    )
-    classes, first_said = np.full(len(right), -1), np.full(len(first), -1)
-    classes[after[0]], first_said[before[0]] = after[2], before[2]
-    has_case, read = np.zeros(len(first), bool), np.zeros(len(right), bool)
-    has_case[cases.generated.source[right != UNKNOWN]] = True
-    read[after[0]] = True
-    compared = (first != UNKNOWN) & has_case
+    size, sources = len(cases.generated), len(cases.originals)
+    right, first = _spread(after[0], after[1], size, UNKNOWN), _spread(before[0], before[1], sources, UNKNOWN)
     return Standing(
-        right=right, predicted=classes, before=first, predicted_before=first_said, compared=compared, read=read
+        right=right,
+        predicted=_spread(after[0], after[2], size, -1),
+        before=first,
+        predicted_before=_spread(before[0], before[2], sources, -1),
+        compared=(first != UNKNOWN) & np.isin(np.arange(sources), cases.generated.source[right != UNKNOWN]),
+        read=np.isin(np.arange(size), after[0]),
     )
 
 
-def _spread(place: Numbers, right: NDArray[np.int8], images: int) -> NDArray[np.int8]:
-    """Return an outcome for each image: `right` at the positions `place`, `UNKNOWN` elsewhere."""
-    outcomes = np.full(images, UNKNOWN, np.int8)
-    outcomes[place] = right
-    return outcomes
+def _spread(place: Numbers, values: NDArray[Any], images: int, nothing: float) -> NDArray[Any]:
+    """Return a value for each image: one of `values` at the positions `place`, `nothing` elsewhere."""
+    spread = np.full(images, nothing, values.dtype)
+    spread[place] = values
+    return spread
 
 
 def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:

@@ -334,7 +334,9 @@ class _Reading:
         known, first, source = np.unique(table.sources.numbers[rows], return_index=True, return_inverse=True)
         of_source = np.full(len(table.sources.values) + 1, -1)
         of_source[known] = np.arange(len(known))
-        controls = self._controls(rows, of_source, segments)
+        reconstructed = self._reconstructed(rows, of_source, segments)
+        drawn_alike = np.isin(self._drawn_by(reconstructed), np.unique(self._drawn_by(rows)))
+        controls = self._controls(reconstructed, drawn_alike)
         control_source = of_source[table.sources.numbers[controls]]
         source_rows = rows[first]
         shas = [table.sources.values[number] for number in known.tolist()]
@@ -355,7 +357,7 @@ class _Reading:
         generated = Images(rows, source, own_label, table.images.numbers[rows], table.images.of(rows), masks[1])
         numbers = table.images.numbers[controls]
         drawn = Images(controls, control_source, label[control_source], numbers, table.images.of(controls), masks[2])
-        lacking = self._lacking(rows, source, of_source, segments)
+        lacking = self._lacking(rows, source, of_source, reconstructed[drawn_alike])
         way = self._way[rows]
         view = SubjectView(
             *(self._subject, self._title, kind, len(shas), len(rows), len(controls), there, problem),
@@ -387,21 +389,17 @@ class _Reading:
         label = np.array([number.get(name, -1) for name in of_sources], np.int64)
         return names, of_own[labels.numbers[rows]], label
 
-    def _controls(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        reconstructions = self._reconstructed(rows, of_source, segments)
-        rejected = self._table.verdict[reconstructions] == REJECTED
+    def _controls(self, reconstructed: Numbers, drawn_alike: Flags) -> Numbers:
+        rejected = self._table.verdict[reconstructed] == REJECTED
         self._tell_rejected(int(rejected.sum()), "reconstruction")
-        reconstructions = reconstructions[~rejected]
-        alike = np.isin(self._drawn_by(reconstructions), np.unique(self._drawn_by(rows)))
-        if not alike.all():
-            words = "reconstructions of its sources are" if (~alike).sum() > 1 else "reconstruction of its sources is"
+        if others := int((~rejected & ~drawn_alike).sum()):
+            words = "reconstructions of its sources are" if others > 1 else "reconstruction of its sources is"
             self._left_out.append(
-                f"{int((~alike).sum()):,} {words} left out, drawn by another profile, method or start than its "
-                "test cases."
+                f"{others:,} {words} left out, drawn by another profile, method or start than its test cases."
             )
-        return reconstructions[alike]
+        return reconstructed[~rejected & drawn_alike]
 
-    def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, segments: bool) -> Numbers:
+    def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, reconstructed: Numbers) -> Numbers:
         """Return the first test case of each source and control set without a reconstruction, rejected or not."""
         table, ways = self._table, len(self._control_methods)
         number = {name: place for place, name in enumerate(table.methods.values)}
@@ -409,9 +407,7 @@ class _Reading:
         by_method = table.methods.numbers[rows] == drawing[self._way[rows]]
         place = np.flatnonzero((table.test_case[rows] >= 0) & table.there[rows] & by_method)
         known, first = np.unique(source[place] * ways + self._way[rows[place]], return_index=True)
-        reconstructed = self._reconstructed(rows, of_source, segments)
-        alike = np.isin(self._drawn_by(reconstructed), np.unique(self._drawn_by(rows)))
-        covered = of_source[table.sources.numbers[reconstructed[alike]]] * ways + self._way[reconstructed[alike]]
+        covered = of_source[table.sources.numbers[reconstructed]] * ways + self._way[reconstructed]
         lacking: Numbers = place[first[~np.isin(known, covered)]]
         return lacking
 

@@ -9,7 +9,7 @@ that people make in the meantime.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -388,18 +388,18 @@ class WeakCellSearch:
         chance = beliefs(cells, standing.images, standing.faults).weak
         waiting = np.array([len(one) for one in standing.waiting], np.int64)
         aimed = np.bincount(pick.cell[~pick.uniform & (pick.question < 0)], minlength=len(cells))
-        counts = standing.images, standing.faults, standing.invalid, waiting, aimed
+        counts = np.array([standing.images, standing.faults, standing.invalid, waiting, aimed])
         named = [(*name[:2], each) for name, each in zip(standing.names, standing.spellings, strict=True)]
-        rows = self._rows(named, chance, *counts)
+        rows = self._rows(named, chance, counts)
         over: tuple[CellRow, ...] = ()
         if len(np.unique(cells.label)) > 1:
             over_named: dict[int, tuple[str, str, Counter[str]]] = {}
             for number, (_, edit_type, each) in zip(cells.alternative.tolist(), named, strict=True):
                 over_named.setdefault(number, ("", edit_type, Counter()))[2].update(each)
-            sums = (np.bincount(cells.alternative, weights=one).astype(np.int64) for one in counts)
+            sums = np.array([np.bincount(cells.alternative, weights=one) for one in counts], np.int64)
             largest = np.zeros(len(over_named))
             np.maximum.at(largest, cells.alternative, chance)
-            over = self._rows([over_named[one] for one in range(len(over_named))], largest, *sums)
+            over = self._rows([over_named[one] for one in range(len(over_named))], largest, sums)
         return SearchView(
             weak=self._settings.weak,
             cells=rows,
@@ -423,15 +423,9 @@ class WeakCellSearch:
         return whole.among(table.entry[np.isin(table.test_case, cases)].tolist()).address
 
     def _rows(
-        self,
-        names: Sequence[tuple[str, str, Counter[str]]],
-        chance: Floats,
-        images: Numbers,
-        faults: Numbers,
-        invalid: Numbers,
-        waiting: Numbers,
-        aimed: Numbers,
+        self, names: Sequence[tuple[str, str, Counter[str]]], chance: Floats, counts: Numbers
     ) -> tuple[CellRow, ...]:
+        images, faults, invalid, waiting, aimed = counts
         found, valid, rows = told(images, faults, self._settings.weak), _valid(images, invalid), list[CellRow]()
         for place, (label, edit_type, each) in enumerate(names):
             is_unlikely = chance[place] < UNLIKELY and images[place]
@@ -453,15 +447,14 @@ class WeakCellSearch:
 
 
 def _cells(names: Sequence[CellName]) -> Cells:
-    labels, alternatives, types = (defaultdict[object, int](int) for _ in range(3))
-    for label, edit_type, alternative in names:
-        labels.setdefault(label, len(labels))
-        alternatives.setdefault((edit_type, alternative), len(alternatives))
-        types.setdefault(edit_type, len(types))
+    def numbers(column: Sequence[object]) -> Numbers:
+        number = {one: at for at, one in enumerate(dict.fromkeys(column))}
+        return np.array([number[one] for one in column], np.int64)
+
     return Cells(
-        label=np.array([labels[label] for label, _, _ in names], np.int64),
-        alternative=np.array([alternatives[name[1:]] for name in names], np.int64),
-        edit_type=np.array([types[edit_type] for _, edit_type, _ in names], np.int64),
+        label=numbers([label for label, _, _ in names]),
+        alternative=numbers([name[1:] for name in names]),
+        edit_type=numbers([edit_type for _, edit_type, _ in names]),
     )
 
 
