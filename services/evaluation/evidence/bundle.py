@@ -8,12 +8,12 @@ workspace always gives the same bytes.
 from __future__ import annotations
 
 import hashlib
-import json
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version as version_of_package
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from core.version import version as program
 from core.words import count_of
 from evaluation.effectiveness import UNKNOWN
 from formats.types import json_lines
-from services.evaluation.facts import confusion_facts, finite, rows_of
+from services.evaluation.facts import confusion_facts, finite, json_text, rows_of
 from services.evaluation.results import EvaluationResult, compared
 from services.evaluation.segmented import ProtectedClass, classes_of, ways_of
 from services.evaluation.service import EvaluationInputs, EvaluationService
@@ -144,16 +144,17 @@ def _contents(
     comparison = None
     if len(results) > 1:
         comparison = compared(results[0], results[1], questions[0].weighing)
-    image_rows, number_of = _image_rows(first, inputs[0])
+    image_rows = _image_rows(first, inputs[0])
+    first_of = dict(zip(ROLES, accumulate(map(len, first.cases.all_images), initial=0), strict=False))
     models = list(enumerate(zip(results, inputs, strict=True), start=1))
     left_out: Counter[str] = Counter()
     names = _Pseudonyms()
     votes = [row for study in studies for row in _vote_rows(study, names, left_out)]
     tables = {
         "images": image_rows,
-        "edits": _edit_rows(first, number_of),
-        "predictions": [row for number, one in models for row in _prediction_rows(number, one, number_of)],
-        "pixels": [row for number, one in models for row in _pixel_rows(number, one, number_of)],
+        "edits": _edit_rows(first, first_of),
+        "predictions": [row for number, one in models for row in _prediction_rows(number, one, first_of)],
+        "pixels": [row for number, one in models for row in _pixel_rows(number, one, first_of)],
         "items": _item_rows(studies),
         "votes": votes,
         **_lineage(workspace, version, image_rows),
@@ -192,60 +193,56 @@ def _contents(
 # Tables
 
 
-def _image_rows(found: EvaluationResult, inputs: EvaluationInputs) -> tuple[list[Record], dict[tuple[str, int], int]]:
-    """Return a row for each image of the evaluation, and the number of the image at each role and place."""
-    cases, rows, number_of = found.cases, list[Record](), dict[tuple[str, int], int]()
-    ways = dict(zip(ROLES, (None, cases.way, cases.control_way), strict=True))
-    for role, images in zip(ROLES, cases.all_images, strict=True):
-        way = ways[role]
-        for at in range(len(images)):
-            row, label = int(images.row[at]), int(images.label[at])
-            number_of[role, at] = len(rows)
+def _image_rows(found: EvaluationResult, inputs: EvaluationInputs) -> list[Record]:
+    """Return a row for each image of the evaluation, in the order of their roles."""
+    cases, rows = found.cases, list[Record]()
+    ways = (np.full(len(cases.originals), -1), cases.way, cases.control_way)
+    for role, images, way in zip(ROLES, cases.all_images, ways, strict=True):
+        chance = inputs.chance if role == "test case" else None
+        for at, (row, source, label) in enumerate(zip(images.row, images.source, images.label, strict=True)):
             case = int(cases.table.test_case[row]) if row >= 0 else -1
             rows.append(
                 {
                     "image": len(rows),
                     "role": role,
                     "sha256": images.shas[at],
-                    "source": int(images.source[at]),
+                    "source": int(source),
                     "label": cases.labels[label] if label >= 0 else "",
                     "mask_sha256": images.masks[at][0] or None if len(images.masks) else None,
-                    "split": cases.split[int(images.source[at])],
-                    "control_set": int(way[at]) if way is not None else -1,
+                    "split": cases.split[source],
+                    "control_set": int(way[at]),
                     "test_case": case if case >= 0 else None,
                     "accepted": bool(row >= 0 and cases.table.verdict[row] == ACCEPTED),
-                    "validity_score": (
-                        finite(inputs.chance[at]) if role == "test case" and inputs.chance is not None else None
-                    ),
+                    "validity_score": None if chance is None else finite(chance[at]),
                 }
             )
-    return rows, number_of
+    return rows
 
 
-def _edit_rows(found: EvaluationResult, number_of: Mapping[tuple[str, int], int]) -> list[Record]:
+def _edit_rows(found: EvaluationResult, first: Mapping[str, int]) -> list[Record]:
     edits, case = found.cases.table.edits, found.cases.case_of_edit
     chosen = np.flatnonzero(case >= 0)
     columns = (edits.types.of(chosen), edits.keywords.of(chosen), edits.alternatives.of(chosen))
     return [
-        {"image": number_of["test case", at], "edit_type": kind, "keyword": old, "alternative": new}
+        {"image": first["test case"] + at, "edit_type": kind, "keyword": old, "alternative": new}
         for at, kind, old, new in zip(case[chosen].tolist(), *columns, strict=True)
     ]
 
 
 def _prediction_rows(
-    model: int, of: tuple[EvaluationResult, EvaluationInputs], number_of: Mapping[tuple[str, int], int]
+    model: int, of: tuple[EvaluationResult, EvaluationInputs], first: Mapping[str, int]
 ) -> Iterator[Record]:
     found, inputs = of
     labels = found.cases.labels
     for role, answered in zip(ROLES, inputs.answers, strict=True):
         if isinstance(answered, SegmenterCounts):
             return
-        said, right = answered.answers.said.tolist(), answered.answers.right.tolist()
-        numbers = zip(answered.answers.confidence.tolist(), answered.true.tolist(), strict=True)
-        for at, answer, standing, (confidence, true) in zip(answered.place.tolist(), said, right, numbers, strict=True):
+        one = answered.answers
+        columns = (answered.place, one.said, one.right, one.confidence, answered.true)
+        for at, answer, standing, confidence, true in zip(*(each.tolist() for each in columns), strict=True):
             yield {
                 "model": model,
-                "image": number_of[role, at],
+                "image": first[role] + at,
                 "predicted": labels[answer] if answer >= 0 else "",
                 "comparable": standing != UNKNOWN,
                 "confidence": confidence,
@@ -254,7 +251,7 @@ def _prediction_rows(
 
 
 def _pixel_rows(
-    model: int, of: tuple[EvaluationResult, EvaluationInputs], number_of: Mapping[tuple[str, int], int]
+    model: int, of: tuple[EvaluationResult, EvaluationInputs], first: Mapping[str, int]
 ) -> Iterator[Record]:
     found, inputs = of
     _, protected = _protected_of(found, inputs)
@@ -262,10 +259,10 @@ def _pixel_rows(
         if not isinstance(counted, SegmenterCounts) or found.pixels is None:
             return
         counts = counted.pixels.counts.astype(np.int64).tolist()
-        for at, of_classes, place in zip(counted.place.tolist(), counts, range(len(counts)), strict=True):
+        for place, (at, of_classes) in enumerate(zip(counted.place.tolist(), counts, strict=True)):
             yield {
                 "model": model,
-                "image": number_of[role, at],
+                "image": first[role] + at,
                 "counts": of_classes,
                 "protected": protected[role][place] if role in protected else [],
                 "mask_holds": bool(role == "test case" and found.pixels.kept[at]),
@@ -483,6 +480,9 @@ def _write(workspace: Workspace, contents: _Contents, archive: zipfile.ZipFile, 
         archive.writestr(entry, data, compress_type=kind)
         files.append({"name": file, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
 
+    def put_json(file: str, value: Record) -> None:
+        put(file, json_text(value).encode() + b"\n")
+
     with archive:
         size = 0
         for done, sha in enumerate(contents.pictures):
@@ -494,9 +494,9 @@ def _write(workspace: Workspace, contents: _Contents, archive: zipfile.ZipFile, 
                 continue
             size += len(data)
             put(f"images/{sha}.png", data)
-        put("figures.json", _dumped({"methods": dict(_METHODS), "figures": contents.figures}))
-        put("settings.json", _dumped(contents.settings))
-        put("columns.json", _dumped(dict(_COLUMNS)))
+        put_json("figures.json", {"methods": dict(_METHODS), "figures": contents.figures})
+        put_json("settings.json", contents.settings)
+        put_json("columns.json", dict(_COLUMNS))
         for table, rows in contents.tables.items():
             put(f"tables/{table}.jsonl", json_lines(rows))
         put(SCRIPT, Path(__file__).with_name(SCRIPT).read_bytes())
@@ -516,7 +516,7 @@ def _write(workspace: Workspace, contents: _Contents, archive: zipfile.ZipFile, 
             "left_out": {words: number for words, number in sorted(left_out.items()) if number},
             "files": sorted(files, key=lambda one: str(one["name"])),
         }
-        put(MANIFEST, _dumped(manifest))
+        put_json(MANIFEST, manifest)
         on_count(len(contents.pictures), len(contents.pictures))
     return manifest
 
@@ -529,10 +529,6 @@ _LEFT_OUT = (
     "is in the table `images`",
     "names and addresses of workers, who have pseudonyms, and reasons that the study lead wrote",
 )
-
-
-def _dumped(value: Any) -> bytes:
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 _TEMPLATES = TextTemplates(Path(__file__).with_name("templates"), count_of=count_of)
