@@ -22,6 +22,11 @@ STUDY_IMAGES = 300
 """Default number of images that people judge in a study, as in the paper."""
 
 
+def work_of(command: str) -> Any:
+    """Return the field of a command on a piece of work that `command` began."""
+    return Field(ge=1, le=LARGEST_ID, description=f"The “work” that {command} returned")
+
+
 def _known_arms(named: Any) -> Any:
     names = parts_of(named)
     for one in names if isinstance(names, list | tuple) else ():

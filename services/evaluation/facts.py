@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -96,8 +96,8 @@ def facts_of(found: Evaluated, comparison: ModelComparison | None = None) -> dic
         },
         "weighing": effect.weighing if effect is not None else None,
         "against": "reconstructions" if found.against_control else "originals",
-        "figures": list(_plain_rows(found)),
-        "confusion": _confusion(found),
+        "figures": list(_finite_rows(rows_of(found))),
+        "confusion": list(confusion_facts(found)),
         "validity_score": found.score and asdict(found.score),
         "beside": comparison and asdict(comparison),
     }
@@ -126,7 +126,7 @@ def file_of(
         return (_markdown(found) + more + ("\n".join(["", "## Notes", "", *notes, ""]) if notes else "")).encode()
     if kind == "latex":
         return _latex(found).encode()
-    rows = [*_plain_rows(found), *_finite_rows(likeness_rows(likeness) if likeness is not None else ())]
+    rows = [*_finite_rows(rows_of(found)), *_finite_rows(likeness_rows(likeness) if likeness is not None else ())]
     rows += _finite_rows(focus_rows(focus) if focus is not None else ())
     if kind == "csv":
         return csv_text(rows, COLUMNS).encode()
@@ -158,20 +158,19 @@ def _latex(found: Evaluated) -> str:
     return report.latex(found.model, found.effectiveness)
 
 
-def _confusion(found: Evaluated) -> list[dict[str, Any]]:
+def confusion_facts(found: Evaluated) -> Iterator[dict[str, Any]]:
+    """Yield how often each answer is given for each label, before and after edits, without pairs that never occur."""
     if found.effectiveness is not None:
         before, after = (one.shares for one in found.effectiveness.confusion)
     elif found.segmentation is not None:
         before, after = found.segmentation.confusion_original, found.segmentation.confusion_generated
     else:
-        return []
-    labels = [*found.labels, "none of the labels"]
-    return [
-        {"label": name, "said": answer, "originals": finite(before[i, j]), "generated": finite(after[i, j])}
-        for i, name in enumerate(found.labels)
-        for j, answer in enumerate(labels)
-        if before[i, j] > 0 or after[i, j] > 0
-    ]
+        return
+    for i, name in enumerate(found.labels):
+        for j, answer in enumerate([*found.labels, "none of the labels"]):
+            if before[i, j] > 0 or after[i, j] > 0:
+                shares = {"originals": finite(before[i, j]), "generated": finite(after[i, j])}
+                yield {"label": name, "said": answer, **shares}
 
 
 def finite(number: Any) -> float | None:
@@ -179,10 +178,10 @@ def finite(number: Any) -> float | None:
     return float(number) if math.isfinite(number) else None
 
 
-def _plain_rows(found: Evaluated) -> Iterator[dict[str, Any]]:
-    yield from _finite_rows(rows_of(found))
+def without_nan(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by name, with None for NaN and infinity."""
+    return {name: finite(one) if isinstance(one, float) else one for name, one in values.items()}
 
 
 def _finite_rows(rows: Iterable[report.Row]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        yield {name: finite(one) if isinstance(one, float) else one for name, one in asdict(row).items()}
+    return (without_nan(asdict(row)) for row in rows)

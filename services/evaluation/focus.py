@@ -16,7 +16,6 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from PIL import Image
-from pydantic import Field
 
 from core.errors import UserError
 from core.latest import Latest
@@ -26,7 +25,6 @@ from core.stored_runs import Run
 from evaluation.focus import FIGURES, PURITY, GradCam, Look, focus_figures, plane, purity
 from services.changes import Changes
 from services.commands import does
-from services.edit_conflicts import LARGEST_ID
 from services.evaluation import commands as acts
 from services.evaluation.facts import focus_facts
 from services.evaluation.service import NOT_LOADED, EvaluationService, about, cancelled, work_facts
@@ -91,9 +89,7 @@ class Focus:
         return work_facts(self.begin(*self._evaluations.asked_both(sent)))
 
     @does("cancel-focus")
-    def cancel_focus(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_focus returned")]
-    ) -> dict[str, Any]:
+    def cancel_focus(self, work: Annotated[int, acts.work_of("begin_focus")]) -> dict[str, Any]:
         """Stop computing maps; finished maps stay until the studio ends."""
         return cancelled(self.work, work)
 
@@ -105,9 +101,7 @@ class Focus:
         return self.work.begin("looking at images", about(questions[0]), partial(self.look, questions))
 
     def figures(self, *questions: EvaluationQuestion) -> FocusFigures:
-        """Return the figures of the maps computed so far. Raises UserError as `begin`, and for a model that was never
-        loaded.
-        """
+        """Return the figures of the maps so far. Raises UserError as `begin`, and for a model that was never loaded."""
         self._require(questions)
         key = (repr(questions), self._workspace.saved(), self._count)
         return self._found.once(key, lambda: self._made(questions))

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
 
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
 from core.figures import Figure, Numbers
@@ -25,7 +24,6 @@ from pipeline.seams import Models, ScoringLanguageModel
 from services.changes import Changes
 from services.commands import does
 from services.curation.meaning import Meaning, Picture
-from services.edit_conflicts import LARGEST_ID
 from services.evaluation import commands as acts
 from services.evaluation.facts import likeness_facts
 from services.evaluation.results import EvaluationResult
@@ -57,15 +55,10 @@ class _Needs:
         for name, kind_images in (("test cases", images), ("reconstructions", cases.controls)):
             if len(of := np.flatnonzero(np.isin(kind_images.source, self.sources))):
                 self.images[name] = kind_images.source[of], table.entry[kind_images.row[of]]
-        place = np.full(len(table), -1)
-        place[images.row] = np.where(np.isin(images.source, self.sources), np.arange(len(images)), -1)
-        case = place[table.edits.row]
-        rows = np.flatnonzero(
-            (case >= 0) & (table.edits.keywords.numbers >= 0) & (table.edits.alternatives.numbers >= 0)
-        )
-        self.edits = list(
-            zip(case[rows].tolist(), table.edits.keywords.of(rows), table.edits.alternatives.of(rows), strict=True)
-        )
+        case, edits = cases.case_of_edit, table.edits
+        rows = np.flatnonzero((case >= 0) & (edits.keywords.numbers >= 0) & (edits.alternatives.numbers >= 0))
+        rows = rows[np.isin(images.source[case[rows]], self.sources)]
+        self.edits = list(zip(case[rows].tolist(), edits.keywords.of(rows), edits.alternatives.of(rows), strict=True))
         """Each edit as (position of the test case, old words, new words)."""
         self.words = list(dict.fromkeys(word for _, *pair in self.edits for word in pair))
         self.captions = list[tuple[str, str]]()
@@ -114,9 +107,7 @@ class Likeness:
         return work_facts(self.begin(self._evaluations.asked(sent)))
 
     @does("cancel-likeness")
-    def cancel_likeness(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_likeness returned")]
-    ) -> dict[str, Any]:
+    def cancel_likeness(self, work: Annotated[int, acts.work_of("begin_likeness")]) -> dict[str, Any]:
         """Stop reading images and words; the embedder's results stay."""
         return cancelled(self.work, work)
 

@@ -15,15 +15,16 @@ from core.errors import UserError
 from core.evaluation_results import FEWEST_CASES
 from core.figures import Floats, Numbers, ratio
 from core.types import TaskKind
-from core.words import and_list, count_of
-from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
+from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.methods import YES, MethodImages, MethodTable, compare_methods, weak_cells
 from evaluation.methods import Votes as VotesOf
 from evaluation.report import CANNOT_TELL, number_with_interval, with_interval
+from services.evaluation.facts import finite
 from services.evaluation.results import EvaluationResult, judged_images, strata_of
 from services.evaluation.scoring import judged_of
 from services.evaluation.study_votes import StudyVotes
-from services.evaluation.subjects import Method, methods_of
+from services.evaluation.subjects import Method, edits_by_row, methods_of
+from services.evaluation.texts import TEXTS
 from storage.curation.case_columns import ACCEPTED, OPEN, REJECTED, Outcome
 from storage.workspace import Workspace
 
@@ -50,8 +51,7 @@ class MethodCost:
     """Cost of the images of a method."""
 
     minutes: float | None
-    """Minutes of model time for captions, language model, inversion and drawing. None if not all images come from
-    batches, which alone record it."""
+    """Minutes of model time, inversion included. None unless all images come from batches, which alone record it."""
     edits: int
     """Number of stage values that people wrote."""
     reviews: int
@@ -182,9 +182,7 @@ def method_counts(found: MethodsCompared) -> list[tuple[str, list[str]]]:
 
 
 def method_rows(table: MethodTable) -> list[tuple[str, list[str], list[str]]]:
-    """Return the figures of a table as text: the name, the figure of each method, and its difference from the
-    reference's, "" for the reference.
-    """
+    """Return each figure of a table as text: name, value of each method, and difference from the reference, or ""."""
     rows = []
     for figure in table.figures:
         share = figure.unit == "share"
@@ -223,15 +221,8 @@ class _Columns:
         cell of one with several edits. If all images of a method have edits of the same several types, as AGA's have,
         the first edit of an image counts alone.
         """
-        edits = self._found.cases.table.edits
-        place = np.full(len(self._found.cases.table), -1)
-        place[self._row] = np.arange(len(self._row))
-        inside = place[edits.row] >= 0
-        edits_of: list[list[tuple[str, str]]] = [[] for _ in self._row]
-        words = edits.types.of(inside), edits.alternatives.of(inside)
-        for one, *edit in zip(place[edits.row[inside]].tolist(), *words, strict=True):
-            edits_of[one].append((edit[0], edit[1]))
-        types = [{kind for kind, _ in own} for own in edits_of]
+        edits_of = edits_by_row(self._found.cases.table, self._row)
+        types = [{kind for kind, *_ in own} for own in edits_of]
         common = [
             set.intersection(*(types[one] for one in np.flatnonzero(method == number).tolist()))
             for number in range(len(self.methods))
@@ -245,7 +236,8 @@ class _Columns:
             if len(types[one]) == 1 or counts_first:
                 edit_type[one] = number[own[0][0]]
             if len(own) == 1 or counts_first:
-                cell[one] = cells.setdefault((self._labels[one], *own[0]), len(cells))
+                kind, _, alternative = own[0]
+                cell[one] = cells.setdefault((self._labels[one], kind, alternative), len(cells))
         self.cells = tuple(", ".join(filter(None, name)) for name in cells)
         return edit_type, cell
 
@@ -272,16 +264,9 @@ class _Columns:
 
     def _answers(self) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         """Return whether the model is wrong about each image, and whether it is right about the source then."""
-        found, generated = self._found, self._found.cases.generated
-        before = found.before[generated.source]
-        known = (found.right != UNKNOWN) & found.compared[generated.source]
-        is_wrong = found.right == WRONG
-        # A segmenter is wrong only about what it finds on the original.
-        is_new = is_wrong if found.pixels is not None else is_wrong & (before == RIGHT)
-        unread = np.full(len(found.cases.rejected), -1)
-        wrong, fault = (
-            np.concatenate([np.where(known, one, -1), unread]).astype(np.int8) for one in (is_wrong, is_new)
-        )
+        found = self._found
+        unread, both = np.full(len(found.cases.rejected), -1), (found.right == WRONG, found.faults)
+        wrong, fault = (np.concatenate([np.where(found.known, one, -1), unread]).astype(np.int8) for one in both)
         return wrong, fault
 
     def control(self) -> Floats:
@@ -302,9 +287,7 @@ class _Columns:
     def seconds(self) -> Floats:
         """Return the model time of each method and source. A method some of whose images come from no batch has NaN."""
         table = self._found.cases.table
-        by_run: dict[str, int] = {}
-        for run, method in zip(table.runs.of(self._row), self.images.method.tolist(), strict=True):
-            by_run.setdefault(run, method)
+        by_run = dict(zip(table.runs.of(self._row)[::-1], self.images.method.tolist()[::-1], strict=True))
         rows = self._workspace.case_columns.batch_seconds()
         of_batch = {one.batch: by_run[one.run] for one in rows if one.run in by_run}
         number = {table.sources.values[sha]: place for place, sha in enumerate(self._shas.tolist())}
@@ -318,70 +301,41 @@ class _Columns:
 
     def costs(self, seconds: Floats, studies: Sequence[StudyVotes]) -> tuple[MethodCost, ...]:
         table, edits = self._found.cases.table, self._workspace.case_columns.edits_by_hand()
-        costs = []
-        for number in range(len(self.methods)):
-            row = self._row[self.images.method == number]
-            minutes = float(seconds[number].sum() / 60)
-            costs.append(
-                MethodCost(
-                    minutes if np.isfinite(minutes) else None,
-                    sum(edits.get(run, 0) for run in set(table.runs.of(row))),
-                    int((table.verdict[row] != OPEN).sum()),
-                    sum(int(np.isin(one.cases, table.test_case[row]).sum()) for one in studies),
-                )
+        rows = [self._row[self.images.method == number] for number in range(len(self.methods))]
+        return tuple(
+            MethodCost(
+                minutes=finite(of_method.sum() / 60),
+                edits=sum(edits.get(run, 0) for run in set(table.runs.of(row))),
+                reviews=int((table.verdict[row] != OPEN).sum()),
+                votes=sum(int(np.isin(one.cases, table.test_case[row]).sum()) for one in studies),
             )
-        return tuple(costs)
+            for row, of_method in zip(rows, seconds, strict=True)
+        )
 
-    def notes(self, shown: Collection[str]) -> list[str]:
+    def notes(self, shown: Collection[str]) -> tuple[str, ...]:
         """Return sentences on what the figures count. `shown` are the edit types with a table."""
-        notes = []
-        few = [
-            f"{name} ({int((self.images.edit_type == number).sum()):,})"
-            for number, name in enumerate(self.edit_types)
-            if name not in shown and (self.images.edit_type == number).any()
-        ]
-        if few:
-            notes.append(
-                f"No table of their own, as fewer than two methods have {FEWEST_CASES} images of the edit type: "
-                f"{and_list(few)}."
-            )
-        names = [f"“{WORDS.get(name, CheckWords(name, '')).title}”" for name in self.shared_checks]
-        judged = int((self.images.judged >= 0).sum())
-        by_people = f"People judged {count_of(judged, 'image')}. " if judged else "Nobody judged an image. "
-        if names:
-            notes.append(
-                f"{by_people}Any other image is valid if it fails none of the checks that all methods have: "
-                f"{and_list(names)}."
-            )
-            if self.without_checks:
-                notes.append(
-                    f"No other method has a check of {and_list(self.without_checks)}, so the validity of images that "
-                    "nobody judged is not known there."
-                )
-        else:
-            notes.append(f"{by_people}No check was made by all methods, so the validity of other images is not known.")
-        rejected = len(self._found.cases.rejected)
-        if rejected:
-            notes.append(
-                f"{count_of(rejected, 'rejected image', 'counts')} as invalid here. The figures by votes, errors and "
-                "excess leave them out."
-            )
-        return notes
+        number_of = {name: int((self.images.edit_type == at).sum()) for at, name in enumerate(self.edit_types)}
+        return TEXTS.paragraphs(
+            "methods-notes.txt",
+            few=[f"{name} ({number:,})" for name, number in number_of.items() if number and name not in shown],
+            fewest=FEWEST_CASES,
+            judged=int((self.images.judged >= 0).sum()),
+            checks=[f"“{WORDS.get(name, CheckWords(name, '')).title}”" for name in self.shared_checks],
+            without_checks=self.without_checks,
+            rejected=len(self._found.cases.rejected),
+        )
 
 
 def _votes(
     found: EvaluationResult, source: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]
 ) -> VotesOf:
     """Return how to get the votes on some images. `source` is the number of each image's source in the comparison."""
-    cases = found.cases
-    wrong = found.right == WRONG
-    fault = wrong if found.pixels is not None else wrong & (found.before[cases.generated.source] == RIGHT)
-    known = (found.right != UNKNOWN) & found.compared[cases.generated.source]
-    stratum, names = strata_of(cases, wrong)
+    known, fault = found.known, found.faults
+    stratum, names = strata_of(found.cases, found.right == WRONG)
 
     def votes(own: np.ndarray) -> Any:
         place = np.flatnonzero(own[: len(known)] & known)
-        judged = judged_images(cases, place, fault, stratum, outcomes, studies)
+        judged = judged_images(found.cases, place, fault, stratum, outcomes, studies)
         return None if judged is None else (replace(judged[0], source=source[place]), names)
 
     return votes

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,14 +14,13 @@ import numpy as np
 from core.csv_tables import facts
 from core.evaluation_results import BUDGETS, Order
 from core.figures import Flags, Floats, Numbers
-from core.text_templates import TextTemplates
 from core.types import TaskKind
-from core.words import count_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.ranking import by_new_faults, by_score, chance_wrong, combined, judge
 from services.evaluation.results import EvaluationResult
 from services.evaluation.scoring import Scored, judged_of
-from services.evaluation.subjects import Cases, Images
+from services.evaluation.subjects import Cases, Images, edits_by_row, numbered
+from services.evaluation.texts import TEXTS
 from storage.curation.case_columns import Outcome
 
 FOLDS = 5
@@ -31,6 +29,8 @@ DOUBTS = 20
 IN_A_GROUP = 20
 """Minimum number of images in a group: among fewer, the share of wrong answers would be chance."""
 OURS, RANDOM, ENTROPY, GINI = "ours", "random", "entropy", "DeepGini"
+Kind = tuple[str, ...]
+"""Edit types, alternatives and label of a caption, from general to particular."""
 ValidFrom = Literal["votes", "checks", "nothing"]
 
 
@@ -63,11 +63,9 @@ class Ranking:
     """The first test cases of the ranking, as many as requested."""
     cases: int
     known: int
-    """Number of test cases that the orders are judged by: the model's outcome is known, and people did not judge them
-    invalid."""
+    """Number of test cases that orders are judged by: those not judged invalid, with a known outcome of the model."""
     orders: tuple[Order, ...]
-    """Quality of this ranking, of a random order, and of the orders by entropy and DeepGini if possible. Empty if
-    `known` is 0."""
+    """Quality of this ranking, a random order, and if possible of entropy and DeepGini. Empty if `known` is 0."""
     valid_from: ValidFrom
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""
@@ -108,7 +106,7 @@ def rank(
     order = by_new_faults(wrong, valid, cells)
     order = np.concatenate([order[~invalid[order]], order[invalid[order]]])
     # Orders are judged without invalid images: only ours knows the votes, and would win by them.
-    known = (found.right != UNKNOWN) & found.compared[images.source] & ~invalid
+    known = found.known & ~invalid
     faults: list[Hashable | None] = [
         cell if is_one else None for cell, is_one in zip(cells, (known & (found.right == WRONG)).tolist(), strict=True)
     ]
@@ -123,7 +121,7 @@ def rank(
     looked_at_first = max(orders[0].images.values()) if orders else 0
     has_truth = found.right != UNKNOWN
     unsure = read if entropy is None else read & ~np.isfinite(entropy)
-    notes = _TEXTS.paragraphs(
+    notes = TEXTS.paragraphs(
         "ranking-notes.txt",
         unread=int((~has_truth & ~read).sum()) if has_truth.any() else 0,
         not_said=int(not_said.sum()),
@@ -162,35 +160,29 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
     return replace(found, cases=cases, pixels=None, **columns)
 
 
-def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
+def kinds_of(cases: Cases) -> tuple[Sequence[Kind], Numbers, Numbers]:
     """Return kinds (edit types, alternatives, label), the index of each case's kind, and a number for its edits."""
-    case_edits = cases.table.edits
-    place = np.full(len(cases.table), -1)
-    place[cases.generated.row] = np.arange(len(cases.generated))
-    case_of = place[case_edits.row]
-    inside = case_of >= 0
-    edits_of_case: list[list[tuple[str, str]]] = [[] for _ in range(len(cases.generated))]
-    types, words = case_edits.types.of(inside), case_edits.alternatives.of(inside)
-    for case, one, other in zip(case_of[inside].tolist(), types, words, strict=True):
-        edits_of_case[case].append((one, other))
-    known: dict[tuple[str, ...], int] = {}
-    numbers, edits = np.zeros(len(edits_of_case), np.int64), np.zeros(len(edits_of_case), np.int64)
-    changes: dict[tuple[str, str], int] = {}
-    for case, (pairs, label) in enumerate(zip(edits_of_case, cases.generated.label.tolist(), strict=True)):
-        pairs.sort()
-        edit = " + ".join(name for name, _ in pairs), " + ".join(name for _, name in pairs)
-        edits[case] = changes.setdefault(edit, len(changes))
-        numbers[case] = known.setdefault((*edit, str(label)), len(known))
-    return list(known), numbers, edits
+    edits_of_case = edits_by_row(cases.table, cases.generated.row)
+    edits = [edits_name([(kind, alternative) for kind, _, alternative in own]) for own in edits_of_case]
+    labels = cases.generated.label.tolist()
+    kinds, numbers = numbered((*edit, str(label)) for edit, label in zip(edits, labels, strict=True))
+    return kinds, numbers, numbered(edits)[1]
+
+
+def edits_name(edits: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Return the types and the alternatives of the edits of a caption, each joined in a fixed order."""
+    ordered = sorted(edits)
+    return " + ".join(name for name, _ in ordered), " + ".join(name for _, name in ordered)
+
+
+def past_faults(kinds: Sequence[Kind], kind: Numbers, known: Flags, fault: Flags) -> dict[Kind, tuple[int, int]]:
+    """Return the numbers of faults and of known test cases of each kind that has some."""
+    of, bad = (np.bincount(kind[one], minlength=len(kinds)).tolist() for one in (known, known & fault))
+    return {name: (faults, images) for name, faults, images in zip(kinds, bad, of, strict=True) if images}
 
 
 def _chance_wrong(
-    found: EvaluationResult,
-    kinds: list[tuple[str, ...]],
-    kind: Numbers,
-    entropy: Floats | None,
-    read: Flags,
-    seed: int,
+    found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, entropy: Floats | None, read: Flags, seed: int
 ) -> Floats:
     """Return each test case's chance of a wrong answer, by equal edits on other sources and the model's uncertainty."""
     source = found.cases.generated.source
@@ -208,10 +200,7 @@ def _chance_wrong(
         others, in_fold = known & (fold != number), fold == number
         if not in_fold.any():
             continue
-        of = np.bincount(kind[others], minlength=len(kinds))
-        failed = np.bincount(kind[others], weights=wrong[others], minlength=len(kinds)).astype(np.int64)
-        past = {name: (int(bad), int(n)) for name, bad, n in zip(kinds, failed, of, strict=True) if n}
-        foretold = chance_wrong(past, kinds)[kind[in_fold]]
+        foretold = chance_wrong(past_faults(kinds, kind, others, wrong), kinds)[kind[in_fold]]
         chance[in_fold] = foretold
         if doubt is None or not others.any():
             continue
@@ -273,6 +262,3 @@ def ranking_facts(found: Ranking) -> dict[str, Any]:
     first = [facts(one, names, chance_wrong=one.wrong, chance_valid=one.valid) for one in found.first]
     orders = orders_facts(found.orders)
     return facts(found, "known valid_from notes", test_cases=found.cases, orders=orders, first=first)
-
-
-_TEXTS = TextTemplates(Path(__file__).with_name("templates"), count_of=count_of)

@@ -4,13 +4,16 @@ come in, and an `Evaluated` goes out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from core.errors import UserError
 from core.evaluation_results import FEWEST_CASES, GateResult, LossEffect, Weighing
@@ -25,22 +28,13 @@ from evaluation.samples import all_of_a_part
 from evaluation.segmentation import Losses, Pixels, loss_effect, right_pixels, segmentation_effect
 from evaluation.sensitivity import Changes, SensitivityRow, sensitivity
 from evaluation.validity import Judged, ValidityEffect, validity_effect
-from services.evaluation.blas_threads import without_blas_threads
 from services.evaluation.scoring import Scored, judged_of, worth_words
 from services.evaluation.segmented import MaskValidity, PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study_votes import StudyVotes, chosen_words, votes_on
 from services.evaluation.subjects import Cases, Images, methods_of
-from services.evaluation.types import (
-    EDIT_TABLES,
-    WORST,
-    Cell,
-    EditRow,
-    EditTable,
-    Evaluated,
-    ModelComparison,
-    Pending,
-)
+from services.evaluation.texts import TEXTS
+from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, ModelComparison, Pending
 from storage.curation.case_columns import ACCEPTED, Outcome
 from storage.evaluation.models_under_test import StoredModel
 
@@ -54,6 +48,30 @@ STANDING: Mapping[TaskKind, tuple[str, str]] = {
     "segmentation": ("loses no class", "loses a class"),
 }
 """Words for a right and for a wrong outcome of a model on an image, by task."""
+
+
+_limits_lock = threading.Lock()
+_limits: list[threadpool_limits] = []
+"""One limit for each thread inside `without_blas_threads`."""
+
+
+@contextmanager
+def without_blas_threads() -> Iterator[None]:
+    """Run numpy's linear algebra on one thread within this context.
+
+    A bootstrap multiplies many small matrices, in several threads at once. Between two products, the threads of the
+    BLAS library wait busily and take CPU cores from the threads that calculate. The limit holds for the whole process.
+    Several threads may be within the context at once.
+    """
+    with _limits_lock:
+        _limits.append(threadpool_limits(1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _limits_lock:
+            limits = _limits.pop()
+            if not _limits:  # the first limit of all, which knows the original number of threads
+                limits.unregister()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -93,6 +111,18 @@ class EvaluationResult(Standing):
     pixels: PixelCells | None = None
     """Flags of the images that each pixel figure of a segmenter counts; None for a classifier."""
 
+    @property
+    def known(self) -> Flags:
+        """Return True for each test case whose outcome is known, and that of its original."""
+        return (self.right != UNKNOWN) & self.compared[self.cases.generated.source]
+
+    @property
+    def faults(self) -> Flags:
+        """Return True for each test case that the model is wrong about, but not about its original."""
+        wrong: Flags = self.right == WRONG
+        # A segmenter is wrong only about what it finds on the original.
+        return wrong if self.pixels is not None else wrong & (self.before[self.cases.generated.source] == RIGHT)
+
 
 _HasWay = TypeVar("_HasWay", Answers, Losses, Pixels)
 _Answers = tuple[Numbers, NDArray[np.int8], Numbers]
@@ -130,22 +160,15 @@ class Evaluation:
 
     def result(self) -> EvaluationResult:
         """Calculate all figures of the evaluation. Raises ValueError for sources of several splits."""
-        self._notes, pending = list(self.cases.left_out), self.pending
-        if pending.left > 0:
-            self._notes.append(
-                f"{pending.left:,} of {pending.images:,} images are not read yet: the figures leave them out."
-            )
-        if pending.unreadable:
-            self._notes.append(f"{pending.unreadable:,} images could not be read: the figures leave them out.")
-        if self.model.identity.note:
-            self._notes.append(self.model.identity.note)
-        unmapped = few_names([f"“{one.label}”" for one in self.mapping.unmapped])
-        if unmapped:
-            counts = "its pixels count" if self.cases.view.kind == "segmentation" else "images with this label count"
-            self._notes.append(f"No class of the model is mapped to {unmapped}: {counts} in no figure.")
-        if not len(self.cases.controls):
-            none = "These sources have no reconstructions: the effect of drawing alone is not known."
-            self._notes.append(none if (self.cases.way >= 0).any() else self.cases.without_control)
+        notes = TEXTS.paragraphs(
+            "evaluation-notes.txt",
+            pending=self.pending,
+            note=self.model.identity.note,
+            unmapped=few_names([f"“{one.label}”" for one in self.mapping.unmapped]),
+            cases=self.cases,
+            can_have_control=bool((self.cases.way >= 0).any()),
+        )
+        self._notes = [*self.cases.left_out, *notes]
         # Some figures are calculated in parallel: most of the time is spent in numpy, which releases the lock.
         with without_blas_threads(), ThreadPoolExecutor(BESIDE, "figures") as self._beside:
             self._scored = self._beside.submit(self.score)
@@ -179,8 +202,7 @@ class Evaluation:
         )
         of_original = _means_of(first.true, first.answers.source, len(cases.originals))
         of_control = self._of_control(control.true, control.place)
-        after = np.full(len(cases.generated), np.nan)
-        after[cased.place] = cased.true
+        after = _spread(cased.place, cased.true, len(cases.generated), np.nan)
         newly = (standing.right == WRONG) & (standing.before[cases.generated.source] == RIGHT)
         tables, against_control, change = self._edits(after, of_original, of_control, newly, EDIT_TABLES)
         validity, notes = judged.result()
@@ -197,23 +219,18 @@ class Evaluation:
     ) -> EvaluationResult:
         """Return the result. `controls` are positions, outcomes and figures of the reconstructions that were read."""
         place, outcome, figure = controls
-        after = np.full(len(self.cases.controls), np.nan)
-        after[place] = figure
-        right = _spread(place, outcome, len(after))
+        size = len(self.cases.controls)
+        right, after = _spread(place, outcome, size, UNKNOWN), _spread(place, figure, size, np.nan)
         return EvaluationResult(cases=self.cases, control_right=right, control_after=after, **values, **vars(standing))
 
     def _segmented(self) -> EvaluationResult:
         cases, holds = self.cases, self.masks.holds
-        if self.masks.why:
-            self._notes.append(self.masks.why)
         first, cased, control = (
             self.answers.segmented(self.model, self.mapping, cases, images) for images in cases.all_images
         )
         masked, size = int(cases.generated.masks.there.sum()), len(cases.generated)
-        if masked < size:
-            self._notes.append(f"{size - masked:,} of {size:,} test cases have no mask.")
-        elif len(cased.place) < size and not self.pending.left:
-            self._notes.append(f"Of {size - len(cased.place):,} test cases no class map is kept.")
+        counts = {"size": size, "masked": masked, "counted": len(cased.place), "left": self.pending.left}
+        self._notes += TEXTS.paragraphs("mask-notes.txt", why=self.masks.why, **counts)
         names = self.mapping.group_names
         drawn = control if len(cases.controls) else None
 
@@ -244,8 +261,7 @@ class Evaluation:
         shares, (lost, stood) = (effect.confusion_original, effect.confusion_generated), standing.result()
         cells = self._beside.submit(cells_of, cases, names, first, cased, lost, holds, shares)
         # The share of right pixels; an image that loses a class counts as wrong.
-        after = np.full(size, np.nan)
-        after[cased.place] = right_pixels(cased.pixels)
+        after = _spread(cased.place, right_pixels(cased.pixels), size, np.nan)
         of_original = _means_of(right_pixels(first.pixels), first.pixels.source, len(cases.originals))
         of_control = self._of_control(right_pixels(control.pixels), control.place)
         wrong = stood.right == WRONG
@@ -387,13 +403,9 @@ class Evaluation:
         if found is None:
             return None, ["No study has judged an image of these test cases: the number of valid faults is not known."]
         judged, studies = found
-        study_names = few_names([f"“{one}”" for one in judged.studies])
-        several_methods = ", by edit type and method" if len(cases.methods) > 1 else ", by edit type"
-        notes = [
-            f"Images were judged in the {'studies' if len(judged.studies) > 1 else 'study'} {study_names}.",
-            "The figures on validity are right if the judged images are a random sample within each stratum "
-            f"({' or '.join(STANDING[cases.view.kind or 'classification'])}{several_methods}).",
-        ]
+        names_of_studies = few_names([f"“{one}”" for one in judged.studies])
+        values = {"several": len(judged.studies) > 1, "studies": names_of_studies, "methods": len(cases.methods)}
+        notes = [*TEXTS.paragraphs("validity-notes.txt", standing=STANDING[cases.task], **values)]
         chance, score = None, self._scored.result()
         if isinstance(score, str):
             notes.append(score)
@@ -449,17 +461,13 @@ def edits_of(cases: Cases, table: EditTable) -> _Edits:
         return _Edits(case, generated.label[case], cases.labels)
     edits = cases.table.edits
     column = {"edit type": edits.types, "keyword": edits.keywords, "alternative": edits.alternatives}[table]
-    place = np.full(len(cases.table), -1)
-    place[generated.row] = np.arange(len(generated))
-    case = place[edits.row]
+    case = cases.case_of_edit
     selected = (case >= 0) & (column.numbers >= 0)
     return _Edits(case[selected], column.numbers[selected], column.values)
 
 
 def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
-    """Return the stratum of each test case (right or wrong, its edit type, and if there are several methods, its
-    method), and the strata's names.
-    """
+    """Return the stratum of each test case (right or wrong, edit type, method if several), and the strata's names."""
     edits = edits_of(cases, "edit type")
     types = len(edits.names)
     kind = np.full(len(wrong), types)
@@ -470,7 +478,7 @@ def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
     method, methods = methods_of(cases.table, cases.generated.row)
     number = (method * (types + 2) + kind) * 2 + wrong
     used_strata, stratum = np.unique(number, return_inverse=True)
-    words = STANDING[cases.view.kind or "classification"]
+    words = STANDING[cases.task]
     stratum_names = []
     for one in used_strata.tolist():
         parts = [words[one % 2], names[one // 2 % (types + 2)]]
@@ -479,26 +487,23 @@ def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
 
 
 def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> Standing:
-    right, first = (
-        _spread(answers[0], answers[1], images)
-        for answers, images in ((after, len(cases.generated)), (before, len(cases.originals)))
-    )
-    classes, first_said = np.full(len(right), -1), np.full(len(first), -1)
-    classes[after[0]], first_said[before[0]] = after[2], before[2]
-    has_case, read = np.zeros(len(first), bool), np.zeros(len(right), bool)
-    has_case[cases.generated.source[right != UNKNOWN]] = True
-    read[after[0]] = True
-    compared = (first != UNKNOWN) & has_case
+    size, sources = len(cases.generated), len(cases.originals)
+    right, first = _spread(after[0], after[1], size, UNKNOWN), _spread(before[0], before[1], sources, UNKNOWN)
     return Standing(
-        right=right, predicted=classes, before=first, predicted_before=first_said, compared=compared, read=read
+        right=right,
+        predicted=_spread(after[0], after[2], size, -1),
+        before=first,
+        predicted_before=_spread(before[0], before[2], sources, -1),
+        compared=(first != UNKNOWN) & np.isin(np.arange(sources), cases.generated.source[right != UNKNOWN]),
+        read=np.isin(np.arange(size), after[0]),
     )
 
 
-def _spread(place: Numbers, right: NDArray[np.int8], images: int) -> NDArray[np.int8]:
-    """Return an outcome for each image: `right` at the positions `place`, `UNKNOWN` elsewhere."""
-    outcomes = np.full(images, UNKNOWN, np.int8)
-    outcomes[place] = right
-    return outcomes
+def _spread(place: Numbers, values: NDArray[Any], images: int, nothing: float) -> NDArray[Any]:
+    """Return a value for each image: one of `values` at the positions `place`, `nothing` elsewhere."""
+    spread = np.full(images, nothing, values.dtype)
+    spread[place] = values
+    return spread
 
 
 def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
@@ -518,47 +523,39 @@ def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
 
 def _wanted(found: EvaluationResult, cell: Cell) -> Flags:
     cases = found.cases
-    source, label = cases.generated.source, cases.generated.label
     if cell.kind == "controls":
         return np.ones(len(cases.controls), bool)
-    everything = np.ones(len(source), bool)
-    if cell.kind in ("generated", "originals"):
-        return everything
+    source, everything = cases.generated.source, np.ones(len(cases.generated), bool)
     if found.pixels is not None and cell.kind in ("kept", "class", "confusion", "confusion before"):
         return found.pixels.where(cell, source)
-    counts = (found.right != UNKNOWN) & found.compared[source]
-    wrong, before = counts & (found.right == WRONG), found.before[source]
-    number = {name: place for place, name in enumerate(cases.labels)}
-    if cell.kind in ("all wrong", "some wrong", "none wrong"):
-        n = np.bincount(source[counts], minlength=len(found.before))
-        k = np.bincount(source[wrong], minlength=len(found.before))
-        selected_sources = {"all wrong": k == n, "some wrong": (k > 0) & (k < n), "none wrong": k == 0}[cell.kind]
-        return counts & selected_sources[source]
-    if cell.kind == "confusion before":
-        of_source = cases.originals.label[source] == number.get(cell.name, -2)
-        same_answer = found.predicted_before[source] == (number.get(cell.said, -2) if cell.said else -1)
-        return counts & of_source & same_answer
-    if cell.kind in ("class", "confusion"):
-        inside = counts & (label == number.get(cell.name, -2))
-        if cell.kind == "confusion":
-            return inside & (found.predicted == (number.get(cell.said, -2) if cell.said else -1))
-        return inside & wrong if cell.only_wrong else inside
+    counts, before = found.known, found.before[source]
+    wrong, right = (counts & (found.right == one) for one in (WRONG, RIGHT))
     if cell.kind in ("edit type", "keyword", "alternative"):
         edits = edits_of(cases, cell.kind)  # type: ignore[arg-type]
-        inside = np.zeros(len(source), bool)
-        names = list(edits.names)
-        if cell.name in names:
-            inside[edits.case[edits.group == names.index(cell.name)]] = True
-        if not cell.only_wrong:
-            return inside
-        return inside & wrong & ((before == RIGHT) if found.pixels is None else everything)
+        groups = [place for place, name in enumerate(edits.names) if name == cell.name]
+        inside = np.isin(np.arange(len(source)), edits.case[np.isin(edits.group, groups)])
+        return inside & counts & found.faults if cell.only_wrong else inside
+    # The numbers of test cases of each one's source that count, and that are wrong.
+    n, k = (np.bincount(source[one], minlength=len(found.before))[source] for one in (counts, wrong))
+    number = {name: place for place, name in enumerate(cases.labels)}
+    said = number.get(cell.said, -2) if cell.said else -1
+    has_label = counts & (cases.generated.label == number.get(cell.name, -2))
+    of_source = counts & (cases.originals.label[source] == number.get(cell.name, -2))
     return {
-        "kept": np.zeros(len(source), bool),
+        "generated": everything,
+        "originals": everything,
+        "all wrong": counts & (k == n),
+        "some wrong": counts & (k > 0) & (k < n),
+        "none wrong": counts & (k == 0),
+        "class": has_label & wrong if cell.only_wrong else has_label,
+        "confusion": has_label & (found.predicted == said),
+        "confusion before": of_source & (found.predicted_before[source] == said),
+        "kept": ~everything,
         "missed before": found.compared[source] & (before == WRONG),
         "wrong": wrong,
-        "right": counts & (found.right == RIGHT),
+        "right": right,
         "newly wrong": wrong & (before == RIGHT),
-        "newly right": counts & (found.right == RIGHT) & (before == WRONG),
+        "newly right": right & (before == WRONG),
         "left out": (found.right == UNKNOWN) & (found.read if found.pixels is not None else everything),
     }[cell.kind]
 

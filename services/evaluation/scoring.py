@@ -22,6 +22,7 @@ from evaluation.validity import ValidityEffect
 from evaluation.validity_score import agreement, cross_fitted, learn
 from services.commands import Command
 from services.evaluation.subjects import Cases
+from services.evaluation.texts import TEXTS
 from services.evaluation.types import ScoreView, StudyShown
 from storage.curation.case_columns import CaseTable, Outcome
 from storage.curation.scores import NewScores
@@ -48,11 +49,9 @@ class Scored:
     """The chance that people find each image of one task valid."""
 
     chance: Floats
-    """For each row of the table, 0 to 1; NaN for other tasks. For a judged image it is learnt from votes on other
-    sources."""
+    """For each row of the table, 0 to 1; NaN for other tasks. Of a judged image, learnt from votes on other sources."""
     checked: Flags
-    """True for each row of the task with a figure of a check. Without one, the chance is only the base rate. False for
-    other tasks."""
+    """True for each row of the task with a figure of a check. Without one, the chance is only the base rate."""
     learnt: ValidityScore
     studies: Mapping[str, str]
     """Names of the studies that the score was learnt from, by id."""
@@ -69,8 +68,8 @@ class _Votes:
     study: Numbers
     source: Numbers
 
-    def where(self, flags: Flags) -> _Votes:
-        return _Votes(self.row[flags], self.valid[flags], self.study[flags], self.source[flags])
+    def where(self, chosen: Flags | Numbers) -> _Votes:
+        return _Votes(self.row[chosen], self.valid[chosen], self.study[chosen], self.source[chosen])
 
 
 def score_images(
@@ -83,14 +82,11 @@ def score_images(
     rows = {name: table.rows_of(entries) for name, (entries, _) in checks.items()}
     names = tuple(sorted(name for name, fitted in rows.items() if of_task[fitted].any()))
     if not names:
-        return f"No score of validity is learnt for a {task}: the images have no checks with figures."
+        return TEXTS.paragraph("no-score.txt", task=task, lacking="checks")
     judged, studies = _votes(table, of_task, outcomes)
-    if min(int(judged.valid.sum()), int((~judged.valid).sum())) < FEWEST:
-        return (
-            f"No score of validity is learnt for a {task}: that takes {FEWEST} images that people found valid and "
-            f"{FEWEST} that they found invalid, and there are {int(judged.valid.sum()):,} and "
-            f"{int((~judged.valid).sum()):,}."
-        )
+    numbers = int(judged.valid.sum()), int((~judged.valid).sum())
+    if min(numbers) < FEWEST:
+        return TEXTS.paragraph("no-score.txt", task=task, lacking="votes", fewest=FEWEST, numbers=numbers)
     figures = np.full((len(table), len(names)), np.nan)
     for column, name in enumerate(names):
         figures[rows[name], column] = checks[name][1]
@@ -98,10 +94,7 @@ def score_images(
     try:
         fitted = cross_fitted(names, figures[last.row], last.valid, last.source)
     except ValueError:
-        return (
-            f"No score of validity is learnt for a {task}: the judged images come from too few sources to "
-            "compare it with votes that it has not learnt from."
-        )
+        return TEXTS.paragraph("no-score.txt", task=task, lacking="sources")
     learnt = learn(names, figures[last.row], last.valid, task)
     chance = np.full(len(table), np.nan)
     chance[of_task] = learnt(figures[of_task])
@@ -116,13 +109,9 @@ def score_images(
 
 def judged_of(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
     """Return for each test case 1 if votes find it valid, 0 if not, -1 if nobody judged it."""
-    judged = np.full(len(cases.generated), -1)
+    latest = {one.test_case: OUTCOMES[one.outcome] for one in votes if one.outcome in OUTCOMES}
     ids = cases.table.test_case[cases.generated.row].tolist()
-    place = {test_case: at for at, test_case in enumerate(ids) if test_case >= 0}
-    for one in votes:
-        if one.test_case in place and one.outcome in OUTCOMES:
-            judged[place[one.test_case]] = OUTCOMES[one.outcome]
-    return judged
+    return np.array([latest.get(test_case, -1) for test_case in ids], np.int64)
 
 
 @dataclass(frozen=True)
@@ -185,31 +174,21 @@ def _of_task(table: CaseTable, task: TaskKind) -> Flags:
 
 def _votes(table: CaseTable, of_task: Flags, outcomes: Sequence[Outcome]) -> tuple[_Votes, dict[str, str]]:
     """Return the votes on images of a task, and the names of their studies by id."""
-    row_of = {case: row for row, case in enumerate(table.test_case.tolist()) if case >= 0}
-    number: dict[str, int] = {}
-    titles: dict[str, str] = {}
-    judged: list[tuple[int, bool, int]] = []
-    for one in outcomes:
-        row = row_of.get(one.test_case)
-        if row is None or one.outcome not in OUTCOMES or not of_task[row]:
-            continue
-        if one.study not in number:
-            number[one.study] = len(titles)
-            titles[one.study] = one.title
-        judged.append((row, OUTCOMES[one.outcome], number[one.study]))
-    rows, valid, study = zip(*judged, strict=True) if judged else ((), (), ())
-    row_numbers = np.array(rows, np.int64)
-    source = table.sources.numbers[row_numbers].copy()
-    sourceless = source < 0  # an image without a source is its own source
-    source[sourceless] = len(table.sources.values) + row_numbers[sourceless]
-    return _Votes(row_numbers, np.array(valid, bool), np.array(study, np.int64), source), titles
+    row_of = {case: row for row, case in enumerate(table.test_case.tolist()) if case >= 0 and of_task[row]}
+    judged = [one for one in outcomes if one.test_case in row_of and one.outcome in OUTCOMES]
+    titles = {one.study: one.title for one in judged}
+    number = {study: place for place, study in enumerate(titles)}
+    rows = np.array([row_of[one.test_case] for one in judged], np.int64)
+    valid = np.array([OUTCOMES[one.outcome] for one in judged], bool)
+    source = table.sources.numbers[rows]
+    # An image without a source is its own source.
+    source = np.where(source < 0, len(table.sources.values) + rows, source)
+    return _Votes(rows, valid, np.array([number[one.study] for one in judged], np.int64), source), titles
 
 
 def _last(votes: _Votes) -> _Votes:
     _, at = np.unique(votes.row[::-1], return_index=True)
-    is_last = np.zeros(len(votes.row), bool)
-    is_last[len(votes.row) - 1 - at] = True
-    return votes.where(is_last)
+    return votes.where(np.sort(len(votes.row) - 1 - at))
 
 
 def _shown(names: Sequence[str], figures: Floats, votes: _Votes, study: int, title: str) -> StudyShown | None:
@@ -242,11 +221,4 @@ def worth_words(found: ValidityEffect | None) -> list[str]:
 
 def agreement_words(found: Agreement) -> str:
     """Describe how well a score agrees with people, in a sentence."""
-    auc = found.auc
-    if auc.value is None:
-        return f"Its agreement with people is not known: {auc.why}."
-    ends = f" ({auc.low:.2f} to {auc.high:.2f})" if auc.low is not None and auc.high is not None else f" ({auc.why})"
-    return (
-        f"Of two images, one valid and one not, it gives the valid one the higher score in {auc.value:.2f}{ends} of "
-        f"all cases; 0.5 would be guessing. {found.images:,} judged images."
-    )
+    return TEXTS.paragraph("agreement.txt", auc=found.auc, images=found.images)

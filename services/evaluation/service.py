@@ -28,7 +28,6 @@ from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report
 from pipeline.profiles.profile import Profile
 from services.changes import Changes
 from services.commands import does
-from services.edit_conflicts import LARGEST_ID
 from services.evaluation import commands as acts
 from services.evaluation.caption_ranking import CaptionRanking, caption_ranking_facts, rank_captions
 from services.evaluation.control import ControlSets
@@ -127,16 +126,12 @@ class EvaluationService:
         return work_facts(self.begin(self.asked(sent)))
 
     @does("cancel-predictions")
-    def cancel_predictions(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_predictions returned")]
-    ) -> dict[str, Any]:
+    def cancel_predictions(self, work: Annotated[int, acts.work_of("begin_predictions")]) -> dict[str, Any]:
         """Stop a model that reads images; its predictions so far stay."""
         return cancelled(self.work, work)
 
     @does("show-predictions", Query)
-    def show_predictions(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_predictions returned")]
-    ) -> dict[str, Any]:
+    def show_predictions(self, work: Annotated[int, acts.work_of("begin_predictions")]) -> dict[str, Any]:
         """Show the progress of a model that reads images."""
         return work_facts(self.work.view(work))
 
@@ -159,16 +154,12 @@ class EvaluationService:
         return work_facts(self.make_control(sent.subject, key))
 
     @does("cancel-control-set")
-    def cancel_control_set(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that make_control_set returned")]
-    ) -> dict[str, Any]:
+    def cancel_control_set(self, work: Annotated[int, acts.work_of("make_control_set")]) -> dict[str, Any]:
         """Stop drawing reconstructions; finished ones stay."""
         return cancelled(self._controls.work, work)
 
     @does("show-control-set", Query)
-    def show_control_set(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that make_control_set returned")]
-    ) -> dict[str, Any]:
+    def show_control_set(self, work: Annotated[int, acts.work_of("make_control_set")]) -> dict[str, Any]:
         """Show the progress of drawing reconstructions."""
         return work_facts(self._controls.work.view(work))
 
@@ -318,7 +309,7 @@ class EvaluationService:
     def input_picture(self, question: EvaluationQuestion) -> bytes:
         """Return a PNG of the subject's first image as the model gets it. Raises UserError if it cannot be shown."""
         cases = self.cases(question.subject)
-        self._require(cases)
+        cases.require()
         key = (model_key(question.model), cases.pictures[0])
         return self._inputs.once(key, lambda: png_of(self.predicting.input_picture(question.model, cases.pictures[0])))
 
@@ -337,7 +328,7 @@ class EvaluationService:
 
     def begin(self, question: EvaluationQuestion) -> WorkView:
         """Begin to read the images, and return this work. Its result is a `Read`. Raises UserError if not possible."""
-        self._require(self.cases(question.subject))
+        self.cases(question.subject).require()
 
         def work(on_count: OnCount) -> Any:
             cases = self.cases(question.subject)
@@ -456,9 +447,9 @@ class EvaluationService:
         cases, stored = found.cases, self._stored(question.model)
         entropy, gini = self._answers.doubts(stored, cases, cases.generated)
         passed = self._workspace.case_columns.passed(cases.table.entry[cases.generated.row])
-        if cases.view.kind == "segmentation" and not np.isfinite(entropy).any():  # it gives no uncertainty
-            return rank(found, None, None, score, passed, votes, most)
-        return rank(found, entropy, gini, score, passed, votes, most)
+        # A segmenter may give no uncertainty.
+        has_doubts = cases.view.kind != "segmentation" or np.isfinite(entropy).any()
+        return rank(found, *((entropy, gini) if has_doubts else (None, None)), score, passed, votes, most)
 
     def rank_captions(self, question: EvaluationQuestion, runs: Sequence[str]) -> CaptionRanking:
         """Rank the undrawn captions of runs. Raises UserError as `rank`, and for an unknown run."""
@@ -500,7 +491,7 @@ class EvaluationService:
 
     def _evaluated(self, question: EvaluationQuestion) -> EvaluationResult:
         cases = self.cases(question.subject)
-        self._require(cases)
+        cases.require()
         stored = self._stored(question.model)
         misfit = self.misfit(cases, stored)
         if misfit:
@@ -567,10 +558,6 @@ class EvaluationService:
             f"choose a {kinds[cases.view.kind]}."
         )
 
-    def _require(self, cases: Cases) -> None:
-        if cases.view.problem:
-            raise UserError(cases.view.problem, field="subject")
-
     def _choices(self, subject: Subject | None) -> Iterator[tuple[str, ModelChoice]]:
         """Yield each choice with the stored key of its model, or with its own key if it was never loaded."""
         cases = self.cases(subject) if subject is not None else None
@@ -580,24 +567,20 @@ class EvaluationService:
             if cases.view.kind == "segmentation":
                 self._masks.warm(cases)
 
-        def choice(
-            settings: UnderTestSettings, kind: TaskKind, from_profile: bool, stored: StoredModel | None
-        ) -> tuple[str, ModelChoice]:
-            read = self._answers.read_of(stored, cases) if stored is not None and cases is not None else 0
-            key = model_choice_key(settings)
-            shown = ModelChoice(key, self.title(settings), kind, settings, from_profile, read)
-            return (key if stored is None else stored.key), shown
-
-        for kind in kinds:
-            settings = self._profile.model_under_test.of(kind)
-            if settings is not None:
-                stored = self.predicting.stored(settings)
-                yield choice(settings, kind if stored is None else stored.identity.kind, True, stored)
+        found = [
+            (settings, kind, True, self.predicting.stored(settings))
+            for kind in kinds
+            if (settings := self._profile.model_under_test.of(kind)) is not None
+        ]
         for known in self._workspace.models_under_test.all():
-            kind = known.model.identity.kind
-            if kind in kinds:
+            if known.model.identity.kind in kinds:
                 settings = found_here(self._workspace, UnderTestSettings.model_validate(known.settings))
-                yield choice(settings, kind, False, known.model)
+                found.append((settings, known.model.identity.kind, False, known.model))
+        for settings, kind, from_profile, stored in found:
+            read = self._answers.read_of(stored, cases) if stored is not None and cases is not None else 0
+            key, kind = model_choice_key(settings), kind if stored is None else stored.identity.kind
+            choice = ModelChoice(key, self.title(settings), kind, settings, from_profile, read)
+            yield (key if stored is None else stored.key), choice
 
     def _wanted(self, sent: acts.OnModel, subject: Subject) -> UnderTestSettings:
         if sent.key:
@@ -650,9 +633,8 @@ def settings_words(settings: UnderTestSettings, others: Sequence[UnderTestSettin
         value = getattr(settings, name)
         if any(getattr(one, name) != value for one in others):
             words.append(f"{name} {few_names(value.split(', ')) or 'of the file'}")
-    folder, *folders = (
-        Path(one.file).parent.name for one in (settings, *others)
-    )  # for an upload, the hash of its bytes
+    # For an upload, the folder is the hash of its bytes.
+    folder, *folders = (Path(one.file).parent.name for one in (settings, *others))
     if any(one != folder for one in folders):
         words.append(f"file in {folder[:12]}")
     return ", ".join(words)

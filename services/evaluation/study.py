@@ -1,6 +1,4 @@
-"""A validity study for an evaluation: the images that people should judge to tell faults of the model from invalid
-images, and the expected precision.
-"""
+"""Plans and drafts a validity study for an evaluation, which tells faults of the model from invalid images."""
 
 from __future__ import annotations
 
@@ -8,22 +6,19 @@ import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from core.errors import UserError
-from core.figures import Numbers
 from core.masks import numbers_of
 from core.studies import Rules, asked
-from core.text_templates import TextTemplates
 from core.types import TaskKind
 from core.words import and_list
-from evaluation.effectiveness import UNKNOWN, WRONG
+from evaluation.effectiveness import WRONG
 from evaluation.samples import expected_width, sample_sizes
 from services.evaluation.model_outcomes import RunMasks
 from services.evaluation.results import STANDING, EvaluationResult, strata_of
-from services.evaluation.subjects import Cases
+from services.evaluation.texts import TEXTS
 from services.studies import draft_form
 from services.studies.control_items import Disguises, keep_in_step
 from services.studies.drafts import QUIZ
@@ -73,7 +68,7 @@ class StudyPlan:
         """Return the plan in a sentence or two."""
         left = [f"{row.stratum} ({row.images:,})" for row in self.rows if row.images and not row.judged]
         values = {"likely_valid": LIKELY_VALID, "standing": STANDING[self.kind], "asked_of": _asked_of()}
-        return _TEXTS.paragraph("study-plan.txt", plan=self, left=left, **values)
+        return TEXTS.paragraph("study-plan.txt", plan=self, left=left, **values)
 
 
 def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
@@ -142,16 +137,16 @@ def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[s
     cases left out because no question is about their classes.
     """
     cases = found.cases
-    judgeable = found.compared[cases.generated.source] & (found.right != UNKNOWN)
-    judgeable &= cases.table.test_case[cases.generated.row] >= 0
-    places = np.flatnonzero(judgeable)
+    places = np.flatnonzero(found.known & (cases.table.test_case[cases.generated.row] >= 0))
     segments = cases.view.kind == "segmentation"
     if not len(places):
         what = "shows a class that is found on its original" if segments else "can be compared with its label"
         raise UserError(f"No test case of this workspace {what}: there is nothing to judge.")
     not_asked = 0
     if segments:
-        is_asked = _is_asked(cases, places)
+        texts = cases.table.protected.of(cases.generated.row[places])
+        known = {text: any(numbers_of(name, json.loads(text)) for name in _asked_of()) for text in {*texts} - {""}}
+        is_asked = np.array([known.get(text, False) for text in texts], bool)
         not_asked, places = int((~is_asked).sum()), places[is_asked]
         if not len(places):
             raise UserError(
@@ -165,12 +160,3 @@ def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[s
 
 def _asked_of() -> tuple[str, ...]:
     return tuple(one.only_with for one in TEMPLATES[TEMPLATE["segmentation"]].questions)
-
-
-def _is_asked(cases: Cases, places: Numbers) -> np.ndarray:
-    texts = cases.table.protected.of(cases.generated.row[places])
-    known = {text: any(numbers_of(name, json.loads(text)) for name in _asked_of()) for text in set(texts) if text}
-    return np.array([known.get(text, False) for text in texts], bool)
-
-
-_TEXTS = TextTemplates(Path(__file__).with_name("templates"))

@@ -13,21 +13,25 @@ import hashlib
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
+from core.errors import UserError
 from core.figures import Flags, Numbers
 from core.image_filter import Facet, ImageFilter
 from core.types import TaskKind
 from core.words import count_of, few_names
 from pipeline.recipes import control_of, control_recipes, known_recipes
+from services.evaluation.texts import TEXTS
 from services.evaluation.types import WITHOUT_SPLIT, Subject, SubjectView
 from storage.curation.case_columns import REJECTED, CaseTable, SetRow, Texts, texts_of
 from storage.workspace import Workspace
 
+H = TypeVar("H", bound=Hashable)
 MaskOf = tuple[str, str]
 """SHA-256 of a mask, and the names of its class numbers in JSON; ("", "{}") for none."""
 NO_MASK: MaskOf = ("", "{}")
@@ -91,8 +95,7 @@ class Images:
     label: Numbers
     """Number of its label among `Cases.labels`; -1 for none."""
     number: Numbers
-    """Index of the image in the values of `CaseTable.images`. For an original, its index in the values of
-    `CaseTable.sources`."""
+    """Index of the image in the values of `CaseTable.images`; of an original in those of `CaseTable.sources`."""
     shas: list[str]
     masks: Masks
     """Empty for a classification."""
@@ -192,18 +195,25 @@ class Cases:
         return len(self.way) > 0 and bool((self.way != self.way[0]).any())
 
     @cached_property
+    def case_of_edit(self) -> Numbers:
+        """Return the position of the test case of each edit of the table; -1 for an edit of another image."""
+        return _places_of_edits(self.table, self.generated.row)
+
+    @cached_property
     def of_edit_type(self) -> Mapping[str, Flags]:
         """Map each edit type, sorted, to flags of the test cases with an edit of that type."""
-        edits = self.table.edits
-        place = np.full(len(self.table), -1)
-        place[self.generated.row] = np.arange(len(self.generated))
-        case, of_type = place[edits.row], dict[str, Flags]()
+        edits, case, of_type = self.table.edits, self.case_of_edit, dict[str, Flags]()
         for number, name in sorted(enumerate(edits.types.values), key=lambda one: one[1]):
             places = case[(edits.types.numbers == number) & (case >= 0)]
             if name and len(places):
                 of_type[name] = np.zeros(len(self.generated), bool)
                 of_type[name][places] = True
         return of_type
+
+    def require(self) -> None:
+        """Raise UserError if the images cannot be evaluated."""
+        if self.view.problem:
+            raise UserError(self.view.problem, field="subject")
 
     @property
     def task(self) -> TaskKind:
@@ -213,6 +223,30 @@ class Cases:
     @property
     def all_images(self) -> tuple[Images, Images, Images]:
         return self.originals, self.generated, self.controls
+
+
+def numbered(values: Iterable[H]) -> tuple[list[H], Numbers]:
+    """Return the distinct values in the order in which they appear, and the index of each value among them."""
+    number: dict[H, int] = {}
+    numbers = [number.setdefault(one, len(number)) for one in values]
+    return list(number), np.array(numbers, np.int64)
+
+
+def edits_by_row(table: CaseTable, rows: Numbers) -> list[list[tuple[str, str, str]]]:
+    """Return type, keyword and alternative of each edit of the images in these rows of a table."""
+    place, edits = _places_of_edits(table, rows), table.edits
+    inside, of_rows = place >= 0, [list[tuple[str, str, str]]() for _ in rows]
+    columns = edits.types.of(inside), edits.keywords.of(inside), edits.alternatives.of(inside)
+    for at, *edit in zip(place[inside].tolist(), *columns, strict=True):
+        of_rows[at].append((edit[0], edit[1], edit[2]))
+    return of_rows
+
+
+def _places_of_edits(table: CaseTable, rows: Numbers) -> Numbers:
+    """Return the index in `rows` of the image of each edit of a table; -1 for an edit of another image."""
+    place = np.full(len(table), -1)
+    place[rows] = np.arange(len(rows))
+    return place[table.edits.row]
 
 
 def read_cases(workspace: Workspace, subject: Subject) -> Cases:
@@ -234,15 +268,7 @@ def read_cases(workspace: Workspace, subject: Subject) -> Cases:
         entries = columns.entries(subject.filter)
         title = f"Images of a filter ({words})" if words else "All images"
     table = columns.table()  # after the entries, so that it has all of them
-    cases = _Reading(subject, title, table, rows, originals).cases(table.rows_of(entries))
-    aimed = int(np.isin(table.test_case[cases.generated.row], columns.aimed_cases()).sum())
-    if not aimed:
-        return cases
-    told = (
-        f"A search drew {count_of(aimed, 'test case')} where it expected failures, so the error is larger than among "
-        "all images of the plan: the page of the batch tells the error without this bias."
-    )
-    return replace(cases, left_out=(*cases.left_out, told))
+    return _Reading(subject, title, table, rows, originals, columns.aimed_cases()).cases(table.rows_of(entries))
 
 
 class _Reading:
@@ -255,9 +281,10 @@ class _Reading:
         table: CaseTable,
         rows: Mapping[int, SetRow],
         originals: Mapping[str, SetRow],
+        aimed: Numbers,
     ) -> None:
         self._subject, self._title, self._table = subject, title, table
-        self._originals = originals
+        self._originals, self._aimed = originals, aimed
         names = [recipe.name for recipe in control_recipes()]
         own = np.array([names.index(name) if name in names else -1 for name in table.recipes.values] + [-1])
         controls = [control_of(name) for name in (*table.recipes.values, "")]
@@ -270,7 +297,8 @@ class _Reading:
         """For each row of the table: the number of its control set, which one recipe draws from one start; for a
         reconstruction, of its own set. -1 for none."""
         self._control_methods = [one.method for one in control_recipes() for _ in range(starts)]
-        self._left_out: list[str] = []
+        self._left_out = {"unlabelled": 0}
+        """Numbers of images for the template of sentences."""
         self._labels, self._splits = table.labels, table.splits
         self._masks, self._mask_classes = table.masks, table.mask_classes
         if rows:  # labels, splits and masks of the version come first
@@ -278,17 +306,15 @@ class _Reading:
             version_rows = list(rows.values())
             self._labels = _with(table.labels, own, [one.label for one in version_rows])
             self._splits = _with(table.splits, own, [one.split for one in version_rows])
-            masked = [(at, one) for at, one in zip(own.tolist(), version_rows, strict=True) if one.mask]
-            places = np.array([at for at, _ in masked], np.int64)
-            self._masks = _with(table.masks, places, [one.mask for _, one in masked])
-            self._mask_classes = _with(table.mask_classes, places, [one.mask_classes for _, one in masked])
+            placed = zip(own.tolist(), version_rows, strict=True)
+            self._masks, self._mask_classes = _with_masks(table.masks, table.mask_classes, placed)
 
     def cases(self, chosen: Numbers) -> Cases:
         table = self._table
         cases = chosen[~self._is_control[chosen]]
         controls_only = len(cases) == 0 and len(chosen) > 0
         with_source = table.sources.numbers[cases] >= 0
-        self._leave_out(int((~with_source).sum()), "no source image in the workspace")
+        self._left_out["sourceless"] = int((~with_source).sum())
         cases = cases[with_source]
         rejected = table.verdict[cases] == REJECTED
         cases, rejected = cases[~rejected], cases[rejected]
@@ -319,9 +345,7 @@ class _Reading:
             problem = "It has only reconstructions and no test case." if controls_only else "It has no test case."
             if len(rejected):
                 problem = "It has rejected test cases alone, which count in no figure."
-        self._tell_rejected(len(rejected), "test case")
-        if len(rejected) and self._subject.version is not None:
-            self._left_out[-1] += f" The version still has {'them' if len(rejected) > 1 else 'it'}."
+        self._left_out["rejected"] = len(rejected)
         return self._built(cases, rejected, segments, split_names, problem)
 
     def _built(self, rows: Numbers, rejected: Numbers, segments: bool, there: tuple[str, ...], problem: str) -> Cases:
@@ -329,7 +353,9 @@ class _Reading:
         known, first, source = np.unique(table.sources.numbers[rows], return_index=True, return_inverse=True)
         of_source = np.full(len(table.sources.values) + 1, -1)
         of_source[known] = np.arange(len(known))
-        controls = self._controls(rows, of_source, segments)
+        reconstructed = self._reconstructed(rows, of_source, segments)
+        drawn_alike = np.isin(self._drawn_by(reconstructed), np.unique(self._drawn_by(rows)))
+        controls = self._controls(reconstructed, drawn_alike)
         control_source = of_source[table.sources.numbers[controls]]
         source_rows = rows[first]
         shas = [table.sources.values[number] for number in known.tolist()]
@@ -345,22 +371,25 @@ class _Reading:
             names, own_label, label = self._labelled(rows, source_rows, shas)
             if not problem and not names:
                 problem = "None of its images has a label: a classifier cannot be measured without one."
-            self._leave_out(int((own_label < 0).sum()), "no label")
+            self._left_out["unlabelled"] = int((own_label < 0).sum())
         originals = Images(np.full(len(shas), -1), np.arange(len(shas)), label, known, shas, masks[0])
         generated = Images(rows, source, own_label, table.images.numbers[rows], table.images.of(rows), masks[1])
         numbers = table.images.numbers[controls]
         drawn = Images(controls, control_source, label[control_source], numbers, table.images.of(controls), masks[2])
-        lacking = self._lacking(rows, source, of_source, segments)
+        lacking = self._lacking(rows, source, of_source, reconstructed[drawn_alike])
         way = self._way[rows]
         view = SubjectView(
             *(self._subject, self._title, kind, len(shas), len(rows), len(controls), there, problem),
             can_make_control=len(lacking) > 0,
         )
         split = tuple(Texts(self._splits.values, self._splits.numbers[source_rows]).of(slice(None)))
+        self._left_out["aimed"] = int(np.isin(table.test_case[rows], self._aimed).sum())
         without = self._without_control(rows[way < 0])
-        self._left_out += [without] if without and (way >= 0).any() else []
+        also = without if (way >= 0).any() else ""
+        version, counts = self._subject.version, self._left_out
+        left_out = TEXTS.paragraphs("left-out.txt", without_control=also, version=version, **counts)
         return Cases(
-            *(view, table, originals, generated, drawn, names, split, tuple(self._left_out), lacking),
+            *(view, table, originals, generated, drawn, names, split, left_out, lacking),
             *(way, self._way[controls], rejected, without),
         )
 
@@ -369,12 +398,9 @@ class _Reading:
         the label of its task, else the label of one of its images.
         """
         labels, tasks = self._labels, self._table.task_labels
-        of_tasks = tasks.of(first)
-        of_sources = [one or other for one, other in zip(of_tasks, labels.of(first), strict=True)]
-        for place, sha in enumerate(shas):
-            row = self._originals.get(sha)
-            if row is not None and row.label:
-                of_sources[place] = row.label
+        own = [self._originals[sha].label if sha in self._originals else "" for sha in shas]
+        choices = zip(own, tasks.of(first), labels.of(first), strict=True)
+        of_sources = [next(filter(None, each), "") for each in choices]
         used = {labels.values[number] for number in np.unique(labels.numbers[rows]).tolist() if number >= 0}
         names = tuple(sorted({*used, *of_sources} - {""}))
         number = {name: place for place, name in enumerate(names)}
@@ -382,21 +408,13 @@ class _Reading:
         label = np.array([number.get(name, -1) for name in of_sources], np.int64)
         return names, of_own[labels.numbers[rows]], label
 
-    def _controls(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        reconstructions = self._reconstructed(rows, of_source, segments)
-        rejected = self._table.verdict[reconstructions] == REJECTED
-        self._tell_rejected(int(rejected.sum()), "reconstruction")
-        reconstructions = reconstructions[~rejected]
-        alike = np.isin(self._drawn_by(reconstructions), np.unique(self._drawn_by(rows)))
-        if not alike.all():
-            words = "reconstructions of its sources are" if (~alike).sum() > 1 else "reconstruction of its sources is"
-            self._left_out.append(
-                f"{int((~alike).sum()):,} {words} left out, drawn by another profile, method or start than its "
-                "test cases."
-            )
-        return reconstructions[alike]
+    def _controls(self, reconstructed: Numbers, drawn_alike: Flags) -> Numbers:
+        rejected = self._table.verdict[reconstructed] == REJECTED
+        self._left_out["rejected_controls"] = int(rejected.sum())
+        self._left_out["other_controls"] = int((~rejected & ~drawn_alike).sum())
+        return reconstructed[~rejected & drawn_alike]
 
-    def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, segments: bool) -> Numbers:
+    def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, reconstructed: Numbers) -> Numbers:
         """Return the first test case of each source and control set without a reconstruction, rejected or not."""
         table, ways = self._table, len(self._control_methods)
         number = {name: place for place, name in enumerate(table.methods.values)}
@@ -404,9 +422,7 @@ class _Reading:
         by_method = table.methods.numbers[rows] == drawing[self._way[rows]]
         place = np.flatnonzero((table.test_case[rows] >= 0) & table.there[rows] & by_method)
         known, first = np.unique(source[place] * ways + self._way[rows[place]], return_index=True)
-        reconstructed = self._reconstructed(rows, of_source, segments)
-        alike = np.isin(self._drawn_by(reconstructed), np.unique(self._drawn_by(rows)))
-        covered = of_source[table.sources.numbers[reconstructed[alike]]] * ways + self._way[reconstructed[alike]]
+        covered = of_source[table.sources.numbers[reconstructed]] * ways + self._way[reconstructed]
         lacking: Numbers = place[first[~np.isin(known, covered)]]
         return lacking
 
@@ -430,10 +446,7 @@ class _Reading:
             return ""
         titles = {recipe.name: recipe.title for recipe in known_recipes()}
         names = few_names([f"“{titles.get(name, name)}”" for name in dict.fromkeys(self._table.recipes.of(rows))])
-        return (
-            f"{count_of(len(rows), 'test case', 'has')} no control set, as the recipe {names} draws nothing without an "
-            "edit. The errors on such images include what drawing alone causes, so they count in no excess."
-        )
+        return TEXTS.paragraph("without-control.txt", cases=len(rows), recipes=names)
 
     def _masks_of(
         self, first: Numbers, rows: Numbers, controls: Numbers, shas: Sequence[str]
@@ -441,12 +454,8 @@ class _Reading:
         """Return masks of sources, test cases and reconstructions. A source has its own, else its first image's."""
         places = np.concatenate([first, rows, controls])
         masks, names = (Texts(one.values, one.numbers[places]) for one in (self._masks, self._mask_classes))
-        known_sources = [(place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals]
-        with_mask = [(place, source) for place, source in known_sources if source.mask]
-        if with_mask:
-            where = np.array([place for place, _ in with_mask], np.int64)
-            masks = _with(masks, where, [source.mask for _, source in with_mask])
-            names = _with(names, where, [source.mask_classes for _, source in with_mask])
+        known_sources = ((place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals)
+        masks, names = _with_masks(masks, names, known_sources)
         pairs = np.where(masks.numbers < 0, -1, masks.numbers * (len(names.values) + 1) + names.numbers + 1)
         used_pairs, row, number = np.unique(pairs, return_index=True, return_inverse=True)
         none = int(np.count_nonzero(used_pairs < 0))  # none comes first, if there is one
@@ -455,21 +464,20 @@ class _Reading:
         before, generated, drawn = (Masks(known, classes, part) for part in np.split(number - none, ends))
         return before, generated, drawn
 
-    def _tell_rejected(self, number: int, what: str) -> None:
-        if number:
-            self._left_out.append(f"{count_of(number, f'rejected {what}', 'counts')} in no figure.")
-
-    def _leave_out(self, number: int, what: str) -> None:
-        if number:
-            have = "they have" if number > 1 else "it has"
-            self._left_out.append(f"{count_of(number, 'image', 'is')} left out: {have} {what}.")
-
 
 def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:
     known: dict[str, int] = {"": -1} | {text: place for place, text in enumerate(column.values)}
     numbers = column.numbers.copy()
     numbers[rows] = [known.setdefault(text, len(known) - 1) for text in texts]
     return Texts(list(known)[1:], numbers)
+
+
+def _with_masks(masks: Texts, classes: Texts, rows: Iterable[tuple[int, SetRow]]) -> tuple[Texts, Texts]:
+    """Return the columns of masks and their class names, with those of `rows`, each at its position."""
+    masked = [(at, one) for at, one in rows if one.mask]
+    places = np.array([at for at, _ in masked], np.int64)
+    names = [one.mask_classes for _, one in masked]
+    return _with(masks, places, [one.mask for _, one in masked]), _with(classes, places, names)
 
 
 def _mask_names(classes: Texts) -> tuple[str, ...]:

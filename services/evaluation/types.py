@@ -21,6 +21,7 @@ from evaluation.fidelity import Fidelity
 from evaluation.report import LOSES, validity_figures
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
+from services.evaluation.texts import TEXTS
 
 WITHOUT_SPLIT = "without a split"
 """`Subject.split` for sources without a split, if others have one."""
@@ -39,9 +40,7 @@ MOST_WRONG, LEAST_MIOU = 0.5, 0.25
 
 @dataclass(frozen=True)
 class Subject:
-    """Images that a model is evaluated on: the images that match a filter, in the catalogue or in a version of a test
-    set.
-    """
+    """Images that a model is evaluated on: those that match a filter, in the catalogue or a version of a test set."""
 
     version: int | None = None
     """Number of a version of a test set, as in `core.test_sets.SetVersion`; None for the catalogue."""
@@ -269,8 +268,7 @@ class Evaluated:
     pending: Pending
     """Numbers of images that were read or not. The figures cover only images that were read."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
-    """Tables of edits: how they change the probability of the true class or the share of right pixels, the most harmful
-    first."""
+    """Change of the probability of the true class, or of the share of right pixels, by edit, the most harmful first."""
     against_control: bool
     """True if `edits` compares with reconstructions of the same sources, False with the originals."""
     validity: ValidityEffect | None
@@ -296,18 +294,7 @@ class Evaluated:
     @property
     def doubt(self) -> str:
         """Return a warning if the model does so badly on the originals that its inputs may be wrong; else ""."""
-        error = self.effectiveness.error_original.value if self.effectiveness is not None else None
-        miou = self.segmentation.miou_original.value if self.segmentation is not None else None
-        if error is not None and error > MOST_WRONG:
-            result = "is wrong on most originals"
-        elif miou is not None and miou < LEAST_MIOU:
-            result = f"reaches a mIoU of only {100 * miou:.1f} % on the originals"
-        else:
-            return ""
-        return (
-            f"The model {result}, before any edit. Check its input (size, mean, std), the order of its classes, and "
-            "the classes that labels are mapped to."
-        )
+        return TEXTS.paragraph("doubt.txt", found=self, most_wrong=MOST_WRONG, least_miou=LEAST_MIOU)
 
     @property
     def sensitivity(self) -> Mapping[str, tuple[SensitivityRow, ...]]:

@@ -9,7 +9,7 @@ that people make in the meantime.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -40,6 +40,8 @@ from services.evaluation.search_questions import (
     with_one_edit,
 )
 from services.evaluation.service import EvaluationService
+from services.evaluation.subjects import numbered
+from services.evaluation.texts import TEXTS
 from services.evaluation.types import EvaluationQuestion, Subject
 from storage.curation.case_columns import REJECTED
 from storage.workspace import Workspace
@@ -208,20 +210,10 @@ class WeakCellSearch:
         names = tuple(dict.fromkeys(cell_name(one) for one in with_one_edit(self._ledger.candidates(self._number))))
         found = matched(question, names)
         if names and not found.parts:
-            if found.missing:
-                raise UserError(
-                    f"No caption of this batch joins {found.missing[0]}: add one to a source in Explore, and go on "
-                    "searching.",
-                    field="question",
-                )
             known = tuple(dict.fromkeys(name for one in names for name in (one[0], one[2]) if name))
-            like = " or ".join(f"“{name}”" for name in nearest(question, known))
-            raise UserError(
-                f"No label or edit of this batch is named in “{question}”."
-                + (f" The nearest in meaning: {like}." if like else "")
-                + " Ask with a name of the batch, or add a caption with this edit to a source in Explore.",
-                field="question",
-            )
+            like = () if found.missing else nearest(question, known)
+            message = TEXTS.paragraph("unknown-question.txt", question=question, missing=found.missing, nearest=like)
+            raise UserError(message, field="question")
         if question in questions:
             return
         if len(questions) >= MOST_QUESTIONS:
@@ -251,12 +243,11 @@ class WeakCellSearch:
         pick, chance = self._next(standing)
         if is_late or not len(pick.cell):
             return False
-        waiting = [list(chance.permutation(len(one))) for one in standing.waiting]
+        waiting = [[one[at] for at in chance.permutation(len(one))] for one in standing.waiting]
         parts = [*_open_parts(standing.answers), ""]  # -1 is no question
-        picks = zip(pick.cell.tolist(), pick.uniform.tolist(), pick.question.tolist(), strict=True)
         chosen: list[tuple[Candidate, ChosenBy, str]] = [
-            (standing.waiting[cell][waiting[cell].pop()], "random" if uniform else "aim", parts[question])
-            for cell, uniform, question in picks
+            (waiting[cell].pop(), "random" if uniform else "aim", parts[question])
+            for cell, uniform, question in zip(pick.cell, pick.uniform, pick.question, strict=True)
         ]
         planner.choose(chosen)
         return True
@@ -268,11 +259,9 @@ class WeakCellSearch:
         left = np.array([len(one) for one in standing.waiting], np.int64)
         size = min(ROUND, self._settings.images - standing.chosen)
         valid = _valid(standing.images, standing.invalid)
-        cells, questions = standing.cells, [one.cells(standing.names) for one in _open_parts(standing.answers).values()]
-        pick = next_round(
-            cells, standing.images, standing.faults, left, size, chance, valid, self._settings.weak, questions
-        )
-        return pick, chance
+        questions = [one.cells(standing.names) for one in _open_parts(standing.answers).values()]
+        counts = standing.images, standing.faults, left
+        return next_round(standing.cells, *counts, size, chance, valid, self._settings.weak, questions), chance
 
     def view(self, reads: bool = True) -> SearchView:
         """Return what was found so far. `reads`: the model first reads images that it has not read."""
@@ -286,13 +275,11 @@ class WeakCellSearch:
             several = count_of(len(candidates) - len(single), "caption", "has")
             notes.append(f"{several} several edits, or none: the search leaves them out.")
         outcome, rejected, wrong_sources = self._outcomes(single, notes, reads)
-        number: dict[CellName, int] = {}
-        cell_of = [number.setdefault(cell_name(one), len(number)) for one in single]
-        names = tuple(number)
+        known, numbers = numbered(map(cell_name, single))
+        names, cell_of = tuple(known), numbers.tolist()
         spellings = tuple(Counter[str]() for _ in names)
         images, faults, invalid = (np.zeros(len(names), np.int64) for _ in range(3))
-        seen: set[tuple[int, int]] = set()
-        counted = list[DrawnImage]()
+        seen, counted = set[tuple[int, int]](), list[DrawnImage]()
         for one, cell in zip(single, cell_of, strict=True):
             spellings[cell][one.counterfactual.edits[0].alternative] += 1
             if one.test_case is not None or one.state in ("planned", "leased"):
@@ -306,11 +293,9 @@ class WeakCellSearch:
             faults[cell] += fault
             invalid[cell] += is_invalid
         waiting: list[list[Candidate]] = [[] for _ in names]
-        offered = set[tuple[int, int]]()
         for one, cell in zip(single, cell_of, strict=True):
-            place = cell, one.source
-            if one.waits and one.source not in wrong_sources and place not in seen | offered:
-                offered.add(place)
+            if one.waits and one.source not in wrong_sources and (cell, one.source) not in seen:
+                seen.add((cell, one.source))
                 waiting[cell].append(one)
         chosen = [one for one in single if one.chosen_by]
         return _Standing(
@@ -388,18 +373,18 @@ class WeakCellSearch:
         chance = beliefs(cells, standing.images, standing.faults).weak
         waiting = np.array([len(one) for one in standing.waiting], np.int64)
         aimed = np.bincount(pick.cell[~pick.uniform & (pick.question < 0)], minlength=len(cells))
-        counts = standing.images, standing.faults, standing.invalid, waiting, aimed
+        counts = np.array([standing.images, standing.faults, standing.invalid, waiting, aimed])
         named = [(*name[:2], each) for name, each in zip(standing.names, standing.spellings, strict=True)]
-        rows = self._rows(named, chance, *counts)
+        rows = self._rows(named, chance, counts)
         over: tuple[CellRow, ...] = ()
         if len(np.unique(cells.label)) > 1:
             over_named: dict[int, tuple[str, str, Counter[str]]] = {}
             for number, (_, edit_type, each) in zip(cells.alternative.tolist(), named, strict=True):
                 over_named.setdefault(number, ("", edit_type, Counter()))[2].update(each)
-            sums = (np.bincount(cells.alternative, weights=one).astype(np.int64) for one in counts)
+            sums = np.array([np.bincount(cells.alternative, weights=one) for one in counts], np.int64)
             largest = np.zeros(len(over_named))
             np.maximum.at(largest, cells.alternative, chance)
-            over = self._rows([over_named[one] for one in range(len(over_named))], largest, *sums)
+            over = self._rows([over_named[one] for one in range(len(over_named))], largest, sums)
         return SearchView(
             weak=self._settings.weak,
             cells=rows,
@@ -423,15 +408,9 @@ class WeakCellSearch:
         return whole.among(table.entry[np.isin(table.test_case, cases)].tolist()).address
 
     def _rows(
-        self,
-        names: Sequence[tuple[str, str, Counter[str]]],
-        chance: Floats,
-        images: Numbers,
-        faults: Numbers,
-        invalid: Numbers,
-        waiting: Numbers,
-        aimed: Numbers,
+        self, names: Sequence[tuple[str, str, Counter[str]]], chance: Floats, counts: Numbers
     ) -> tuple[CellRow, ...]:
+        images, faults, invalid, waiting, aimed = counts
         found, valid, rows = told(images, faults, self._settings.weak), _valid(images, invalid), list[CellRow]()
         for place, (label, edit_type, each) in enumerate(names):
             is_unlikely = chance[place] < UNLIKELY and images[place]
@@ -453,15 +432,10 @@ class WeakCellSearch:
 
 
 def _cells(names: Sequence[CellName]) -> Cells:
-    labels, alternatives, types = (defaultdict[object, int](int) for _ in range(3))
-    for label, edit_type, alternative in names:
-        labels.setdefault(label, len(labels))
-        alternatives.setdefault((edit_type, alternative), len(alternatives))
-        types.setdefault(edit_type, len(types))
     return Cells(
-        label=np.array([labels[label] for label, _, _ in names], np.int64),
-        alternative=np.array([alternatives[name[1:]] for name in names], np.int64),
-        edit_type=np.array([types[edit_type] for _, edit_type, _ in names], np.int64),
+        label=numbered(label for label, _, _ in names)[1],
+        alternative=numbered(name[1:] for name in names)[1],
+        edit_type=numbered(edit_type for _, edit_type, _ in names)[1],
     )
 
 

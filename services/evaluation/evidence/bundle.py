@@ -8,12 +8,12 @@ workspace always gives the same bytes.
 from __future__ import annotations
 
 import hashlib
-import json
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version as version_of_package
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from core.csv_tables import facts, plain
 from core.data_files import DataTable
 from core.errors import UserError, disk_reason
 from core.evaluation_results import Effectiveness
-from core.figures import Floats
 from core.progress import OnCount
 from core.studies import StudyData
 from core.test_sets import SetVersion
@@ -33,7 +32,7 @@ from core.version import version as program
 from core.words import count_of
 from evaluation.effectiveness import UNKNOWN
 from formats.types import json_lines
-from services.evaluation.facts import finite, rows_of
+from services.evaluation.facts import confusion_facts, finite, json_text, rows_of, without_nan
 from services.evaluation.results import EvaluationResult, compared
 from services.evaluation.segmented import ProtectedClass, classes_of, ways_of
 from services.evaluation.service import EvaluationInputs, EvaluationService
@@ -94,7 +93,15 @@ def write_bundle(
     """
     version = released(workspace, questions[0])
     require_free(file)
-    contents = _read(workspace, evaluations, version, questions)
+    for _ in range(TRIES):  # everything is read at one moment: again if something was saved in between
+        before = workspace.saved()
+        contents = _contents(workspace, evaluations, version, questions)
+        if workspace.saved() == before:
+            break
+    else:
+        raise UserError(
+            "Something was saved all the time while the evidence was read: try again when the studio is idle."
+        )
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("xb") as made:
@@ -124,26 +131,8 @@ def released(workspace: Workspace, question: EvaluationQuestion) -> SetVersion:
     return version
 
 
-def _read(
-    workspace: Workspace,
-    evaluations: EvaluationService,
-    version: SetVersion,
-    questions: Sequence[EvaluationQuestion],
-) -> _Contents:
-    """Read everything at one moment: again if something was saved in between."""
-    for _ in range(TRIES):
-        before = workspace.saved()
-        contents = _contents(workspace, evaluations, version, questions)
-        if workspace.saved() == before:
-            return contents
-    raise UserError("Something was saved all the time while the evidence was read: try again when the studio is idle.")
-
-
 def _contents(
-    workspace: Workspace,
-    evaluations: EvaluationService,
-    version: SetVersion,
-    questions: Sequence[EvaluationQuestion],
+    workspace: Workspace, evaluations: EvaluationService, version: SetVersion, questions: Sequence[EvaluationQuestion]
 ) -> _Contents:
     results = [evaluations.result(one) for one in questions]
     first = results[0]
@@ -152,16 +141,17 @@ def _contents(
     comparison = None
     if len(results) > 1:
         comparison = compared(results[0], results[1], questions[0].weighing)
-    image_rows, number_of = _image_rows(first, inputs[0])
+    image_rows = _image_rows(first, inputs[0])
+    first_of = dict(zip(ROLES, accumulate(map(len, first.cases.all_images), initial=0), strict=False))
     models = list(enumerate(zip(results, inputs, strict=True), start=1))
     left_out: Counter[str] = Counter()
     names = _Pseudonyms()
     votes = [row for study in studies for row in _vote_rows(study, names, left_out)]
     tables = {
         "images": image_rows,
-        "edits": _edit_rows(first, number_of),
-        "predictions": [row for number, one in models for row in _prediction_rows(number, one, number_of)],
-        "pixels": [row for number, one in models for row in _pixel_rows(number, one, number_of)],
+        "edits": _edit_rows(first, first_of),
+        "predictions": [row for number, one in models for row in _prediction_rows(number, one, first_of)],
+        "pixels": [row for number, one in models for row in _pixel_rows(number, one, first_of)],
         "items": _item_rows(studies),
         "votes": votes,
         **_lineage(workspace, version, image_rows),
@@ -200,62 +190,56 @@ def _contents(
 # Tables
 
 
-def _image_rows(found: EvaluationResult, inputs: EvaluationInputs) -> tuple[list[Record], dict[tuple[str, int], int]]:
-    """Return a row for each image of the evaluation, and the number of the image at each role and place."""
-    cases, rows, number_of = found.cases, list[Record](), dict[tuple[str, int], int]()
-    ways = dict(zip(ROLES, (None, cases.way, cases.control_way), strict=True))
-    for role, images in zip(ROLES, cases.all_images, strict=True):
-        way = ways[role]
-        for at in range(len(images)):
-            row, label = int(images.row[at]), int(images.label[at])
-            number_of[role, at] = len(rows)
+def _image_rows(found: EvaluationResult, inputs: EvaluationInputs) -> list[Record]:
+    """Return a row for each image of the evaluation, in the order of their roles."""
+    cases, rows = found.cases, list[Record]()
+    ways = (np.full(len(cases.originals), -1), cases.way, cases.control_way)
+    for role, images, way in zip(ROLES, cases.all_images, ways, strict=True):
+        chance = inputs.chance if role == "test case" else None
+        for at, (row, source, label) in enumerate(zip(images.row, images.source, images.label, strict=True)):
             case = int(cases.table.test_case[row]) if row >= 0 else -1
             rows.append(
                 {
                     "image": len(rows),
                     "role": role,
                     "sha256": images.shas[at],
-                    "source": int(images.source[at]),
+                    "source": int(source),
                     "label": cases.labels[label] if label >= 0 else "",
                     "mask_sha256": images.masks[at][0] or None if len(images.masks) else None,
-                    "split": cases.split[int(images.source[at])],
-                    "control_set": int(way[at]) if way is not None else -1,
+                    "split": cases.split[source],
+                    "control_set": int(way[at]),
                     "test_case": case if case >= 0 else None,
                     "accepted": bool(row >= 0 and cases.table.verdict[row] == ACCEPTED),
-                    "validity_score": (
-                        finite(inputs.chance[at]) if role == "test case" and inputs.chance is not None else None
-                    ),
+                    "validity_score": None if chance is None else finite(chance[at]),
                 }
             )
-    return rows, number_of
+    return rows
 
 
-def _edit_rows(found: EvaluationResult, number_of: Mapping[tuple[str, int], int]) -> list[Record]:
-    cases, edits = found.cases, found.cases.table.edits
-    place = np.full(len(cases.table), -1)
-    place[cases.generated.row] = np.arange(len(cases.generated))
-    chosen = np.flatnonzero(place[edits.row] >= 0)
+def _edit_rows(found: EvaluationResult, first: Mapping[str, int]) -> list[Record]:
+    edits, case = found.cases.table.edits, found.cases.case_of_edit
+    chosen = np.flatnonzero(case >= 0)
     columns = (edits.types.of(chosen), edits.keywords.of(chosen), edits.alternatives.of(chosen))
     return [
-        {"image": number_of["test case", int(place[row])], "edit_type": kind, "keyword": old, "alternative": new}
-        for row, kind, old, new in zip(edits.row[chosen].tolist(), *columns, strict=True)
+        {"image": first["test case"] + at, "edit_type": kind, "keyword": old, "alternative": new}
+        for at, kind, old, new in zip(case[chosen].tolist(), *columns, strict=True)
     ]
 
 
 def _prediction_rows(
-    model: int, of: tuple[EvaluationResult, EvaluationInputs], number_of: Mapping[tuple[str, int], int]
+    model: int, of: tuple[EvaluationResult, EvaluationInputs], first: Mapping[str, int]
 ) -> Iterator[Record]:
     found, inputs = of
     labels = found.cases.labels
     for role, answered in zip(ROLES, inputs.answers, strict=True):
         if isinstance(answered, SegmenterCounts):
             return
-        said, right = answered.answers.said.tolist(), answered.answers.right.tolist()
-        numbers = zip(answered.answers.confidence.tolist(), answered.true.tolist(), strict=True)
-        for at, answer, standing, (confidence, true) in zip(answered.place.tolist(), said, right, numbers, strict=True):
+        one = answered.answers
+        columns = (answered.place, one.said, one.right, one.confidence, answered.true)
+        for at, answer, standing, confidence, true in zip(*(each.tolist() for each in columns), strict=True):
             yield {
                 "model": model,
-                "image": number_of[role, at],
+                "image": first[role] + at,
                 "predicted": labels[answer] if answer >= 0 else "",
                 "comparable": standing != UNKNOWN,
                 "confidence": confidence,
@@ -264,7 +248,7 @@ def _prediction_rows(
 
 
 def _pixel_rows(
-    model: int, of: tuple[EvaluationResult, EvaluationInputs], number_of: Mapping[tuple[str, int], int]
+    model: int, of: tuple[EvaluationResult, EvaluationInputs], first: Mapping[str, int]
 ) -> Iterator[Record]:
     found, inputs = of
     _, protected = _protected_of(found, inputs)
@@ -272,10 +256,10 @@ def _pixel_rows(
         if not isinstance(counted, SegmenterCounts) or found.pixels is None:
             return
         counts = counted.pixels.counts.astype(np.int64).tolist()
-        for at, of_classes, place in zip(counted.place.tolist(), counts, range(len(counts)), strict=True):
+        for place, (at, of_classes) in enumerate(zip(counted.place.tolist(), counts, strict=True)):
             yield {
                 "model": model,
-                "image": number_of[role, at],
+                "image": first[role] + at,
                 "counts": of_classes,
                 "protected": protected[role][place] if role in protected else [],
                 "mask_holds": bool(role == "test case" and found.pixels.kept[at]),
@@ -349,14 +333,12 @@ def _lineage(workspace: Workspace, version: SetVersion, image_rows: Sequence[Rec
         of_cases |= workspace.test_sets.facts(others[start : start + _AT_ONCE])
     rows = list[Record]()
     for one in image_rows:
-        row: Record = {"image": one["image"], "sha256": one["sha256"], "caption": "", "new_caption": "", "edits": []}
-        row["facts"] = {}
+        row: Record = {"image": one["image"], "sha256": one["sha256"]}
+        row |= {"caption": "", "new_caption": "", "edits": [], "facts": {}}
         if (example := known.get(one["sha256"])) is not None:
-            row |= facts(example, "caption new_caption", edits=[to_plain(edit) for edit in example.edits])
-            row["facts"] = dict(example.facts)
+            row |= facts(example, "caption new_caption edits", facts=dict(example.facts))
         elif (case := of_cases.get(one["test_case"])) is not None:
-            row |= {"new_caption": case.new_caption, "edits": [to_plain(edit) for edit in case.edits]}
-            row["facts"] = case.facts
+            row |= facts(case, "new_caption edits", facts=case.facts)
         rows.append(row)
     runs = dict.fromkeys(run for row in rows if isinstance(run := row["facts"].get("run"), str))
     stages = [
@@ -406,18 +388,16 @@ def _figures(
             yield _figure(f"model {number}", part, name, numbers)
     if comparison is not None:
         paired = comparison.paired
-        for name, one in (
-            ("error of the first model", paired.first),
-            ("error of the second model", paired.second),
-            ("second less first", paired.difference),
+        beside = {"n": paired.cases, "sources": paired.sources}
+        for name, numbers in (
+            ("error of the first model", asdict(paired.first)),
+            ("error of the second model", asdict(paired.second)),
+            ("second less first", asdict(paired.difference)),
+            ("test cases that only the first gets wrong", {"value": paired.only_first, **beside}),
+            ("test cases that only the second gets wrong", {"value": paired.only_second, **beside}),
+            ("test cases left out", {"value": paired.left_out, **beside}),
         ):
-            yield _figure("models compared", "", name, asdict(one))
-        for name, count in (
-            ("test cases that only the first gets wrong", paired.only_first),
-            ("test cases that only the second gets wrong", paired.only_second),
-            ("test cases left out", paired.left_out),
-        ):
-            yield _figure("models compared", "", name, {"value": count, "n": paired.cases, "sources": paired.sources})
+            yield _figure("models compared", "", name, numbers)
     for number, data in enumerate(studies, start=1):
         for row in figure_rows(analyse(data)):
             name = ": ".join(filter(None, (str(row[key]) for key in ("question", "votes_used", "part", "name"))))
@@ -429,7 +409,7 @@ def _figure(report: str, part: str, name: str, numbers: Mapping[str, Any]) -> Re
     words = numbers.get("words") or numbers.get("why") or ""
     return {
         "name": ": ".join(filter(None, (report, part, name))),
-        **{key: _finite(numbers.get(key)) for key in ("value", "low", "high", "n", "sources")},
+        **without_nan({key: numbers.get(key) for key in ("value", "low", "high", "n", "sources")}),
         **{key: numbers[key] for key in _COUNTS if numbers.get(key) is not None},
         "method": method,
         "seed": _METHODS[method]["seed"],
@@ -437,20 +417,18 @@ def _figure(report: str, part: str, name: str, numbers: Mapping[str, Any]) -> Re
     }
 
 
-def _finite(number: float | None) -> float | None:
-    return finite(number) if isinstance(number, float) else number
-
-
 def _evaluated(found: EvaluationResult) -> Iterator[tuple[str, str, Record]]:
     """Yield the part, the name and the numbers of all figures of an evaluation."""
     evaluated = found.evaluated
-    effect, pixels, validity = evaluated.effectiveness, evaluated.segmentation, evaluated.validity
+    effect, validity = evaluated.effectiveness, evaluated.validity
     for row in rows_of(evaluated):
         yield row.part, ": ".join(filter(None, (row.name, row.figure))), {**asdict(row), "n": row.images}
     if effect is not None:
         yield from _of_classifier(effect)
-    if pixels is not None:
-        yield from _confusion(evaluated.labels, pixels.confusion_original, pixels.confusion_generated)
+    for one in confusion_facts(evaluated):
+        name = f"{one['label']} taken for {one['said']}"
+        yield "confusion", f"{name}, originals", {"value": one["originals"]}
+        yield "confusion", f"{name}, generated images", {"value": one["generated"]}
     for table, edits in evaluated.sensitivity.items():
         for edit in edits:
             beside = {"n": edit.n, "sources": edit.sources}
@@ -472,23 +450,12 @@ def _of_classifier(effect: Effectiveness) -> Iterator[tuple[str, str, Record]]:
         yield "classes", f"{one.label}: originals wrong", {"value": one.wrong_originals, **beside}
         yield "classes", f"{one.label}: test cases wrong", {"value": one.wrong_cases, **beside}
         yield "classes", f"{one.label}: p value, corrected", {"value": one.p_adjusted, **beside}
-    before, after = effect.confusion
-    yield from _confusion(before.labels, before.shares, after.shares)
     for what, calibration in zip(("originals", "generated images"), effect.calibration, strict=True):
         yield "calibration", f"expected error, {what}", {"value": calibration.expected_error}
         bins = zip(calibration.accuracy, calibration.confidence, calibration.images, strict=True)
         for number, (accuracy, confidence, images) in enumerate(bins, start=1):
             yield "calibration", f"accuracy in bin {number}, {what}", {"value": accuracy, "n": images}
             yield "calibration", f"confidence in bin {number}, {what}", {"value": confidence, "n": images}
-
-
-def _confusion(labels: Sequence[str], before: Floats, after: Floats) -> Iterator[tuple[str, str, Record]]:
-    for i, label in enumerate(labels):
-        for j, answer in enumerate([*labels, "none of the labels"]):
-            if before[i, j] > 0 or after[i, j] > 0:
-                name = f"{label} taken for {answer}"
-                yield "confusion", f"{name}, originals", {"value": finite(before[i, j])}
-                yield "confusion", f"{name}, generated images", {"value": finite(after[i, j])}
 
 
 # The file
@@ -506,6 +473,9 @@ def _write(workspace: Workspace, contents: _Contents, archive: zipfile.ZipFile, 
         archive.writestr(entry, data, compress_type=kind)
         files.append({"name": file, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
 
+    def put_json(file: str, value: Record) -> None:
+        put(file, json_text(value).encode() + b"\n")
+
     with archive:
         size = 0
         for done, sha in enumerate(contents.pictures):
@@ -517,9 +487,9 @@ def _write(workspace: Workspace, contents: _Contents, archive: zipfile.ZipFile, 
                 continue
             size += len(data)
             put(f"images/{sha}.png", data)
-        put("figures.json", _dumped({"methods": dict(_METHODS), "figures": contents.figures}))
-        put("settings.json", _dumped(contents.settings))
-        put("columns.json", _dumped(dict(_COLUMNS)))
+        put_json("figures.json", {"methods": dict(_METHODS), "figures": contents.figures})
+        put_json("settings.json", contents.settings)
+        put_json("columns.json", dict(_COLUMNS))
         for table, rows in contents.tables.items():
             put(f"tables/{table}.jsonl", json_lines(rows))
         put(SCRIPT, Path(__file__).with_name(SCRIPT).read_bytes())
@@ -539,7 +509,7 @@ def _write(workspace: Workspace, contents: _Contents, archive: zipfile.ZipFile, 
             "left_out": {words: number for words, number in sorted(left_out.items()) if number},
             "files": sorted(files, key=lambda one: str(one["name"])),
         }
-        put(MANIFEST, _dumped(manifest))
+        put_json(MANIFEST, manifest)
         on_count(len(contents.pictures), len(contents.pictures))
     return manifest
 
@@ -552,10 +522,6 @@ _LEFT_OUT = (
     "is in the table `images`",
     "names and addresses of workers, who have pseudonyms, and reasons that the study lead wrote",
 )
-
-
-def _dumped(value: Any) -> bytes:
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 _TEMPLATES = TextTemplates(Path(__file__).with_name("templates"), count_of=count_of)

@@ -6,12 +6,9 @@ import shutil
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from core.errors import UserError
 from services.changes import Changes
 from services.commands import Missing, does
-from services.edit_conflicts import LARGEST_ID
 from services.evaluation import commands as acts
 from services.evaluation.evidence.bundle import released, write_bundle
 from services.evaluation.service import EvaluationService, about, cancelled, work_facts
@@ -41,16 +38,12 @@ class Evidence:
         return work_facts(self.begin(*self._evaluations.asked_both(sent)))
 
     @does("show-evidence", Query)
-    def show_evidence(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_evidence gives it")]
-    ) -> dict[str, Any]:
+    def show_evidence(self, work: Annotated[int, acts.work_of("begin_evidence")]) -> dict[str, Any]:
         """Show the progress of an evidence bundle."""
         return work_facts(self.work.view(work))
 
     @does("cancel-evidence")
-    def cancel_evidence(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_evidence gives it")]
-    ) -> dict[str, Any]:
+    def cancel_evidence(self, work: Annotated[int, acts.work_of("begin_evidence")]) -> dict[str, Any]:
         """Stop writing an evidence bundle."""
         return cancelled(self.work, work)
 
@@ -58,12 +51,8 @@ class Evidence:
         """Begin to write the evidence of one or two models, or return the work in progress. Its result is a
         `ReadyExport`. Raises UserError for a draft, and for images of a filter.
         """
-        self.require(questions[0])
+        released(self._workspace, questions[0])  # raises now for a draft or a filter
         return self.work.begin(NAME, about(questions[0]), partial(self._write, questions))
-
-    def require(self, question: EvaluationQuestion) -> None:
-        """Raise UserError unless the question is on a released version of a test set."""
-        released(self._workspace, question)
 
     def ready(self, number: int) -> ReadyExport:
         """Return a finished bundle. Raises UserError if it is not finished, Missing if the file is gone."""

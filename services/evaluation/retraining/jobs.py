@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import Field
 
 from core.errors import UserError
 from core.figures import Floats, Numbers
@@ -33,8 +32,7 @@ from evaluation.retraining.training import Arm, TrainingRecipe
 from evaluation.segmentation import IGNORED
 from services.changes import Changes
 from services.commands import does
-from services.edit_conflicts import LARGEST_ID
-from services.evaluation.commands import BeginRetraining, OnModel
+from services.evaluation.commands import BeginRetraining, OnModel, work_of
 from services.evaluation.model_files import found_here, keep_weights
 from services.evaluation.retraining import weights as weight_files
 from services.evaluation.retraining.expected_time import ExpectedTime, TrainingPace, expected_time, pace_of
@@ -115,8 +113,7 @@ class Retrainings:
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="retraining")
-        """Queue of trainings. `work.of(about(question))` finds the trainings for an `EvaluationQuestion`. Each result
-        is a `RetrainingResult`."""
+        """Queue of trainings. `work.of(about(question))` finds those for an `EvaluationQuestion`."""
 
     @does("begin-retraining", BeginRetraining)
     def begin_retraining(self, sent: BeginRetraining) -> dict[str, Any]:
@@ -126,9 +123,7 @@ class Retrainings:
         return work_facts(self.begin(retraining_question(self._evaluations.asked(sent), sent)))
 
     @does("cancel-retraining")
-    def cancel_retraining(
-        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The “work” that begin_retraining returned")]
-    ) -> dict[str, Any]:
+    def cancel_retraining(self, work: Annotated[int, work_of("begin_retraining")]) -> dict[str, Any]:
         """Stop a retraining; if begun again, it resumes where it stopped."""
         return cancelled(self.work, work)
 
@@ -221,9 +216,7 @@ class Retrainings:
         return tuple(models)
 
     def as_model(self, number: int, arm: str) -> dict[str, str]:
-        """Keep the weights of an arm of a retraining as a model under test. Return its source and file. Raises
-        UserError if they are gone.
-        """
+        """Keep an arm's weights as a model under test. Return source and file. Raises UserError if they are gone."""
         row = next((one for one in self._workspace.retrainings.kept() if one.id == number), None)
         if row is None:
             raise UserError(NO_RESULT)
@@ -289,8 +282,7 @@ class Retrainings:
     def _require(self, sent: RetrainingQuestion) -> Cases:
         """Return the images to learn from. Raises UserError if nothing can be trained."""
         question, cases = sent.asked, self._evaluations.cases(sent.asked.subject)
-        if cases.view.problem:
-            raise UserError(cases.view.problem, field="subject")
+        cases.require()
         if question.model.source in NOT_TRAINED:
             raise UserError(NOT_TRAINED[question.model.source], field="source")
         if sent.batch == 1:
@@ -352,20 +344,15 @@ class Retrainings:
         groups: Groups,
         on_step: OnStep,
     ) -> tuple[dict[tuple[str, int], dict[str, Floats]], list[ArmTraining]]:
-        total = len(planned.arms) * question.seeds * recipe.updates
+        asked, total = question.asked, len(planned.arms) * question.seeds * recipe.updates
         done, answers, trainings = 0, {}, list[ArmTraining]()
-        of = (
-            kept_under(question.asked),
-            title_of(question.asked.model),
-            cases.view.title,
-            question.asked.subject.split,
-        )
+        of = kept_under(asked), title_of(asked.model), cases.view.title, asked.subject.split
         # Seed by seed: an early stop leaves all arms of the finished seeds.
         for seed in range(question.seeds):
             for arm in planned.arms:
                 named = _training_digest(stored, question, arm, recipe, seed, planned, groups)
                 training = Training(
-                    *(question.asked.model, arm, seed, recipe, planned.tune, planned.sets),
+                    *(asked.model, arm, seed, recipe, planned.tune, planned.sets),
                     folder=self._workspace.trainings / named,
                     scratch=question.preset == "paper",
                     groups=groups,
@@ -399,11 +386,7 @@ class Retrainings:
 
 
 def parted_of(
-    workspace: Workspace,
-    cases: Cases,
-    mapping: ClassMap,
-    question: RetrainingQuestion,
-    on_count: OnCount | None = None,
+    workspace: Workspace, cases: Cases, mapping: ClassMap, question: RetrainingQuestion, on_count: OnCount | None = None
 ) -> tuple[DataSplit, dict[str, int]]:
     """Return the images of a subject split into train, tune and test, and each image's perceptual hash. Raises
     UserError as `part`, and for an image with a missing or damaged file.

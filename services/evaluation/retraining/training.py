@@ -18,9 +18,8 @@ from core.errors import UserError
 from core.evaluation_results import AUGMENTED, CONTROL, ON_GENERATED, ON_ORIGINAL, ON_UNSEEN, ORIGINAL
 from core.figures import Flags, Numbers
 from core.perceptual_hashes import Groups, join_alike, near_any
-from core.text_templates import TextTemplates
 from core.types import TaskKind
-from core.words import count_of, few_names
+from core.words import count_of
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining.arm_statistics import BY_VOTES, GENERATED, RANKED
 from evaluation.retraining.data_split import SIDES, Side, side_of
@@ -34,6 +33,7 @@ from evaluation.retraining.training import (
     short,
 )
 from services.evaluation.subjects import Cases, Images, MaskOf
+from services.evaluation.texts import TEXTS
 from services.evaluation.types import EvaluationQuestion
 from services.runs.predictions import model_key
 
@@ -80,9 +80,7 @@ class RetrainingQuestion:
 
     @property
     def digest(self) -> str:
-        """Return a digest of the question, stable across later versions. Fields at their default do not count, so that
-        a new field changes nothing.
-        """
+        """Return a digest of the question. Fields at their default do not count, so that new ones change nothing."""
         question_fields = fields(self)[1:]
         changed = {one.name: value for one in question_fields if (value := getattr(self, one.name)) != one.default}
         return _lasting({"about": kept_under(self.asked), "mapping": self.asked.mapping} | changed)
@@ -180,7 +178,7 @@ class DataSplit:
 
     side: tuple[Side, ...]
     """Split of each source: train, tune or test."""
-    usable: tuple[Flags, Flags, Flags]
+    usable: Sequence[Flags]
     """Flags of usable images among originals, test cases and reconstructions."""
     unseen: str
     of_unseen: Flags
@@ -191,9 +189,7 @@ class DataSplit:
     """True if mirrored and cropped copies of sources were searched and kept in one split."""
 
     def rows(self, which: int, images: Images, side: Side, chosen: Flags | None = None) -> Numbers:
-        """Return positions of usable images of a split: of originals (`which` 0), test cases (1) or reconstructions
-        (2).
-        """
+        """Return places of usable images of a split: originals (`which` 0), test cases (1) or reconstructions (2)."""
         here = np.array([one == side for one in self.side], bool)[images.source]
         return np.flatnonzero(here & self.usable[which] & (True if chosen is None else chosen))
 
@@ -210,7 +206,7 @@ def part(
     searched. A training image that looks like a measured one is left out. Raises UserError if nothing can be learnt
     from the images, such as those of one source or one label.
     """
-    shas, notes = cases.originals.shas, list[str]()
+    shas = cases.originals.shas
     if len(shas) < len(SIDES):
         raise UserError(
             f"The images have {count_of(len(shas), 'source')}, but at least three are needed: one to learn from, "
@@ -218,11 +214,7 @@ def part(
         )
     usable, lacking = _usable(cases, mapping), "a mask" if cases.view.kind == "segmentation" else "a label"
     without = sum(int((~one).sum()) for one in usable)
-    if without:
-        notes.append(f"{count_of(without, 'image', 'is')} left out: without {lacking} that the model can say.")
     side, together = _sides(shas, looks, twins or (), question.split_seed)
-    values = {"together": together, "sources": len(shas), "compared": twins is not None, "large": LARGE_GROUP}
-    notes += _TEXTS.paragraphs("retraining-groups.txt", **values)
     for one in SIDES:
         if one not in side:
             words = {"train": "to learn from", "tune": "to tune with", "test": "to measure with"}[one]
@@ -236,15 +228,11 @@ def part(
             [(side[source], sha) not in alike for source, sha in zip(images.source.tolist(), images.shas, strict=True)],
             bool,
         )
-    if alike:
-        notes.append(
-            f"{count_of(len(alike), 'image', 'is')} left out: each looks like another source's image, to "
-            "measure or to tune with."
-        )
-    parted = DataSplit(
-        side, (usable[0], usable[1], usable[2]), "", np.zeros(len(cases.generated), bool), tuple(notes), ()
-    )
-    parted = replace(parted, twins_together=twins is not None, notes=(*parted.notes, *_notes_on_labels(cases, parted)))
+    values = {"together": together, "sources": len(shas), "compared": twins is not None, "large": LARGE_GROUP}
+    values |= {"without": without, "lacking": lacking, "alike": len(alike)}
+    notes = TEXTS.paragraphs("retraining-groups.txt", **values)
+    parted = DataSplit(side, usable, "", np.zeros(len(cases.generated), bool), (), (), twins is not None)
+    parted = replace(parted, notes=(*notes, *_notes_on_labels(cases, parted)))
     return _with_unseen(parted, cases, question.unseen)
 
 
@@ -291,15 +279,13 @@ def plan(
     if faulty:
         notes.append(f"{count_of(faulty, 'test case', 'is')} not measured with: judged invalid by people.")
     arms = [Arm(ORIGINAL, originals)]
-    for key in ARM_KEYS:
-        if key not in question.arms:
-            continue
+    for key in (one for one in ARM_KEYS if one in question.arms):
         arm_examples = _arm(key, cases, parted, learnt_from, made, valid, ranked)
+        augmentation: Augmentation = question.augmentation if key == "augmentation" else ""
         if isinstance(arm_examples, str):
             left_out.append(NotMeasured(ARM_NAMES[key], arm_examples))
-            continue
-        augmentation: Augmentation = question.augmentation if key == "augmentation" else ""
-        arms.append(Arm(ARM_NAMES[key], (*originals, *arm_examples), augmentation))
+        else:
+            arms.append(Arm(ARM_NAMES[key], (*originals, *arm_examples), augmentation))
     if valid.foretold is not None and "valid" in question.arms:
         notes.append(
             f"“{BY_VOTES}” has the test cases that votes find valid. Of those that nobody judged, it has those that a "
@@ -339,9 +325,7 @@ class Examples:
     """Returns the path of a mask with the numbers of the map's groups; None if it has none of them."""
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
-        """Return examples of the images at these positions, and the position of each. Images that cannot be learnt from
-        are left out.
-        """
+        """Return examples of the images at these positions, and their positions, without images that teach nothing."""
         examples = []
         for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
             classes = () if images.masks else self.mapping.labels[int(images.label[row])].classes
@@ -413,38 +397,23 @@ def _sides(
     join_alike(groups, {sha: looks[sha] for sha in shas})
     for one, other in twins:
         groups.join(one, other)
-    first: dict[str, str] = {}
-    for sha in sorted(shas):
-        first.setdefault(groups.of(sha), sha)
+    first = {groups.of(sha): sha for sha in sorted(shas, reverse=True)}
     sizes = Counter(groups.of(sha) for sha in shas)
     return tuple(side_of(first[groups.of(sha)], seed) for sha in shas), [size for size in sizes.values() if size > 1]
 
 
-def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
+def _notes_on_labels(cases: Cases, parted: DataSplit) -> tuple[str, ...]:
     """Return a note on labels that are trained on but not measured, and one on the reverse. Empty for segmentation."""
     if cases.view.kind == "segmentation":
-        return []
-    of_side = {
-        side: {
-            int(label)
-            for which, images in enumerate((cases.originals, cases.generated))
-            for label in np.unique(images.label[parted.rows(which, images, side)])
-        }
-        for side in SIDES
-    }
-    notes = []
-    pairs: tuple[tuple[Side, Side, str], ...] = (
-        ("train", "test", "learnt from and not measured with: what is gained there is not known"),
-        ("test", "train", "measured with and not learnt from: what it gains is from other labels"),
-    )
-    for one, other, words in pairs:
-        labels = [cases.labels[number] for number in sorted(of_side[one] - of_side[other])]
-        if labels:
-            names = few_names([f"“{name}”" for name in labels])
-            notes.append(
-                f"{count_of(len(labels), 'label', 'is')} {words} ({names}). Add sources, or take another seed."
-            )
-    return notes
+        return ()
+
+    def labels_of(side: Side) -> set[int]:
+        both = enumerate((cases.originals, cases.generated))
+        return {label for at, images in both for label in images.label[parted.rows(at, images, side)].tolist()}
+
+    train, test = labels_of("train"), labels_of("test")
+    one_sided = [[f"“{cases.labels[one]}”" for one in sorted(own)] for own in (train - test, test - train)]
+    return TEXTS.paragraphs("retraining-labels.txt", only_learnt=one_sided[0], only_measured=one_sided[1])
 
 
 def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> set[tuple[Side, str]]:
@@ -468,29 +437,24 @@ def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> 
 
 
 def _with_unseen(parted: DataSplit, cases: Cases, unseen: str) -> DataSplit:
-    if unseen == NO_TYPE:
-        return replace(
-            parted, left_out=(NotMeasured(ON_UNSEEN, "Nobody asked for an edit type to be kept from the arms."),)
-        )
     of_type = cases.of_edit_type
 
     def enough(flags: Flags) -> bool:
-        return all(len(parted.rows(1, cases.generated, one, ~flags)) for one in ("train", "test")) and bool(
-            len(parted.rows(1, cases.generated, "test", flags))
-        )
+        needed: tuple[tuple[Side, Flags], ...] = (("train", ~flags), ("test", ~flags), ("test", flags))
+        return all(len(parted.rows(1, cases.generated, side, chosen)) for side, chosen in needed)
 
     rarest = sorted(of_type, key=lambda name: (int(of_type[name].sum()), name))
     unseen_type = unseen or next((name for name in rarest if enough(of_type[name])), "")
-    if not unseen_type:
-        why = "No edit type can be kept from the arms: each has test cases of too few sources."
-        return replace(parted, left_out=(NotMeasured(ON_UNSEEN, why),))
-    return replace(parted, unseen=unseen_type, of_unseen=of_type[unseen_type])
+    if unseen_type not in ("", NO_TYPE):
+        return replace(parted, unseen=unseen_type, of_unseen=of_type[unseen_type])
+    why = "No edit type can be kept from the arms: each has test cases of too few sources."
+    if unseen == NO_TYPE:
+        why = "Nobody asked for an edit type to be kept from the arms."
+    return replace(parted, left_out=(NotMeasured(ON_UNSEEN, why),))
 
 
 def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
-    """Return flags of the images of each kind that have a class that the model knows. Raises UserError for under two
-    classes.
-    """
+    """Return flags of the images with a class that the model knows, by kind. Raises UserError for under two classes."""
     if cases.view.kind == "segmentation":
         names = mapping.group_names
         usable = [images.masks.there for images in cases.all_images]
@@ -505,6 +469,3 @@ def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
         )
         raise UserError(f"{what}, so there are no two classes to learn: map more labels to its classes.")
     return usable
-
-
-_TEXTS = TextTemplates(Path(__file__).parents[1] / "templates")

@@ -1,6 +1,4 @@
-"""Trainings stored in a workspace: their models and images, disk use, weights to download, and removal. Their results
-stay in the database.
-"""
+"""Trainings stored in a workspace: disk use, weights to download, and removal. Their results are in the database."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -123,9 +122,7 @@ def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def trainings_about(workspace: Workspace, about: str) -> tuple[tuple[stored.KeptState, str], ...]:
-    """Return the state and the last use of each training of a model with some images, finished or not. `about` as in
-    `Marked`.
-    """
+    """Return state and last use of all trainings of a model with some images, even unfinished ones (`Marked.about`)."""
     marks = workspace.trainings.glob(f"*/{MARK}") if workspace.trainings.is_dir() else ()
     folders = [file.parent for file in marks if (mark := _marked(file.parent)) is not None and mark.about == about]
     states = ((stored.kept_state(folder), _used(folder)) for folder in folders)
@@ -213,8 +210,6 @@ def _bytes(folder: Path) -> int:
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            try:
+            with suppress(FileNotFoundError):
                 total += os.stat(Path(place) / name).st_size
-            except FileNotFoundError:
-                continue
     return total
