@@ -155,13 +155,7 @@ class Studio:
         """Makes missing thumbnails after `start` is called."""
         give_way = self.thumbnails.give_way
         self.gallery = Gallery(
-            workspace,
-            self.meaning,
-            self.near_duplicates,
-            self.image_map,
-            self.check_agreements,
-            self.judging,
-            give_way,
+            workspace, self.meaning, self.near_duplicates, self.image_map, self.check_agreements, self.judging, give_way
         )
         self.exchange = Exchange(runs, self.predictions)
         self.studies = StudyServices(workspace, commands, model_asker(workspace, runs.settings, self.predictions))

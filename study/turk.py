@@ -365,12 +365,7 @@ def _answer(question: Question, text: str) -> str:
 
 
 def _vote(
-    row: Mapping[str, str],
-    item: Item,
-    rules: Rules,
-    answers: Mapping[str, str],
-    verdict: ApprovalVerdict,
-    reason: str,
+    row: Mapping[str, str], item: Item, rules: Rules, answers: Mapping[str, str], verdict: ApprovalVerdict, reason: str
 ) -> ImportedVote:
     worker = row.get("WorkerId", "")
     if not _WORKER.fullmatch(worker):

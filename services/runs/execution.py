@@ -155,9 +155,7 @@ class Execution:
 
     @does("delete-job-part")
     def delete_job_part(
-        self,
-        job: _Job,
-        part: Annotated[int, Field(ge=0, le=LARGEST_ID, description="Image number, from 0")],
+        self, job: _Job, part: Annotated[int, Field(ge=0, le=LARGEST_ID, description="Image number, from 0")]
     ) -> Any:
         """Remove an image from a job. If the image is being drawn, drawing stops at once and the next image begins."""
         return self.jobs.delete_part(job, part)
@@ -355,12 +353,7 @@ class Execution:
         key = drawing_key(recipe, run.task, self.runs.pixels(run.source_sha), values, settings)
         names = [f"{edits_in_words(recipe.name, image.counterfactual)} · seed {image.seed}" for image in images]
         request = Request(
-            run.task,
-            settings,
-            recipe.name,
-            prompts=self.runs.templates(run),
-            stages=(),
-            images=tuple(images),
+            run.task, settings, recipe.name, prompts=self.runs.templates(run), stages=(), images=tuple(images)
         )
         self.jobs.require_idle(run_id)
         # The job is stored before it waits: if the server is killed, a record of the missing images remains.

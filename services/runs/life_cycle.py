@@ -249,11 +249,7 @@ class RunService:
         kind: Annotated[TaskKind, Field(description="Kind of task of the model under test")],
         label: Annotated[str, Field(description="Label for classification: what the picture shows")] = "",
         protected: Annotated[
-            Texts,
-            Field(
-                max_length=200,
-                description="Protected classes for segmentation, as a list or with commas",
-            ),
+            Texts, Field(max_length=200, description="Protected classes for segmentation, as a list or with commas")
         ] = (),
     ) -> None:
         """Set the task of a run. An incomplete task is saved, but no stage runs before the task is complete."""

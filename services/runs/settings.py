@@ -120,11 +120,7 @@ class RunSettings:
         self._change_generation(sent, self._profile.preset(preset))
 
     @does("reuse-seed", edit_conflicts.StateEdit, stage_of_command="generation")
-    def reuse_seed(
-        self,
-        sent: edit_conflicts.StateEdit,
-        case: edit_conflicts.CaseId,
-    ) -> None:
+    def reuse_seed(self, sent: edit_conflicts.StateEdit, case: edit_conflicts.CaseId) -> None:
         """Fix the seed of the next images to a test case's. Raises UserError for a test case of another run."""
         lineage = case_of(self._workspace, sent.run, case).lineage
         self._change_generation(sent, {"seed_mode": "fixed", "seed": lineage.seed})

@@ -268,16 +268,7 @@ class RunStates:
             histories=self._histories(run),
             job=self._jobs.of_run(run_id),
             gate=gate_of(
-                self._driver,
-                run,
-                settings,
-                prompts,
-                stale,
-                size,
-                warming_up,
-                other_mask,
-                failures,
-                self._in_mask(run),
+                self._driver, run, settings, prompts, stale, size, warming_up, other_mask, failures, self._in_mask(run)
             ),
             control_there=self._control_images.has(run, settings),
             outdated=self._outdated.reasons(run, size),

@@ -69,11 +69,7 @@ class Undoing:
         return Undone(f"Taken back: {words_of(step)}.", "redo")
 
     @does("redo", RunCommand)
-    def redo(
-        self,
-        run: str,
-        tab: Tab = "",
-    ) -> Undone:
+    def redo(self, run: str, tab: Tab = "") -> Undone:
         """Redo the step that was undone last, if nothing else was changed since. Raises UserError if there is nothing
         to redo, or if the step changed the recipe and the run is busy.
         """

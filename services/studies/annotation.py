@@ -325,9 +325,7 @@ class AnnotationService:
 
     @does("go-on", WorkerCommand)
     def go_on(
-        self,
-        worker: str,
-        assignment: Annotated[Name, Field(description="The id of the training item's assignment")],
+        self, worker: str, assignment: Annotated[Name, Field(description="The id of the training item's assignment")]
     ) -> AnnotationStep:
         """Record that the worker has read the feedback on a training item, and return the next step. Repeating this
         changes nothing. Raises NotYours.

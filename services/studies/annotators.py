@@ -270,10 +270,7 @@ class Pictures:
     """Returns stored images without metadata and caches the latest. `read`, if given, returns a file's bytes."""
 
     def __init__(
-        self,
-        load: Callable[[str], Image.Image],
-        held: int = MAX_HELD,
-        read: Callable[[str], bytes] | None = None,
+        self, load: Callable[[str], Image.Image], held: int = MAX_HELD, read: Callable[[str], bytes] | None = None
     ) -> None:
         self._load, self._most, self._read = load, held, read
         self._kept: OrderedDict[str, bytes] = OrderedDict()
