@@ -1,7 +1,6 @@
 """The annotation service: gives workers their next item by the rules of the study, and stores their answers.
 
-Every method reads the workspace again, so a worker may have two pages, reload a page, or continue after a restart of
-the server.
+Every method reads the workspace again: a worker may have two pages, reload a page, or go on after the server restarts.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ LONGEST_COMMENT = 2000
 LONGEST_NAME = 200
 """Maximum number of characters of a code, a link or an id. Real ones are far shorter."""
 MOST_ANSWERS = 40
-_MISSING = "There is no such thing, or it is not yours. Please reload the page."
 _TEXTS = DataTable(__file__, str)
 """Sentences for a worker who gets no item, by reason."""
 log = logging.getLogger(__name__)
@@ -58,7 +56,7 @@ class NotYours(UserError):
     """Raised if something does not exist or is somebody else's. The message hides which of the two."""
 
     def __init__(self) -> None:
-        super().__init__(_MISSING)
+        super().__init__("There is no such thing, or it is not yours. Please reload the page.")
 
 
 class WorkerNotAllowed(UserError):
@@ -136,9 +134,7 @@ def _seconds(value: object) -> float:
 
 
 def without_signs(text: str) -> str:
-    """Return the text without surrogates and control characters, which nobody types on purpose. Line ends and tabs
-    stay.
-    """
+    """Return the text without surrogates and control characters, except line ends and tabs."""
     cleaned = "".join(letter for letter in text if (letter >= " " and letter != "\x7f") or letter in "\n\t")
     return cleaned.encode("utf-8", "ignore").decode("utf-8")
 
@@ -162,9 +158,7 @@ class OfStudy(WorkerCommand):
 
 
 class AnnotationService:
-    """Hands out items and takes answers. All methods may be called from any thread. `picture` returns a stored image,
-    or raises UserError if it is missing or damaged.
-    """
+    """Hands out items and takes answers. Thread-safe. `picture` raises UserError for a missing or damaged image."""
 
     def __init__(self, studies: Studies, picture: Callable[[str], object]) -> None:
         self._studies, self._picture = studies, picture
@@ -175,16 +169,10 @@ class AnnotationService:
         """Return the studies of a worker. Running ones come first, and in each state those with work left."""
         listed = []
         for study_id in self._studies.workers.enrolled(worker):
-            study = self._studies.get(study_id)
-            enrolment = self._studies.workers.enrolment(study_id, worker)
-            if enrolment is not None:
-                listed.append(ListedStudy(study, *self._progress(study, enrolment)))
+            study, enrolment = self._of(study_id, worker)
+            listed.append(ListedStudy(study, *self._progress(study, enrolment)))
         order = ("running", "paused", "draft", "closed")
         return tuple(sorted(listed, key=lambda place: (order.index(place.study.state), not place.left)))
-
-    def study(self, study_id: str, worker: str) -> Study:
-        """Return a study of this worker. Raises NotYours for any other."""
-        return self._of(study_id, worker)[0]
 
     def commands(self) -> Commands:
         """Return a worker's commands by name."""
@@ -193,41 +181,30 @@ class AnnotationService:
         return commands
 
     @does("next", OfStudy)
-    def next_command(self, worker: str, study: Name) -> Any:
-        """Return the worker's next step: an item, which is leased to this worker, or the reason why none exists."""
-        return self.next(study, worker)
-
-    @does("undo", OfStudy)
-    def undo_command(self, worker: str, study: Name) -> Any:
-        """Undo the worker's last answer, so that its item comes again."""
-        return self.undo(study, worker)
-
-    def next(self, study_id: str, worker: str) -> AnnotationStep:
-        """Return the next step: an item leased to this worker, or the reason why none exists. Raises NotYours."""
-        study, enrolment = self._judged(*self._of(study_id, worker))
-        now = self._standing(study, worker, enrolment)
-        if study.state == "closed":
-            return self._without(study, enrolment, "closed", _TEXTS["closed"])
+    def next(self, study: str, worker: str) -> AnnotationStep:
+        """Return the worker's next step: an item leased to this worker, or the reason why none exists. Raises NotYours."""
+        joined, enrolment = self._judged(*self._of(study, worker))
+        now = self._standing(joined, worker, enrolment)
+        if joined.state == "closed":
+            return self._without(joined, enrolment, "closed", _TEXTS["closed"])
         if now.kind in ("not eligible", "excluded"):
-            return self._without(study, enrolment, now.kind, now.text)
-        if study.state == "draft":
-            return self._without(study, enrolment, "paused", _TEXTS["draft"])
-        if study.state == "paused":
-            return self._without(study, enrolment, "paused", _TEXTS["paused"])
+            return self._without(joined, enrolment, now.kind, now.text)
+        if joined.state in ("draft", "paused"):
+            return self._without(joined, enrolment, "paused", _TEXTS[joined.state])
         if now.kind == "consent":
-            return self._without(study, enrolment, "consent", now.text)
-        questions = self._studies.panels.get(study.id).questions
-        if questions and not self._studies.panels.was_asked(study.id, worker):
-            step = self._without(study, enrolment, "person", "A few questions about you first.")
+            return self._without(joined, enrolment, "consent", now.text)
+        questions = self._studies.panels.get(study).questions
+        if questions and not self._studies.panels.was_asked(study, worker):
+            step = self._without(joined, enrolment, "person", "A few questions about you first.")
             return replace(step, person=questions)
-        if enrolment.training_seen and (unread := self._studies.assignments.to_read(study.id, worker)) is not None:
-            return self._with(study, enrolment, unread)
+        if enrolment.training_seen and (unread := self._studies.assignments.to_read(study, worker)) is not None:
+            return self._with(joined, enrolment, unread)
         if now.kind in ("training", "quiz"):
-            return self._first(study, enrolment, now)
-        return self._item(study, enrolment)
+            return self._first(joined, enrolment, now)
+        return self._item(joined, enrolment)
 
     @does("consent", OfStudy)
-    def consent(self, study: Name, worker: str) -> AnnotationStep:
+    def consent(self, study: str, worker: str) -> AnnotationStep:
         """Record that the worker agrees to take part in a study, and return the next step. Raises NotYours."""
         self._of(study, worker)
         self._studies.workers.consent(study, worker)
@@ -336,21 +313,22 @@ class AnnotationService:
         self._studies.assignments.read_on(leased.public, worker)
         return self.next(leased.study_id, worker)
 
-    def undo(self, study_id: str, worker: str) -> AnnotationStep:
-        """Undo the last answer, except in training. Raises NotYours, WorkerNotAllowed, Over or UserError."""
-        study, enrolment = self._of(study_id, worker)
-        if study.state == "closed":
+    @does("undo", OfStudy)
+    def undo(self, study: str, worker: str) -> AnnotationStep:
+        """Undo the worker's last answer, so that its item comes again. Raises NotYours, Over or WorkerNotAllowed."""
+        joined, enrolment = self._of(study, worker)
+        if joined.state == "closed":
             raise Over("This study is closed: answers can no longer be taken back.")
-        now = self._standing(study, worker, enrolment)
+        now = self._standing(joined, worker, enrolment)
         if now.kind not in ("may vote", "training", "quiz"):
             raise WorkerNotAllowed(now.text)
-        assignment = self._studies.assignments.undo(study_id, worker)
+        assignment = self._studies.assignments.undo(study, worker)
         if assignment is None:
             raise UserError("There is no answer to take back: only the last answer can be taken back, and only once.")
-        return self._with(*self._of(study_id, worker), assignment)
+        return self._with(*self._of(study, worker), assignment)
 
     @does("pause", OfStudy)
-    def pause(self, study: Name, worker: str) -> None:
+    def pause(self, study: str, worker: str) -> None:
         """Release the items that are leased to the worker, so that other workers can get them."""
         self._of(study, worker)
         self._studies.assignments.release(study, worker)
@@ -371,7 +349,7 @@ class AnnotationService:
 
     def example(self, study_id: str, number: int, worker: str) -> str:
         """Return the SHA-256 of an example, by number from 0, in a study of this worker. Raises NotYours."""
-        examples = self.study(study_id, worker).rules.examples
+        examples = self._of(study_id, worker)[0].rules.examples
         if not 0 <= number < len(examples):
             raise NotYours
         return examples[number].sha
@@ -408,6 +386,7 @@ class AnnotationService:
         return study, enrolment
 
     def _first(self, study: Study, enrolment: Enrolment, now: Standing) -> AnnotationStep:
+        """Return the step with the next training or quiz item."""
         kind: ItemKind = "training" if now.kind == "training" else "quiz"
         assignment = self._claim(study, enrolment.worker, kind)
         if assignment is not None and assignment.item.kind != kind:  # a lease from before the quiz was required again
