@@ -182,7 +182,7 @@ class AnnotationService:
 
     @does("next", OfStudy)
     def next(self, study: str, worker: str) -> AnnotationStep:
-        """Return the worker's next step: an item leased to this worker, or the reason why none exists. Raises NotYours."""
+        """Return the worker's next step: an item leased to this worker, or why none exists. Raises NotYours."""
         joined, enrolment = self._judged(*self._of(study, worker))
         now = self._standing(joined, worker, enrolment)
         if joined.state == "closed":
