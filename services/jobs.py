@@ -1,5 +1,4 @@
-"""The queue of jobs: one worker thread of the server does long work, one job after another. It knows no stage and no
-page.
+"""The queue of jobs: one thread of the server does long work, one job after another. It knows no stage and no page.
 
 A page that is opened or reloaded can find the running job here. Closing a page stops no job.
 """
@@ -76,7 +75,7 @@ class JobView:
 
     @property
     def at_parts(self) -> tuple[Part, ...]:
-        """Return the parts that the job is making now."""
+        """Return the parts that the job is making now, without those that a person removed."""
         return tuple(part for part in self.parts if part.state == "running")
 
     @property
@@ -131,15 +130,10 @@ class JobHandle:
         """Mark the parts made so far as done, and return the next parts to make, at most `most`; () if none is left."""
         return self._jobs._take_parts(self._id, most)
 
-    def at_parts(self) -> tuple[Part, ...]:
-        """Return the parts that are being made now, without those that a person removed."""
-        view = self._jobs.view(self._id)
-        return () if view is None else view.at_parts
-
-    def parts_waiting(self) -> int:
-        """Return the number of parts not begun."""
-        view = self._jobs.view(self._id)
-        return 0 if view is None else len(view.waiting)
+    @property
+    def view(self) -> JobView:
+        """Return the current state of the job."""
+        return self._jobs.known(self._id)
 
 
 Work = Callable[[JobHandle], None]
@@ -232,10 +226,8 @@ class JobQueue:
         return self._cancel(lambda _view: True)
 
     def delete_part(self, job_id: int, part_id: int) -> bool:
-        """Remove a part from a job, even if the part is being made. Return False if the part is done, was removed
-        before, or is unknown.
-
-        A waiting job whose last part is removed is cancelled.
+        """Remove a part from a job, even if the part is being made. Return False if it is done, removed or unknown. A
+        waiting job whose last part is removed is cancelled.
         """
         with self._changed:
             job = self._jobs.get(job_id)
@@ -283,9 +275,8 @@ class JobQueue:
         """Like `view`, but raises UserError for an unknown job, such as one of an earlier start of the studio."""
         view = self.view(job_id)
         if view is None:
-            raise UserError(
-                f"There is no job {job_id}: it ended long ago, or before the studio was restarted.", field="job"
-            )
+            message = f"There is no job {job_id}: it ended long ago, or before the studio was restarted."
+            raise UserError(message, field="job")
         return view
 
     def of_run(self, run_id: str) -> JobView | None:

@@ -6,7 +6,7 @@ Texts by people and models are returned unchanged. Other commands accept the ret
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -28,7 +28,6 @@ from services.jobs import JobView
 from services.runs.edited_share import edited_rows
 from services.runs.life_cycle import RunService, case_of
 from services.runs.predictions import PredictionService, with_mask_checks
-from services.runs.samples import Sample
 from services.runs.state import RunState, RunStates
 from services.studies.drafts import StudyCommand
 from storage.curation.catalogue import Catalogue
@@ -93,12 +92,14 @@ class Queries:
     @does("list-samples", Query)
     def list_samples(self) -> dict[str, Any]:
         """List the sample pictures of the profile."""
-        return {"samples": [_sample_facts(sample) for sample in self._runs.samples]}
+        samples = self._runs.samples
+        return {"samples": [{"sample": s.name, "task": to_plain(s.task), "mask": s.mask is not None} for s in samples]}
 
     @does("list-recipes", Query)
     def list_recipes(self) -> dict[str, Any]:
         """List the recipes that the profile can draw, with their stages."""
-        return {"recipes": self._recipes()}
+        recipes = recipes_for(self._runs.profile)
+        return {"recipes": [facts(r, "title description", recipe=r.name, stages=list(r.names)) for r in recipes]}
 
     @does("list-studies", Query)
     def list_studies(self) -> dict[str, Any]:
@@ -108,13 +109,8 @@ class Queries:
     @does("show-study", StudyCommand, looks=True)
     def show_study(self, study: str) -> Any:
         """Show the progress of a study, and its rules."""
-        return _whole_study(self._workspace.studies.get(study))
-
-    def _recipes(self) -> list[Mapping[str, Any]]:
-        return [
-            facts(one, "title description", recipe=one.name, stages=list(one.names))
-            for one in recipes_for(self._runs.profile)
-        ]
+        shown = self._workspace.studies.get(study)
+        return {**_study_facts(shown), "rules": plain(shown.rules)}
 
     @does("list-runs", Query)
     def list_runs(
@@ -125,7 +121,7 @@ class Queries:
     ) -> Plain:
         """List the runs, the most recently changed first."""
         runs = self._workspace.runs.search(limit, find=find.strip(), after=after)
-        return {"runs": [_summary_facts(run) for run in runs], "next": _next(runs, limit)}
+        return {"runs": [_summary_facts(run) for run in runs], "next": runs[-1].id if len(runs) == limit else ""}
 
     @does("show-run", RunQuery)
     def show_run(self, run: str) -> Plain:
@@ -324,18 +320,6 @@ def _summary_facts(run: RunSummary) -> Plain:
     return facts(run, names, run=run.id, images=run.test_cases)
 
 
-def _next(found: Sequence[RunSummary], limit: int) -> str:
-    return found[-1].id if len(found) == limit else ""
-
-
-def _sample_facts(sample: Sample) -> Plain:
-    return {"sample": sample.name, "task": to_plain(sample.task), "mask": sample.mask is not None}
-
-
 def _study_facts(study: Study) -> Plain:
     names = "state created items controls quiz training votes needed workers"
     return facts(study, names, study=study.id, title=study.name)
-
-
-def _whole_study(study: Study) -> Plain:
-    return {**_study_facts(study), "rules": plain(study.rules)}

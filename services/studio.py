@@ -85,18 +85,7 @@ class Studio:
         self.predictions = PredictionService(profile, workspace, jobs)
         self.states = RunStates(runs, notes, self.estimates, self.control_images, self.similarities)
         editing, settings = Editing(runs, notes), RunSettings(runs, notes)
-        execution = Execution(
-            workspace,
-            runs,
-            driver,
-            jobs,
-            notes,
-            editing,
-            self.states,
-            self.estimates,
-            self.control_images,
-            self.previews,
-        )
+        execution = Execution(runs, notes, editing, self.states, self.previews)
         roots = DataRoots(data_roots)
         self.tokens = ScriptTokens(workspace, roots)
         self.together = BulkRuns(runs, settings, self.states, execution)

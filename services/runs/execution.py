@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from random import SystemRandom
 from typing import Annotated, Any
@@ -24,7 +24,6 @@ from core.settings import Settings
 from core.stored_runs import JobState, Run
 from core.types import GENERATION, Alternatives, Keyword, KeywordAlternatives, StageName, StageValue
 from pipeline.conditioning import NamedMask
-from pipeline.driver import Driver
 from pipeline.freshness import drawing_key
 from pipeline.lots import phases_of
 from pipeline.recipes import edits_in_words, recipe_of
@@ -33,14 +32,12 @@ from pipeline.stages import alternatives
 from pipeline.stages.generation import PlannedImage
 from services.commands import KnownStage, RunCommand, does
 from services.edit_conflicts import LARGEST_ID, CaseId
-from services.jobs import JobHandle, JobQueue, Part
+from services.jobs import JobHandle, Part
 from services.runs.editing import Editing
 from services.runs.edits import keyword_of
-from services.runs.estimates import Estimates
 from services.runs.life_cycle import RunService, case_of, require_task
-from services.runs.live_images import ControlImages, Previews, draw_with
+from services.runs.live_images import Previews, draw_with
 from services.runs.state import CanBeInsistedOn, RunStates, StageNotes
-from storage.workspace import Workspace
 
 REPLACED = "An earlier stage was changed after your edit, so this ran again. Undo or the history restores your edit."
 """Notice at a stage whose value a person wrote and a model replaced, since an earlier stage had changed."""
@@ -116,27 +113,22 @@ class _Wanted:
         return [self._images[part.id] for part in self._taken]
 
     def dropped(self) -> Collection[int]:
-        remaining = {part.id for part in self._handle.at_parts()}
+        remaining = {part.id for part in self._handle.view.at_parts}
         return [place for place, part in enumerate(self._taken) if part.id not in remaining]
 
     def waiting(self) -> int:
-        return self._handle.parts_waiting()
+        return len(self._handle.view.waiting)
 
 
-@dataclass(frozen=True)
 class Execution:
     """Work on a workspace's runs, for any thread. Starting raises UserError for a busy run or incomplete task."""
 
-    workspace: Workspace
-    runs: RunService
-    driver: Driver
-    jobs: JobQueue
-    notes: StageNotes
-    editing: Editing
-    states: RunStates
-    estimates: Estimates
-    control_images: ControlImages
-    previews: Previews
+    def __init__(
+        self, runs: RunService, notes: StageNotes, editing: Editing, states: RunStates, previews: Previews
+    ) -> None:
+        self.workspace, self.runs, self.driver, self.jobs = runs.workspace, runs, runs.driver, runs.jobs
+        self.notes, self.editing, self.states, self.previews = notes, editing, states, previews
+        self.estimates, self.control_images = states.estimates, states.control_images
 
     @does("cancel", RunCommand)
     def cancel(self, run: str) -> None:
@@ -179,9 +171,10 @@ class Execution:
         """
         if not sent.force and self._holds_edit(self.workspace.runs.get(sent.run), sent.stage):
             message = (
-                "You edited this. Running the stage again puts the model's value in its place; Undo and the history"
+                "You edited this. Running the stage again puts the model's value in its place; Undo and the history "
+                "keep yours."
             )
-            raise CanBeInsistedOn(f"{message} keep yours.", sent.model_copy(update={"force": True}))
+            raise CanBeInsistedOn(message, sent.model_copy(update={"force": True}))
         self.start(sent.run, (sent.stage, *self._filled_with(sent)), sent.stage)
 
     def _filled_with(self, command: RunStage) -> tuple[StageName, ...]:
@@ -233,8 +226,6 @@ class Execution:
         """Queue text stages of a run as a job. The stage `anew` runs even if its value is fresh. `waits`: before stages
         of another model, the job waits again behind all other jobs.
         """
-        for stage in stages:
-            _require_text_stage(stage)
         run = self.workspace.runs.get(run_id)
         require_task(run)
         for stage in stages:
@@ -242,7 +233,6 @@ class Execution:
         if anew:
             self.notes.solved(run_id, anew)
         request = Request(run.task, self.runs.settings(run), run.recipe, stages=stages, anew=anew, images=())
-
         batch = secrets.token_hex(8)  # the values of a job are undone together
 
         def work(part: tuple[StageName, ...], handle: JobHandle) -> None:

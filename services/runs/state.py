@@ -238,7 +238,7 @@ class RunStates:
         similarities: Similarities,
     ) -> None:
         self._runs, self._workspace, self._driver, self._jobs = runs, runs.workspace, runs.driver, runs.jobs
-        self._notes, self._estimates, self._control_images = notes, estimates, control_images
+        self._notes, self.estimates, self.control_images = notes, estimates, control_images
         self._outdated, self._similarities = Outdated(runs.workspace), similarities
         self._model_names = model_names(runs.profile)
         self._masks = lru_cache(maxsize=64)(self._read_mask)
@@ -252,7 +252,7 @@ class RunStates:
         size = self._runs.size(run.source_sha)
         prompts = self._runs.prompts(run)
         other_mask = self._outdated.of_another_mask(run, size)
-        failures, warming_up = self._notes.failures(run_id), self._estimates.warming_up
+        failures, warming_up = self._notes.failures(run_id), self.estimates.warming_up
         return RunState(
             run=run,
             source_size=size,
@@ -270,7 +270,7 @@ class RunStates:
             gate=gate_of(
                 self._driver, run, settings, prompts, stale, size, warming_up, other_mask, failures, self._in_mask(run)
             ),
-            control_there=self._control_images.has(run, settings),
+            control_there=self.control_images.has(run, settings),
             outdated=self._outdated.reasons(run, size),
             model_names=self._model_names,
             notices=self._notes.notices(run_id),

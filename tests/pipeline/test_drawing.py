@@ -278,7 +278,7 @@ class Painter:
             while not self.go_on.wait(0.005):
                 if handle.cancelled.is_set():
                     raise Cancelled
-                if not handle.at_parts():
+                if not handle.view.at_parts:
                     break
             else:
                 self.made.append(parts[0].name)
