@@ -36,7 +36,7 @@ from services.jobs import JobHandle, Part
 from services.runs.editing import Editing
 from services.runs.edits import keyword_of
 from services.runs.life_cycle import RunService, case_of, require_task
-from services.runs.live_images import Previews, draw_with
+from services.runs.live_images import Previews
 from services.runs.state import CanBeInsistedOn, RunStates, StageNotes
 
 REPLACED = "An earlier stage was changed after your edit, so this ran again. Undo or the history restores your edit."
@@ -434,8 +434,7 @@ class Execution:
 
         def draw(handle: JobHandle) -> None:
             try:
-                side = settings.generation.short_side
-                draw_with(self.control_images, stored, settings.conditioning, side, self.driver.models.detector)
+                self.control_images.draw(stored, settings, self.driver.models.detector)
             except UserError as error:
                 self.notes.failed(run, GENERATION, error)
                 raise

@@ -56,24 +56,28 @@ def keep_in_step(studies: Studies, study_id: str, disguise: Disguise) -> bool:
 
 
 def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
-    items = studies.items(study.id)
+    rules, items = study.rules, studies.items(study.id)
     plain = [item for item in items if item.kind == "item"]
-    rules = study.rules
-    left_out = _left_out(rules, [item for item in items if item.kind != "item" and MADE not in item.origin])
-    controls: Sequence[NewItem] = _given(items, "control")
-    quiz: Sequence[NewItem] = _given(items, "quiz")
-    training: Sequence[NewItem] = _given(items, "training") if rules.training else ()
-    if rules.training and (_made(items, "training") or not training):
-        training = (*training, *made_training(plain, rules, (*controls, *quiz), left_out))
-    of_training = pictures_of(training)
-    if rules.controls.share > 0 and (_made(items, "control") or not controls):
-        controls = (*controls, *made_controls(plain, rules, left_out, apart=of_training))
-    if rules.eligibility.quiz and (_made(items, "quiz") or not quiz):
-        quiz = (*quiz, *made_quiz(plain, rules, controls, left_out, of_training))
-    others = [item for item in items if item.kind == "item" or MADE not in item.origin]
-    # Training items first: they get the pictures without a disguise.
-    needed = _shown([item for item in (*training, *controls, *quiz) if MADE in item.origin], rules, disguise, others)
     made = [item for item in items if item.kind != "item" and MADE in item.origin]
+    given = [item for item in items if item.kind != "item" and MADE not in item.origin]
+    left_out = _left_out(rules, given)
+    controls, quiz, training = (tuple[NewItem, ...](item for item in given if item.kind == kind) for kind in _KNOWN)
+
+    def makes(kind: ItemKind, there: Sequence[NewItem]) -> bool:
+        return not there or any(item.kind == kind for item in made)
+
+    if not rules.training:
+        training = ()
+    elif makes("training", training):
+        training += made_training(plain, rules, (*controls, *quiz), left_out)
+    of_training = pictures_of(training)
+    if rules.controls.share > 0 and makes("control", controls):
+        controls += made_controls(plain, rules, left_out, apart=of_training)
+    if rules.eligibility.quiz and makes("quiz", quiz):
+        quiz += made_quiz(plain, rules, controls, left_out, of_training)
+    # Training items first: they get the pictures without a disguise.
+    new = [item for item in (*training, *controls, *quiz) if MADE in item.origin]
+    needed = _shown(new, rules, disguise, [*plain, *given])
     if sorted(map(_signature, needed)) == sorted(map(_signature, made)):
         return False
     if made:
@@ -143,14 +147,6 @@ def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Seq
 def _look(item: NewItem) -> int:
     """Return the number of an item's disguise; 0 if its picture is not disguised."""
     return int(item.origin.get(LOOK, item.image_sha != what_it_shows(item).image_sha))
-
-
-def _given(items: Sequence[Item], kind: ItemKind) -> tuple[Item, ...]:
-    return tuple(item for item in items if item.kind == kind and MADE not in item.origin)
-
-
-def _made(items: Sequence[Item], kind: ItemKind) -> tuple[Item, ...]:
-    return tuple(item for item in items if item.kind == kind and MADE in item.origin)
 
 
 def _signature(item: NewItem) -> tuple[str, str, str, str, str]:

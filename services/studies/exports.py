@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -62,13 +63,10 @@ class StudyExport:
 
     workspace: Workspace
     data: StudyData
-    _report: StudyReport | None = None
 
-    @property
+    @cached_property
     def report(self) -> StudyReport:
-        if self._report is None:
-            self._report = analyse(self.data)
-        return self._report
+        return analyse(self.data)
 
 
 def results_json(study: StudyExport) -> bytes:
@@ -86,14 +84,10 @@ def results_json(study: StudyExport) -> bytes:
 
 def truth_csv(study: StudyExport) -> bytes:
     """Return a CSV of how items and questions look, with known right answers, for simulated annotators."""
-    seen: dict[str, str] = {}
 
+    @cache
     def pixels(sha: str | None) -> str:
-        if sha is None:
-            return ""
-        if sha not in seen:
-            seen[sha] = pixels_of(study.workspace.images.load(sha))
-        return seen[sha]
+        return "" if sha is None else pixels_of(study.workspace.images.load(sha))
 
     rules = study.data.study.rules
     rows: list[Row] = []
