@@ -28,7 +28,7 @@ from core.study_report import StudyReport
 from core.version import version
 from services.runs.edited_share import FILE as EDITED
 from services.runs.edited_share import edited_csv
-from services.studies.imports import MOST_LIST, ZipFiles
+from services.studies.imports import MOST_LIST, zip_files
 from storage.workspace import Workspace
 from study import tables
 from study.figure_rows import FIGURE_COLUMNS, figure_rows
@@ -300,7 +300,7 @@ _README = Path(__file__).with_name("exported-study.txt")
 
 def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
     """Restore a study from its zip. Return its id and a note for the person. Raises UserError if that fails."""
-    files = ZipFiles(file)
+    files = zip_files(file)
     for name in (MANIFEST, RECORDS):
         if name not in files.names:
             raise UserError(_NO_STUDY.format(missing=name))
