@@ -226,9 +226,7 @@ class JobQueue:
         return self._cancel(lambda _view: True)
 
     def delete_part(self, job_id: int, part_id: int) -> bool:
-        """Remove a part from a job, even if the part is being made. Return False if it is done, removed or unknown. A
-        waiting job whose last part is removed is cancelled.
-        """
+        """Remove a part that is not done. Cancel a waiting job without parts. Return False if there is no such part."""
         with self._changed:
             job = self._jobs.get(job_id)
             found = job is not None and job.view.active and self._mark(job, part_id, ("waiting", "running"), "dropped")

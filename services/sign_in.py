@@ -39,9 +39,7 @@ class LeadSignIn:
         self._one_at_a_time = threading.Lock()
 
     def kept(self) -> str:
-        """Return the hash of the valid password, or "" if none exists. The hash is read at each call, so that a new
-        password is valid at once.
-        """
+        """Return the hash of the valid password, "" for none. Read at each call, so a new one is valid at once."""
         return self._password or self._sessions.secret(SECRET) or ""
 
     def sign_in(self, password: str, address: str | None) -> str:

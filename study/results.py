@@ -281,9 +281,7 @@ def of_question(outcomes: Outcomes, question: str) -> dict[int, ItemOutcome]:
 
 
 def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -> Slice:
-    """Return the share of valid outcomes among those with a consensus. `telling` is False for outcomes that do not tell
-    if an image is valid; the share is then undefined.
-    """
+    """Return the share of valid outcomes among those with a consensus; undefined if they do not tell of validity."""
     outcomes = list(outcomes)
     decided = [found for found in outcomes if found.status == "consensus"]
     discarded, short, waiting = (

@@ -301,9 +301,7 @@ def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: d
 
 
 def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | None, str]:
-    """Return the question and the option that the name of a column contains, such as valid, valid.label or
-    valid.yes.
-    """
+    """Return the question and the option that a column's name contains, as in valid, valid.label or valid.yes."""
     if question := questions.get(_plain_name(name)):
         return question, ""
     before, _, option = name.rpartition(".")

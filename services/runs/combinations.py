@@ -1,6 +1,4 @@
-"""Combinations of keywords and alternatives: which of them the stage of counterfactual captions would use, and a
-person's choice.
-"""
+"""Combinations of keywords and alternatives: those that counterfactual captions would use, and a person's choice."""
 
 from __future__ import annotations
 

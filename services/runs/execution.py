@@ -446,9 +446,7 @@ class Execution:
 
 
 def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
-    """Return the run's present alternatives, which a person may have edited, with those that `grown` has and `before`
-    lacks.
-    """
+    """Return the run's present alternatives, which a person may have edited, with the new ones of `grown`."""
     stored = run.values.get("alternatives")
     items: dict[str, KeywordAlternatives] = {
         item.keyword: item for item in (stored.value.value.items if stored else ())

@@ -1,6 +1,4 @@
-"""Creates, names, lists, deletes and restores runs, sets their task and mask, and reads their settings, prompts and
-stale stages.
-"""
+"""Creates, names, lists, deletes and restores runs, sets task and mask, and reads settings, prompts and staleness."""
 
 from __future__ import annotations
 
@@ -198,9 +196,7 @@ class RunService:
 
     @does("delete-run", RunCommand)
     def delete(self, run: str) -> None:
-        """Delete a run: it leaves the list, but can be restored in full. Raises UserError for a run that is busy or
-        unknown.
-        """
+        """Delete a run: it leaves the list, but can be restored in full. Raises UserError if it is busy or unknown."""
         self.delete_all((run,))
 
     @does("delete-runs", keeps=True)

@@ -113,9 +113,7 @@ class ModelComparison:
         return no_class_words(label, self.classes)
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
-        """Return all checks of a test case, the checks of its mask last. Mask checks that came with an imported file
-        count until the studio has computed its own.
-        """
+        """Return all checks of a test case, mask checks last: those of an imported file until others are known."""
         return with_mask_checks(case.checks, self.mask_kept.get(case.id), self.masked)
 
     def unmeasured(self, case: StoredTestCase) -> str:

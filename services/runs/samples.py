@@ -67,7 +67,5 @@ def sample_of(samples: tuple[Sample, ...], run: Run) -> Sample | None:
 
 
 def known_classes(samples: tuple[Sample, ...]) -> Mapping[int, str]:
-    """Return the class names that are suggested for a new mask, which are the class names of the first sample with a
-    mask.
-    """
+    """Return the class names to suggest for a new mask: those of the first sample with a mask."""
     return next((sample.classes for sample in samples if sample.classes), {})

@@ -55,9 +55,7 @@ class Problem:
 
 
 class CanBeInsistedOn(UserError):
-    """Raised for a command that is probably a mistake. The command `insist` carries it out if the person wants it
-    anyway.
-    """
+    """Raised for a command that is probably a mistake. If the person wants it anyway, `insist` carries it out."""
 
     def __init__(self, text: str, insist: RunCommand) -> None:
         super().__init__(text)

@@ -70,9 +70,7 @@ class Undoing:
 
     @does("redo", RunCommand)
     def redo(self, run: str, tab: Tab = "") -> Undone:
-        """Redo the step that was undone last, if nothing else was changed since. Raises UserError if there is nothing
-        to redo, or if the step changed the recipe and the run is busy.
-        """
+        """Redo the step that was undone last, if nothing else was changed since. Raises UserError as `undo`."""
         with self._runs.changing:
             step = self._workspace.steps.of(run).next_redo
             if step is None:

@@ -236,9 +236,7 @@ class PictureTokens:
         return [self.give(worker, sha) for sha in shas]
 
     def open(self, token: str, worker: str, judging: Mapping[str, Collection[str]]) -> str | None:
-        """Return the SHA-256 of the picture that a worker's token represents. None if the worker neither judges the
-        picture now nor gets it next.
-        """
+        """Return the SHA-256 of a token's picture, or None if the worker neither judges it now nor gets it next."""
         sha = self.image(token, worker)
         expected = any(sha in (self._ahead.get((worker, study_id)) or ()) for study_id in judging)
         return sha if expected or any(sha in shas for shas in judging.values()) else None

@@ -172,9 +172,7 @@ def _text(value: object) -> str:
 
 
 def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question, ...]:
-    """Return the questions after the act "up", "down" or "remove" on the question at the zero-based position `place`,
-    or after "add", which appends a new question.
-    """
+    """Return the questions after "up", "down" or "remove" at the zero-based `place`, or after "add" at the end."""
     after = list(questions)
     if act == "add":
         after.append(Question(short_name("", [question.id for question in after]), "", "yes-no", valid=("yes",)))

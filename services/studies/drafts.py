@@ -165,9 +165,7 @@ class StudyDrafts:
     # Queries
 
     def state(self, study_id: str, unread: Sequence[RuleProblem] = ()) -> DraftState:
-        """Bring a draft's made control, quiz and training items up to date, then return the state of the draft.
-        `unread` holds the problems of unreadable fields.
-        """
+        """Update a draft's made items, then return its state. `unread` holds the problems of unreadable fields."""
         keep_in_step(self._studies, study_id, self.disguise)
         study, items = self._studies.get(study_id), self.items(study_id)
         troubles = (*unread, *problems_of(study.rules))
@@ -298,9 +296,7 @@ class StudyDrafts:
         sent: DraftCommand,
         template: Annotated[str, typed_text(40), Field(description="The name of a question template")],
     ) -> DraftState:
-        """Replace the draft's questions and texts by the questions and texts of a template. Raises UserError if it is
-        unknown.
-        """
+        """Replace the draft's questions and texts by those of a template. Raises UserError if it is unknown."""
         chosen = TEMPLATES.get(template)
         if chosen is None:
             raise UserError(_NO_TEMPLATE)

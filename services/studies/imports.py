@@ -171,9 +171,7 @@ def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[
 
 
 def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int, str, str]:
-    """Describe a result file of Mechanical Turk. Return the number of votes, notes for the person, and sentences on
-    rows that are no votes. Saves nothing. Raises as `read_votes`.
-    """
+    """Return the number of votes in a file of Mechanical Turk, notes, and sentences on bad rows. Saves nothing."""
     _, turk = read_votes(workspace, study_id, data)
     return len(turk.votes), " ".join((f"{_counted(turk.votes)}.", *turk.notes)), " ".join(turk.problems)
 
