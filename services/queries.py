@@ -16,7 +16,7 @@ from core.check_words import described
 from core.csv_tables import facts, plain
 from core.errors import UserError
 from core.image_filter import PARTS, ImageFilter
-from core.stored_runs import RunSummary, StoredTestCase
+from core.stored_runs import StoredTestCase
 from core.studies import Study
 from core.types import to_plain
 from core.validity_score import ScoreRun
@@ -121,7 +121,9 @@ class Queries:
     ) -> Plain:
         """List the runs, the most recently changed first."""
         runs = self._workspace.runs.search(limit, find=find.strip(), after=after)
-        return {"runs": [_summary_facts(run) for run in runs], "next": runs[-1].id if len(runs) == limit else ""}
+        names = "name task recipe profile stages accepted created changed"
+        listed = [facts(run, names, run=run.id, images=run.test_cases) for run in runs]
+        return {"runs": listed, "next": runs[-1].id if len(runs) == limit else ""}
 
     @does("show-run", RunQuery)
     def show_run(self, run: str) -> Plain:
@@ -313,11 +315,6 @@ def _stage_facts(name: str, state: RunState) -> Plain:
     trace = stored.value.trace
     facts |= {"version": stored.id, "value": to_plain(stored.value.value), "author": trace.author, "model": trace.model}
     return {**facts, "stale": state.stale.get(name, ""), "notes": list(trace.notes)}
-
-
-def _summary_facts(run: RunSummary) -> Plain:
-    names = "name task recipe profile stages accepted created changed"
-    return facts(run, names, run=run.id, images=run.test_cases)
 
 
 def _study_facts(study: Study) -> Plain:

@@ -88,14 +88,10 @@ def standing(worker: Worker, enrolment: Enrolment, rules: Rules) -> Standing:
 def _why(enrolment: Enrolment, exclusion: Exclusion, rules: Rules) -> str:
     """Return why a worker was excluded, in words for the worker, without words that only the lead may know."""
     if exclusion.by != "rule" or not enrolment.controls_seen:
-        return _sentence(exclusion.reason)
+        text = exclusion.reason.strip()
+        return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")
     return (
         "The answers to some of the images are known, to check the votes: you answered "
         f"{enrolment.controls_right} of {enrolment.controls_seen} of these as expected, and at least "
         f"{chosen_percent(rules.controls.min_right)} are needed."
     )
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")

@@ -86,11 +86,12 @@ class BulkRuns:
         states = tuple(state for state in map(self._states.of, known) if not state.run.removed)
         plans = [state.gate.plan for state in states if state.gate.plan is not None and _may_draw(state)]
         seconds = [plan.seconds for plan in plans]
+        shown = sorted((state.run.id, state.gate.shown) for state in states if _may_draw(state))
         return TogetherState(
             runs=states,
             images=sum(len(plan.images) for plan in plans),
             seconds=None if None in seconds else sum(one for one in seconds if one is not None),
-            shown=_name_of(states) if plans else "",
+            shown=hashlib.sha256(repr(shown).encode()).hexdigest()[:20] if plans else "",
         )
 
     @does("together-setting", TogetherCommand)
@@ -196,8 +197,3 @@ def _todo(state: RunState) -> bool:
 
 def _may_draw(state: RunState) -> bool:
     return not state.active and not task_problem(state.run.task)
-
-
-def _name_of(states: Sequence[RunState]) -> str:
-    shown = [(state.run.id, state.gate.shown) for state in states if _may_draw(state)]
-    return hashlib.sha256(repr(sorted(shown)).encode()).hexdigest()[:20]

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import BeforeValidator
 
-from core.form_numbers import FormNumber, form_numbers
+from core.form_numbers import form_numbers
 from core.studies import (
     LONGEST_STUDY_TEXT,
     QUESTION_KINDS,
@@ -45,51 +45,39 @@ def read_name(data: Mapping[str, Any]) -> str:
     return name
 
 
-def read_draft_name(data: Mapping[str, Any], before: str) -> tuple[str, tuple[RuleProblem, ...]]:
-    """Return the typed name and no problem. If the form has no valid name, return the name `before` and the problem."""
-    if "name" not in data:
-        return before, ()
-    try:
-        return read_name(data), ()
-    except ValueError as error:
-        return before, (RuleProblem("name", str(error)),)
-
-
-def read_rules(data: Mapping[str, Any], rules: Rules) -> tuple[Rules, tuple[RuleProblem, ...]]:
-    """Return the rules changed by the form `data`, and the unreadable fields. Other fields stay as they are."""
+def read_draft(data: Mapping[str, Any], name: str, rules: Rules) -> tuple[str, Rules, tuple[RuleProblem, ...]]:
+    """Return name and rules changed by the form `data`, and the unreadable fields. Other fields stay as they are."""
     problems: list[RuleProblem] = []
+    try:
+        name = read_name(data) if "name" in data else name
+    except ValueError as error:
+        problems.append(RuleProblem("name", str(error)))
 
     def with_numbers(part: _Part) -> _Part:
         numbers: dict[str, Any] = {}
-        for name, number in form_numbers(part).items():
+        for field, number in form_numbers(part).items():
             try:
-                numbers |= {name: number.read(data[name])} if name in data else {}
+                numbers |= {field: number.read(data[field])} if field in data else {}
             except ValueError as error:
-                problems.append(RuleProblem(name, str(error), number.label))
+                problems.append(RuleProblem(field, str(error), number.label))
         return replace(part, **numbers)
 
     changed: dict[str, Any] = {}
-    for name in ("instructions", "consent"):
-        if name in data:
-            text = _text(data[name])
+    for field in ("instructions", "consent"):
+        if field in data:
+            text = _text(data[field])
             if len(text) > LONGEST_STUDY_TEXT:
-                problems.append(too_long(name, text))
+                problems.append(too_long(field, text))
             else:
-                changed[name] = text
-    for name in ("show_source", "show_captions"):
-        if name in data:
-            changed[name] = data[name] is True
+                changed[field] = text
+    changed |= {field: data[field] is True for field in ("show_source", "show_captions") if field in data}
     if isinstance(data.get("questions"), list):
         changed["questions"] = _questions(data["questions"])
     if isinstance(data.get("examples"), list):
         changed["examples"] = _examples(data["examples"], rules.examples)
     controls, eligibility = with_numbers(rules.controls), with_numbers(rules.eligibility)
-    return replace(with_numbers(rules), controls=controls, eligibility=eligibility, **changed), tuple(problems)
-
-
-def typed_number(number: FormNumber) -> BeforeValidator:
-    """Return the validator of a command field with a typed number."""
-    return BeforeValidator(number.read)
+    rules = replace(with_numbers(rules), controls=controls, eligibility=eligibility, **changed)
+    return name, rules, tuple(problems)
 
 
 def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
@@ -188,13 +176,10 @@ def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question
     sound: list[Question] = []
     for question in after:
         # The question that this one follows may be removed, or come later now.
-        sound.append(question if not question.follows or question.follows in known else _alone(question))
+        stays = not question.follows or question.follows in known
+        sound.append(question if stays else replace(question, follows="", follows_answer=""))
         known.add(question.id)
     return tuple(sound)
-
-
-def _alone(question: Question) -> Question:
-    return replace(question, follows="", follows_answer="")
 
 
 def default_rules(template_rules: Rules, quiz: int, seed: int) -> Rules:

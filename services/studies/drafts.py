@@ -260,7 +260,7 @@ class StudyDrafts:
         with self._lock:
             study = self._draft(sent)
             if self._saves.is_late(sent.study, sent.tab, sent.number):
-                return self.state(sent.study, _read(sent.form, study)[2])
+                return self.state(sent.study, draft_form.read_draft(sent.form, study.name, study.rules)[2])
             self._saves.refuse_overwriting(study, sent.based, sent.tab)
             unread = self._save(sent, study, of_rules)
             of_items()
@@ -277,8 +277,7 @@ class StudyDrafts:
         with self._lock:
             study = self._draft(sent)
             self._saves.refuse_overwriting(study, sent.based, sent.tab)
-            _, _, unread = _read(sent.form, study)
-            return self.state(sent.study, unread)
+            return self.state(sent.study, draft_form.read_draft(sent.form, study.name, study.rules)[2])
 
     @does("edit-questions", DraftCommand)
     def edit_questions(
@@ -452,7 +451,7 @@ class StudyDrafts:
 
     def _save(self, sent: DraftCommand, study: Study, change: Callable[[Rules], Rules]) -> tuple[RuleProblem, ...]:
         """Save the form's readable fields, with `change` applied to the rules. Return the unreadable fields."""
-        name, typed, unread = _read(sent.form, study)
+        name, typed, unread = draft_form.read_draft(sent.form, study.name, study.rules)
         rules = change(typed)
         if rules != study.rules:
             self._studies.set_rules(sent.study, rules)
@@ -497,12 +496,6 @@ def model_asker(
         return predictions.compare(run, settings).problem
 
     return ask
-
-
-def _read(form: Mapping[str, Any], study: Study) -> tuple[str, Rules, tuple[RuleProblem, ...]]:
-    rules, of_rules = draft_form.read_rules(form, study.rules)
-    name, of_name = draft_form.read_draft_name(form, study.name)
-    return name, rules, (*of_name, *of_rules)
 
 
 def _seed() -> int:

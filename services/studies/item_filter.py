@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from core.csv_tables import cells
 from core.errors import UserError
@@ -27,7 +27,7 @@ from evaluation.metrics import share
 from pipeline.recipes import RECONSTRUCTION, control_recipes, known_recipes
 from services.curation.views import WHICH, Filter
 from services.evaluation.model_outcomes import RunMasks, kind_of, verdict_with_masks
-from services.studies.draft_form import typed_number, typed_text
+from services.studies.draft_form import typed_text
 from storage.curation.catalogue import Catalogue
 from storage.workspace import Workspace
 from study.sampling import at_random, stratified
@@ -57,7 +57,7 @@ class ItemDraw(BaseModel):
         description=f"{WHICH}. Reconstructions only with their recipe, such as recipe={RECONSTRUCTION.name}",
     )
     how: How = Field("random", description="At random, or equally many of each label or edit type")
-    count: Annotated[int, typed_number(FormNumber(1, MOST))] = Field(
+    count: Annotated[int, BeforeValidator(FormNumber(1, MOST).read)] = Field(
         100, description=f"Number of items, at most {MOST:,}"
     )
     group: Annotated[str, typed_text(60, one_line=True)] = Field(
