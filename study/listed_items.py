@@ -48,9 +48,8 @@ def listed_items(table: Table, rules: Rules) -> tuple[tuple[ListedItem, ...], tu
     questions = {question.id: question for question in rules.questions}
     known = {column, *(names[name] for name in COLUMNS if name in names)}
     expected = {name: name[9:] for name in table.columns if name.startswith("expected.") and name[9:] in questions}
-    unused = [
-        name for name in table.columns if name and name not in known | set(expected) and name.casefold() not in _OURS
-    ]
+    known |= set(expected)
+    unused = [name for name in table.columns if name and name not in known and name.casefold() not in _OURS]
     listed = []
     for number, row in enumerate(table.rows, start=1):
         cells = {name: as_written(row.get(names[name], "")) if name in names else "" for name in COLUMNS}

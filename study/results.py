@@ -58,13 +58,16 @@ def analyse(data: StudyData) -> StudyReport:
     votes_excluded = sum(vote.worker in excluded for vote in cast)
     votes_counted = sum(map(len, after.values()))
     times = [vote.submitted for vote in cast]
-    control_votes = [vote for vote in data.votes if vote.kind == "control"]
-    right, seen = controls_right(control_votes, {item.id: item for item in data.items}, rules)
+    right, seen = controls_right(data.votes, {item.id: item for item in data.items}, rules)
     changes, announced, conditions = rules_changes(data.history, times), None, _conditions(data, items)
     first = data.history[0][0] if data.history else rules
+
+    def whole(of_items: Outcomes, questions: Sequence[Question] = rules.questions) -> Slice:
+        return slice_of("", of_images(of_items, questions).values(), telling)
+
     if changes and telling:
         by_first = outcomes_of(items, counted(cast, first.votes, excluded), first, closed)
-        announced = slice_of("", of_images(by_first, first.questions).values(), telling)
+        announced = whole(by_first, first.questions)
     people = 0 if closed else further_people(data, after)
     return StudyReport(
         study=data.study,
@@ -77,10 +80,8 @@ def analyse(data: StudyData) -> StudyReport:
         votes_counted=votes_counted,
         further_people=people,
         images=slice_of("", images.values(), telling),
-        images_before=slice_of("", of_images(outcomes_before, rules.questions).values(), telling),
-        images_adjudicated=(
-            slice_of("", of_images(by_person, rules.questions).values(), telling) if by_person is not None else None
-        ),
+        images_before=whole(outcomes_before),
+        images_adjudicated=whole(by_person) if by_person is not None else None,
         image_slices=slices_of(items, images),
         agreement=_pooled(items, after, rules.questions),
         controls=wilson(right, seen, nothing="no control item was answered yet"),
@@ -220,11 +221,8 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
     ]
     best = [majority([answer for answer, n in outcomes[item].counts.items() for _ in range(n)]) for item in ready]
     decided = [answer for answer in best if answer is not None]
-    by_majority = wilson(
-        sum(a in question.valid for a in decided),
-        len(decided),
-        nothing="every image has as many votes for one answer as for another" if ready else undecided,
-    )
+    equal = "every image has as many votes for one answer as for another"
+    by_majority = wilson(sum(a in question.valid for a in decided), len(decided), equal if ready else undecided)
     model = dawid_skene(answered_votes)
     if not model.labels:
         why = model.words.removeprefix("undefined: ") if ready else undecided
@@ -291,10 +289,8 @@ def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -
         nothing = _NOT_ASKED
     elif not outcomes:
         nothing = "no image was asked this"
-    elif waiting:
-        nothing = "no image has all its votes and a consensus yet"
     else:
-        nothing = "no image found a consensus"
+        nothing = "no image has all its votes and a consensus yet" if waiting else "no image found a consensus"
     valid = sum(found.valid is True for found in decided)
     return Slice(
         name,
@@ -310,8 +306,7 @@ def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -
 def slices_of(items: Sequence[Item], outcomes: Mapping[int, ItemOutcome]) -> Slices:
     """Return the shares by class, edit type, sample and model under test, each in alphabetical order.
 
-    Images without a value come last, as `NONE`. So together the groups contain all images that the question was asked
-    about.
+    Images without a value come last, as `NONE`, so the groups hold all images that the question was asked about.
     """
 
     def by(names: Callable[[Item], Iterable[str]]) -> tuple[Slice, ...]:
@@ -339,11 +334,10 @@ def _model(item: Item) -> tuple[str, ...]:
 
 
 def further_people(data: StudyData, counted: Mapping[int, Sequence[Vote]]) -> int:
-    """Return the minimum number of people who must join so that every image can get all its votes.
+    """Return the minimum number of people who must join so that every image can get all its votes; 0 for none.
 
-    It is 0 if the workers in the study can give them. `counted` has the counted votes by item. Nobody votes twice on an
-    image. Workers who are excluded, blocked or failed the quiz give no more votes. All others in the study are assumed
-    to vote.
+    `counted` has the counted votes by item. Nobody votes twice on an image. Workers who are excluded, blocked or failed
+    the quiz give no more votes. All others in the study are assumed to vote.
     """
     rules = data.study.rules
     able = _able(data)

@@ -14,14 +14,12 @@ from study.workers import is_judged
 
 VOTE_COLUMNS = ("task", "worker", "label")
 """Names of the columns that crowd-kit reads."""
-
 ANSWER_COLUMNS = columns_of(
     "item kind question worker answer counted:truth left_out_because expected right:truth assignment:whole "
     "accepted:time submitted:time seconds:number side changes:whole verdict reason comment label classes "
     "edit_types group model model_right:truth"
 )
 """Columns of a table with a row for each question that a worker was asked about an item of any kind."""
-
 RESULT_COLUMNS = columns_of(
     "item question status answer valid:truth votes:whole counts disagreement:number image_status "
     "image_valid:truth status_before answer_before counts_before dawid_skene dawid_skene_probability:number "
@@ -100,9 +98,8 @@ def _why_not(vote: Vote, excluded: Mapping[str, str]) -> str:
 def result_rows(data: StudyData) -> list[Row]:
     """Return a row for each image and each question with fixed answers that was asked about it.
 
-    Columns such as `status_before` hold the outcome as if nobody had been excluded. Dawid and Skene's answer is
-    computed from the same votes as the consensus. It is empty for images that wait for votes, and if the model is
-    undefined.
+    Columns such as `status_before` hold the outcome as if nobody had been excluded. Dawid and Skene's answer uses the
+    votes of the consensus. It is empty for images that wait for votes, and if the model is undefined.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
     items = [item for item in data.items if item.kind == "item"]

@@ -38,7 +38,6 @@ OURS = ("_comment", "_seconds", "_side", "_changes", "_counted", "_excluded")
 hold the exact seconds (Turk has whole ones), the side of the generated image, the number of changes, whether the vote
 counts, who excluded its worker ("rule" or "person"), and why."""
 TAIL = ("Approve", "Reject")
-
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _ZONES = {"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6}
