@@ -25,10 +25,10 @@ from services.commands import Command, RunCommand, does
 from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID, After, CaseId
 from services.jobs import JobView
-from services.runs.edited_share import edited_rows
 from services.runs.life_cycle import RunService, case_of
 from services.runs.predictions import PredictionService, with_mask_checks
 from services.runs.state import RunState, RunStates
+from services.runs.words import edited_rows
 from services.studies.drafts import StudyCommand
 from storage.curation.catalogue import Catalogue
 from study.tables import result_rows

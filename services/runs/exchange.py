@@ -32,11 +32,9 @@ from core.types import ReviewDecision, to_plain
 from formats.naming import name_of_file
 from pipeline.run_files.embedded import EmbeddedRun, read_run_in, require_run_in, with_run
 from pipeline.run_files.provenance import made_with
-from services.runs.edited_share import FILE as EDITED
-from services.runs.edited_share import edited_csv
 from services.runs.life_cycle import RunService
 from services.runs.predictions import PredictionService, with_mask_checks
-from services.runs.words import edit_words
+from services.runs.words import EDITED, edit_words, edited_csv
 from storage.runs.runs import ImportedRun
 
 LONGEST_NAME = 200

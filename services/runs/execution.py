@@ -261,29 +261,20 @@ class Execution:
         run = self.workspace.runs.get(run_id)
         stored = run.values.get("alternatives")
         before: Alternatives = stored.value.value if stored else Alternatives(())
-        models, prompt = self.driver.models, self.runs.prompts(run)["alternatives"]
+        models, prompt, stop = self.driver.models, self.runs.prompts(run)["alternatives"], handle.cancelled
         seed = len(RunStore(self.runs, run, self.notes).tries("alternatives"))
         try:
             if "caption" not in run.values:
                 raise UserError(recipe_of(run.recipe).missing("caption"))
             caption, settings = run.values["caption"].value.value, self.runs.settings(run).alternatives
-            with stoppable(handle.cancelled):
+            with stoppable(stop):
                 grown, trace = alternatives.more(
-                    caption,
-                    before,
-                    keyword,
-                    run.task,
-                    models.language,
-                    prompt,
-                    settings,
-                    seed,
-                    models.sentences,
-                    handle.cancelled,
+                    caption, before, keyword, run.task, models.language, prompt, settings, seed, models.sentences, stop
                 )
         except UserError as error:
             self.notes.failed(run_id, "alternatives", error)
             raise
-        stop_if(handle.cancelled)
+        stop_if(stop)
         with self.runs.changing:
             now = self.workspace.runs.get(run_id)
             self.editing.append_by_model(now, "alternatives", joined(now, before, grown), trace)

@@ -190,9 +190,8 @@ class PredictionService:
             return ()
         key = self.key_of(chosen)
         source, prediction = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
-        figures = self._compared(run, case.task, source, prediction) if prediction is not None else None
-        check = mask_check(figures) if figures is not None else None
-        return (check,) if check is not None else ()
+        checks = _mask_check(self._compared(run, case.task, source, prediction) if prediction is not None else None)
+        return () if isinstance(checks, str) else checks
 
     def _masks_kept(
         self,

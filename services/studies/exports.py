@@ -26,14 +26,12 @@ from core.images import MAX_BYTES, read_image
 from core.studies import StudyData, asked, wording
 from core.study_report import StudyReport
 from core.version import version
-from services.runs.edited_share import FILE as EDITED
-from services.runs.edited_share import edited_csv
+from services.runs.words import EDITED, edited_csv
 from services.studies.imports import MOST_LIST, zip_files
 from storage.workspace import Workspace
 from study import tables
 from study.figure_rows import FIGURE_COLUMNS, figure_rows
 from study.methods import paragraph
-from study.panel import PAYMENT_COLUMNS, payment_rows, people_columns, people_rows
 from study.questions import check_rules
 from study.results import analyse
 from study.tables import answer_rows, result_rows
@@ -71,13 +69,8 @@ class StudyExport:
 
 def results_json(study: StudyExport) -> bytes:
     """Return the whole report and the methods paragraph as nested JSON."""
-    report = {
-        "format": FORMAT,
-        "program": version(),
-        "exported": _now(),
-        "methods": paragraph(study.report),
-        **plain(study.report),
-    }
+    about = {"format": FORMAT, "program": version(), "exported": _now(), "methods": paragraph(study.report)}
+    report = about | plain(study.report)
     report["study"].pop("link", None)  # anybody with the link can join
     return _dumped(report)
 
@@ -105,15 +98,15 @@ def truth_csv(study: StudyExport) -> bytes:
 def payment_csv(study: StudyExport) -> bytes:
     """Return a CSV with each worker's work and its approval, from which a panel can pay its participants."""
     participants = study.workspace.studies.panels.participants(study.data.study.id)
-    return _csv(payment_rows(study.data, participants), PAYMENT_COLUMNS)
+    return _csv(tables.payment_rows(study.data, participants), tables.PAYMENT_COLUMNS)
 
 
 def people_csv(study: StudyExport) -> bytes:
     """Return a CSV with the workers' answers to the questions about themselves, by pseudonym."""
     panels, study_id = study.workspace.studies.panels, study.data.study.id
     answers = panels.people(study_id)
-    columns = people_columns(panels.get(study_id), answers)
-    return _csv(people_rows(study.data, columns, answers), columns)
+    columns = tables.people_columns(panels.get(study_id), answers)
+    return _csv(tables.people_rows(study.data, columns, answers), columns)
 
 
 EXPORTS: Mapping[str, tuple[str, Callable[[StudyExport], bytes]]] = {

@@ -96,10 +96,8 @@ class Pool:
 
 def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
     """Return the pool of a draw, without images that are items of `study`. Reads only counts."""
-    rest, standings = (
-        replace(_without_reconstructions(request.filter), models={}, test_cases=True),
-        request.filter.models,
-    )
+    standings = request.filter.models
+    rest = replace(_without_reconstructions(request.filter), models={}, test_cases=True)
     model = next(filter(None, standings), "") or catalogue.most_read(rest)
     fitting = replace(rest, models={name or model: values for name, values in standings.items()})
 
