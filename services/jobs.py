@@ -35,7 +35,6 @@ class Part:
     id: int
     """Zero-based position of the part at the start of the job."""
     name: str
-    """Name in words."""
     state: PartState = "waiting"
 
 

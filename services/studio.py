@@ -97,18 +97,14 @@ class Studio:
         self.judging = Judging(profile, models, workspace, jobs, changes)
         self.check_agreements = CheckAgreements(workspace)
         self.batches = BatchRuns(workspace, changes, roots, drawn)
-        """Batches over whole data sets."""
         self.evaluations = EvaluationService(profile, workspace, self.predictions.require_known, changes, execution)
-        """Evaluations of models under test on test sets."""
         self.searches = Searches(workspace, self.batches, self.evaluations, models, execution)
-        """Searches for weak cells in batches."""
         self.likeness = Likeness(workspace, self.evaluations, self.meaning, models, changes)
         self.factors = Factors(self.evaluations, self.meaning)
         self.focus = Focus(workspace, self.evaluations, changes)
         self.evidence = Evidence(workspace, self.evaluations, changes)
         self.retrainings = Retrainings(workspace, self.evaluations, changes)
         self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
-        """Fills the workspace with example data."""
         for service in (
             runs,
             editing,
@@ -150,7 +146,6 @@ class Studio:
         self.studies = StudyServices(workspace, commands, model_asker(workspace, runs.settings, self.predictions))
         self.test_sets = TestSetServices(workspace, commands, changes)
         self.revisions = Revisions(workspace.saved, changes)
-        """Tells pages whether anything that they show has changed."""
 
     def close(self) -> None:
         """Stop running work; the workspace stays open."""

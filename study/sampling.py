@@ -7,7 +7,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
-"""Type of the things that are drawn, such as numbers or names of images."""
 
 
 def at_random(population: Sequence[T], number: int, seed: int) -> tuple[T, ...]:

@@ -43,7 +43,6 @@ class Grid:
     at_once: int
     """Number of keywords that a caption changes."""
     total: int
-    """Number of all combinations."""
     listed: tuple[tuple[Edit, ...], ...]
     """Combinations that a page lists: the first ones, and all planned ones."""
     planned: tuple[tuple[Edit, ...], ...]

@@ -50,7 +50,6 @@ class Taken:
 
     run_id: str
     case_id: int | None = None
-    """Id of the test case to show; None for none."""
     said: str = ""
     """One or two sentences for the person; "" for none."""
 

@@ -32,9 +32,7 @@ from storage.workspace import Workspace
 EARLIER_CAPTION = "of an earlier caption"
 EARLIER_MASK = "of an earlier mask"
 EARLIER_SOURCE_CAPTION = "of an earlier caption of the source"
-"""Reason why an image drawn from the inverted source is outdated."""
 EARLIER_REGION = "of an earlier region"
-"""Reason why an image is outdated whose method changes only a region of the source."""
 EARLIER_TASK = "made for "
 """Beginning of the reason why an image made for another task is outdated. The other task follows."""
 

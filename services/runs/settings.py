@@ -23,7 +23,6 @@ from services.runs.life_cycle import RunService, case_of
 from services.runs.state import StageNotes
 
 Plain = dict[str, Any]
-"""Settings as plain data: by section, a value for each setting."""
 SettingName = Annotated[str, Field(max_length=100, description="Section and name, such as generation.steps")]
 SettingValue = Annotated[
     bool | int | float | str, Field(description="The new value; a text is converted to the type of the setting")

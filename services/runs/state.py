@@ -176,7 +176,6 @@ class RunState:
     notices: dict[StageName, str]
     """Notices by stage. Each stays until its stage is edited or run again."""
     prompts: PromptSet
-    """Prompts of the language stages of this run."""
     earlier_prompts: tuple[StoredState, ...]
     """States of the run in which its prompts changed, oldest first."""
     alternatives: Alternatives

@@ -32,7 +32,6 @@ class Undone:
     """Result of an undo or a redo."""
 
     said: str
-    """The result in one sentence."""
     again: str
     """The command that reverses it: "undo" or "redo"."""
 

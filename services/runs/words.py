@@ -14,7 +14,6 @@ from pipeline.recipes import edits_in_words, known_recipes, recipe_of, section_c
 from storage.workspace import Workspace
 
 DEFAULT_ARTIFACTS = recipe_of(DEFAULT_RECIPE).drawing_method.artifacts
-"""Artifacts that the method of the default recipe declares."""
 EDITED = "edited_values.csv"
 """Name of an exported file with the share of each stage's values that people changed."""
 EDITED_COLUMNS = ("profile", "stage", "values", "changed", "share")

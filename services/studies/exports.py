@@ -288,7 +288,6 @@ def _now() -> str:
 
 
 _README = Path(__file__).with_name("exported-study.txt")
-"""The description of a study's zip, which is added to the zip as README.txt."""
 
 
 def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:

@@ -47,7 +47,6 @@ class ImportFiles:
     names: tuple[str, ...]
     """Paths of the files, with "/" between folders."""
     opened: Callable[[str], IO[bytes]]
-    """Opens a file by its path."""
     damaged: str = "cannot be read: {}."
     """End of the sentence about a file that cannot be read; {} stands for the reason."""
     any_name: bool = False
