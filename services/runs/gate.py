@@ -37,6 +37,15 @@ EARLIER_TASK = "made for "
 """Beginning of the reason why an image made for another task is outdated. The other task follows."""
 
 
+MaskClasses = tuple[tuple[int, str], ...]
+"""The number and name of each class of a mask, sorted, as a key of caches."""
+
+
+def classes_of(run: Run) -> MaskClasses:
+    """Return the classes of a run's mask as a key of caches."""
+    return tuple(sorted(run.mask_classes.items()))
+
+
 @dataclass(frozen=True)
 class CaptionDoubt:
     """A ticked caption that fails a text check, about which a page warns before the caption is drawn."""
@@ -128,7 +137,7 @@ def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | Non
     made_of = [
         recipe.name,
         drawing_key(recipe, run.task, run.source_sha, values, settings),
-        [run.mask_sha, sorted(run.mask_classes.items())] if on_mask else None,
+        [run.mask_sha, classes_of(run)] if on_mask else None,
         [(image.counterfactual.text, image.seed) for image in plan.images],
         texts,
     ]
@@ -191,8 +200,7 @@ class Outdated:
         if run.mask_sha is None:
             return True
         try:
-            classes = tuple(sorted(run.mask_classes.items()))
-            expected = self._wanted(run.mask_sha, classes, size, lineage.method, lineage.settings)
+            expected = self._wanted(run.mask_sha, classes_of(run), size, lineage.method, lineage.settings)
             return any(
                 name not in case.artifacts or self._held(case.artifacts[name].sha) != sha
                 for name, sha in expected.items()
@@ -201,12 +209,7 @@ class Outdated:
             return True
 
     def _wanted_shas(
-        self,
-        mask_sha: str,
-        classes: tuple[tuple[int, str], ...],
-        size: tuple[int, int],
-        method: str,
-        settings: MethodSettings,
+        self, mask_sha: str, classes: MaskClasses, size: tuple[int, int], method: str, settings: MethodSettings
     ) -> dict[str, str]:
         mask = NamedMask(self._workspace.images.load(mask_sha), dict(classes))
         artifacts = method_of(method).mask_artifacts(settings, mask, size)

@@ -32,6 +32,7 @@ from services.evaluation.model_choice import ChooseModelUnderTest, chosen_model
 from services.evaluation.model_files import found_here
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.jobs import JobQueue
+from services.runs.gate import MaskClasses, classes_of
 from services.runs.life_cycle import RunService
 from services.runs.model_loading import ModelLoading
 from services.runs.settings import RunSettings
@@ -69,6 +70,7 @@ class _Loaded:
     """The stored record of a model under test; None for a model that only checks masks."""
 
 
+Names = tuple[str, ...]
 MaskChecks = tuple[Check, ...] | str
 """Checks that an image keeps its mask, or words on why there are none."""
 Load = Callable[[UnderTestSettings], Predictor]
@@ -202,9 +204,8 @@ class PredictionService:
         figures: Mapping[int, tuple[ClassFigures, ...]],
     ) -> tuple[dict[int, MaskChecks], bool]:
         """Return the mask checks of each segmentation test case, or words on why there are none; and True if some are
-        still to be computed by the profile's segmenter. The profile's segmenter makes the checks if the profile has
-        one, otherwise the model `under_test` does. `problem` says why `under_test` cannot be asked, `source` is its
-        prediction on the source, and `figures` holds its figures by test case id.
+        still to be computed. The profile's segmenter makes the checks if there is one, otherwise the model `under_test`
+        does. `problem` says why that cannot be asked; `source` and `figures` are its prediction and figures.
         """
         checker = self._profile.checks.own_segmenter()
         cases = [case for case in run.test_cases if case.task.kind == "segmentation"]
@@ -226,11 +227,9 @@ class PredictionService:
         missing = [case.image_sha for case in reversed(cases) if checks_by_case[case.id] is None]
         if missing:
             self._ask(checker, [run.source_sha, *missing])
-        mask_checks: dict[int, MaskChecks] = {}
-        for case, checks in checks_by_case.items():
-            unknown = "n/a, the checking model knows no protected class of the mask"
-            mask_checks[case] = MASK_WAITS if checks is None else checks or unknown
-        return mask_checks, bool(missing)
+        unknown = "n/a, the checking model knows no protected class of the mask"
+        known = {case: MASK_WAITS if checks is None else checks or unknown for case, checks in checks_by_case.items()}
+        return known, bool(missing)
 
     def _kept_by(self, key: str, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
         """Return the mask checks by the profile's segmenter, whose predictions have `key`; None if some are missing."""
@@ -239,29 +238,28 @@ class PredictionService:
             return None
         assert run.mask_sha is not None
         edited = tuple(edit.keyword for edit in case.lineage.counterfactual.edits)
-        return self._keep(source, prediction, run.mask_sha, _frozen(run.mask_classes), case.task.protected, edited)
+        return self._keep(source, prediction, run.mask_sha, classes_of(run), case.task.protected, edited)
 
     def _kept_checks(
         self,
         source: Prediction,
         found: Prediction,
-        mask_sha: str,
-        mask_classes: tuple[tuple[int, str], ...],
-        protected: tuple[str, ...],
-        edited: tuple[str, ...],
+        sha: str,
+        classes: MaskClasses,
+        protected: Names,
+        edited: Names,
     ) -> tuple[Check, ...]:
         if "classification" in (source.kind, found.kind):
             return ()
         try:
             before, after = decode_map(source.class_map), decode_map(found.class_map)
-            mask = resized(self._workspace.images.load(mask_sha), before.size)
+            mask = resized(self._workspace.images.load(sha), before.size)
         except (UserError, OSError, ValueError):  # a missing or damaged file: the page reports it elsewhere
             log.exception("the mask cannot be checked")
             return ()
         after = after if after.size == before.size else resized(after, before.size)
         settings = self._profile.checks
-        named = dict(mask_classes)
-        shares = kept_in_mask(before, after, source.classes, mask, named, protected, settings.things, edited)
+        shares = kept_in_mask(before, after, source.classes, mask, dict(classes), protected, settings.things, edited)
         return kept_checks(shares, settings.bands)
 
     def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
@@ -374,15 +372,10 @@ class PredictionService:
         """Return the class figures of one generated image; None without a prediction, or for a classifier."""
         if source is None or "classification" in (source.kind, found.kind):
             return None
-        return self._compare(source, found, run.mask_sha, _frozen(run.mask_classes), task.protected)
+        return self._compare(source, found, run.mask_sha, classes_of(run), task.protected)
 
     def _figures(
-        self,
-        source: Prediction,
-        generated: Prediction,
-        mask_sha: str | None,
-        mask_classes: tuple[tuple[int, str], ...],
-        protected: tuple[str, ...],
+        self, source: Prediction, generated: Prediction, mask_sha: str | None, classes: MaskClasses, protected: Names
     ) -> tuple[ClassFigures, ...]:
         try:
             before, after = decode_map(source.class_map), decode_map(generated.class_map)
@@ -394,7 +387,7 @@ class PredictionService:
         except (UserError, OSError, ValueError):  # a missing or damaged file: the page leaves these figures out
             log.exception("the figures of the model under test cannot be worked out")
             return ()
-        return against_mask(before, after, source.classes, mask, dict(mask_classes), protected)
+        return against_mask(before, after, source.classes, mask, dict(classes), protected)
 
 
 def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: bool) -> tuple[Check, ...]:
@@ -429,10 +422,6 @@ def model_key(chosen: UnderTestSettings) -> str:
     parts += [chosen.layout] if chosen.source == "onnx" else []
     details = "; ".join(parts)
     return f"{chosen.title}{changed}{f' ({details})' if details else ''}"
-
-
-def _frozen(classes: Mapping[int, str]) -> tuple[tuple[int, str], ...]:
-    return tuple(sorted(classes.items()))
 
 
 def load_model(chosen: UnderTestSettings) -> Predictor:

@@ -32,7 +32,7 @@ from pipeline.recipes import Recipe, recipe_of, recipes_for
 from services.commands import RunCommand
 from services.jobs import JobView
 from services.runs.estimates import Estimates
-from services.runs.gate import Gate, Outdated, gate_of
+from services.runs.gate import Gate, MaskClasses, Outdated, classes_of, gate_of
 from services.runs.life_cycle import RunService
 from services.runs.live_images import ControlImages
 from services.runs.similarity import Similarities
@@ -283,11 +283,11 @@ class RunStates:
         if run.mask_sha is None:
             return NO_MASK
         try:
-            return self._masks(run.mask_sha, tuple(sorted(run.mask_classes.items())), run.task)
+            return self._masks(run.mask_sha, classes_of(run), run.task)
         except UserError:  # a missing or damaged file, which the page reports elsewhere
             return NO_MASK
 
-    def _read_mask(self, sha: str, classes: tuple[tuple[int, str], ...], task: Task) -> InMask:
+    def _read_mask(self, sha: str, classes: MaskClasses, task: Task) -> InMask:
         return in_mask(NamedMask(self._workspace.images.load(sha), dict(classes)), task)
 
     def refused(self, run_id: str, stage: StageName, error: UserError) -> None:
