@@ -62,10 +62,8 @@ def plan(
     first = quiz + 2 * training
     affordable = minutes * 60 / seconds - first
     if affordable < 1:
-        before = "the training and the quiz" if quiz and training else "the training" if training else "the quiz"
-        raise ValueError(
-            f"In {minutes:g} minutes an annotator gets no further than {before}: allow more time for each."
-        )
+        part = "the training and the quiz" if quiz and training else "the training" if training else "the quiz"
+        raise ValueError(f"In {minutes:g} minutes an annotator gets no further than {part}: allow more time for each.")
     # Nobody votes twice on an item, so nobody can see more than all items and all control items.
     most_items = min(items, rules.most_items or items)
     most = most_items + controls_wanted(most_items, rules.controls.share)

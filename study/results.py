@@ -231,9 +231,8 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
     by_model = wilson(sum(a in question.valid for a in model.labels.values()), len(model.labels))
     agreed = {item: outcomes[item].answer for item in ready if outcomes[item].status == "consensus"}
     differ = tuple(item for item, answer in agreed.items() if model.labels[str(item)] != answer)
-    agrees = (
-        f"differs from the consensus on {count_of(len(differ), 'image')}" if differ else "agrees with every consensus"
-    )
+    apart = count_of(len(differ), "image")
+    agrees = f"differs from the consensus on {apart}" if differ else "agrees with every consensus"
     words = (
         f"Dawid and Skene's model, which weighs workers by how reliable they seem, takes {by_model.count} of "
         f"{by_model.n} images for valid and {agrees} ({model.words})."

@@ -209,9 +209,7 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
         if why:
             excluded[vote.worker] = ("rule" if by == "rule" else "person", why[:500])
     unused = [name for name, belongs in named.items() if not belongs]
-    notes = [
-        f"{count_of(count, 'row')} {what} {'was' if count == 1 else 'were'} left out." for what, count in left.items()
-    ]
+    notes = [f"{count_of(n, 'row')} {what} {'was' if n == 1 else 'were'} left out." for what, n in left.items()]
     if unused:
         asked_for = [f"“{question.id}”" for question in rules.questions]
         phrase = f"question is {asked_for[0]}" if len(asked_for) == 1 else f"questions are {', '.join(asked_for)}"
@@ -273,7 +271,7 @@ def _verdict(row: Mapping[str, str]) -> tuple[ApprovalVerdict, str]:
 
 def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: dict[str, bool]) -> dict[str, str]:
     """Return the answers in a row by question. Record in `named` which names of answers belong to a question."""
-    answer_by_question: dict[str, str] = {}
+    given: dict[str, str] = {}
     for column, cell in row.items():
         if not column.startswith("Answer.") or column in _OWN:
             continue
@@ -292,11 +290,9 @@ def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: d
                 answer = _answer(question, as_written(text))
             else:
                 continue
-            if answer_by_question.setdefault(question.id, answer) != answer:
-                raise ValueError(
-                    f"it answers “{question.id}” with both “{answer_by_question[question.id]}” and “{answer}”"
-                )
-    return answer_by_question
+            if given.setdefault(question.id, answer) != answer:
+                raise ValueError(f"it answers “{question.id}” with both “{given[question.id]}” and “{answer}”")
+    return given
 
 
 def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | None, str]:

@@ -97,9 +97,8 @@ class BulkRuns:
     @does("together-setting", TogetherCommand)
     def change_setting(self, runs: RunIds, setting: SettingName, value: SettingValue) -> DoneTogether:
         """Change one setting of several runs."""
-        return self._each(
-            runs, lambda run_id: self._settings.change_setting(ChangeSetting(run=run_id, setting=setting, value=value))
-        )
+        change = self._settings.change_setting
+        return self._each(runs, lambda run_id: change(ChangeSetting(run=run_id, setting=setting, value=value)))
 
     @does("together-preset", TogetherCommand)
     def take_preset(self, runs: RunIds, preset: PresetName) -> DoneTogether:
@@ -109,9 +108,8 @@ class BulkRuns:
     @does("together-defaults", TogetherCommand)
     def put_defaults_back(self, runs: RunIds, sections: Sections) -> DoneTogether:
         """Reset sections of the settings of several runs to the profile's."""
-        return self._each(
-            runs, lambda run_id: self._settings.put_defaults_back(DefaultSettings(run=run_id, sections=sections))
-        )
+        put_back = self._settings.put_defaults_back
+        return self._each(runs, lambda run_id: put_back(DefaultSettings(run=run_id, sections=sections)))
 
     @does("together-recipe", TogetherCommand)
     def set_recipe(self, runs: RunIds, recipe: RecipeName) -> DoneTogether:

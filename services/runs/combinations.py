@@ -163,9 +163,6 @@ class CombinationEdits:
             chosen.sort(key=lambda pairs: order.get(pairs, len(order)))
 
             def change(plain: dict[str, Any]) -> None:
-                plain[STAGE] |= {
-                    "combinations": "chosen",
-                    "chosen": [[list(pair) for pair in pairs] for pairs in chosen],
-                }
+                plain[STAGE] |= {"combinations": "chosen", "chosen": [list(map(list, pairs)) for pairs in chosen]}
 
             self._settings.change(sent, change)

@@ -176,9 +176,8 @@ class Exchange:
 def run_record(run: Run) -> RunRecord:
     """Return the record of a run, as stored inside its image files."""
     values = {stage: stored.value for stage, stored in run.values.items()}
-    return RunRecord(
-        **cells(run, "id name profile recipe task settings prompts sample notes mask_classes"), values=values
-    )
+    names = "id name profile recipe task settings prompts sample notes mask_classes"
+    return RunRecord(**cells(run, names), values=values)
 
 
 def file_stem(run: Run, case: StoredTestCase) -> str:

@@ -333,9 +333,8 @@ class Execution:
         values = {name: stored.value.value for name, stored in run.values.items()}
         key = drawing_key(recipe, run.task, self.runs.pixels(run.source_sha), values, settings)
         names = [f"{edits_in_words(recipe.name, image.counterfactual)} · seed {image.seed}" for image in images]
-        request = Request(
-            run.task, settings, recipe.name, prompts=self.runs.templates(run), stages=(), images=tuple(images)
-        )
+        prompts = self.runs.templates(run)
+        request = Request(run.task, settings, recipe.name, prompts=prompts, stages=(), images=tuple(images))
         self.jobs.require_idle(run_id)
         # The job is stored before it waits: if the server is killed, a record of the missing images remains.
         job_id = self.workspace.jobs.start(run_id, len(images), key)
@@ -439,9 +438,8 @@ class Execution:
 def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
     """Return the run's present alternatives, which a person may have edited, with the new ones of `grown`."""
     stored = run.values.get("alternatives")
-    items: dict[str, KeywordAlternatives] = {
-        item.keyword: item for item in (stored.value.value.items if stored else ())
-    }
+    present = stored.value.value.items if stored else ()
+    items: dict[str, KeywordAlternatives] = {item.keyword: item for item in present}
     had = {(item.keyword, option.text) for item in before.items for option in item.options}
     for item in grown.items:
         known = items.get(item.keyword, replace(item, options=()))

@@ -201,10 +201,8 @@ class Outdated:
             return True
         try:
             expected = self._wanted(run.mask_sha, classes_of(run), size, lineage.method, lineage.settings)
-            return any(
-                name not in case.artifacts or self._held(case.artifacts[name].sha) != sha
-                for name, sha in expected.items()
-            )
+            stored = case.artifacts
+            return any(name not in stored or self._held(stored[name].sha) != sha for name, sha in expected.items())
         except UserError:  # a missing or damaged file, which the page reports elsewhere
             return True
 

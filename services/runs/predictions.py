@@ -146,8 +146,8 @@ class PredictionService:
         """Return the known predictions for a run, and request the missing ones from the worker thread."""
         chosen = self.model_of(run, settings)
         if chosen is None:
-            checks_by_case, measuring = self._masks_kept(run, None, "", None, {})
-            return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=checks_by_case)
+            kept, measuring = self._masks_kept(run, None, "", None, {})
+            return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=kept)
         model = model_key(chosen)
         if not run.test_cases:
             return ModelComparison(chosen, self._problem(model))
@@ -174,11 +174,9 @@ class PredictionService:
             for case, prediction in results.items()
             if source is not None
         }
-        checks_by_case, measuring = self._masks_kept(run, chosen, problem, source, figures)
+        kept, measuring = self._masks_kept(run, chosen, problem, source, figures)
         waiting = (bool(missing) and not problem) or measuring
-        return ModelComparison(
-            chosen, problem, waiting, source, results, figures, masked, outcomes, checks_by_case, classes
-        )
+        return ModelComparison(chosen, problem, waiting, source, results, figures, masked, outcomes, kept, classes)
 
     def mask_checks(self, run: Run, settings: Settings, case: StoredTestCase) -> tuple[Check, ...]:
         """Return the known checks that a test case keeps its mask. Missing predictions are not requested."""
@@ -241,13 +239,7 @@ class PredictionService:
         return self._keep(source, prediction, run.mask_sha, classes_of(run), case.task.protected, edited)
 
     def _kept_checks(
-        self,
-        source: Prediction,
-        found: Prediction,
-        sha: str,
-        classes: MaskClasses,
-        protected: Names,
-        edited: Names,
+        self, source: Prediction, found: Prediction, sha: str, classes: MaskClasses, protected: Names, edited: Names
     ) -> tuple[Check, ...]:
         if "classification" in (source.kind, found.kind):
             return ()

@@ -135,11 +135,8 @@ def short_name(text: str, taken: Sequence[str]) -> str:
     """Return an id for a question, made from the first words of its text, that is not in `taken`."""
     words = [word for word in re.findall(r"[a-z0-9]+", text.casefold()) if word not in _SMALL]
     name = "-".join(words[:3])[:30].strip("-") or "question"
-    return next(
-        candidate
-        for candidate in (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
-        if candidate not in taken
-    )
+    candidates = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+    return next(candidate for candidate in candidates if candidate not in taken)
 
 
 _SMALL = frozenset("a an and are as at be do does how in is it of on or still that the this to was what which".split())

@@ -310,9 +310,8 @@ class StudyDrafts:
     ) -> DraftState:
         """Add a picture of the workspace as an example in the instructions. Raises UserError for an unknown picture."""
         self._workspace.images.path(sha)
-        return self.change(
-            sent, lambda rules: replace(rules, examples=(*rules.examples, InstructionExample(sha, "", "")))
-        )
+        example = InstructionExample(sha, "", "")
+        return self.change(sent, lambda rules: replace(rules, examples=(*rules.examples, example)))
 
     @does("delete-example", DraftCommand)
     def delete_example(

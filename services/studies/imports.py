@@ -190,10 +190,9 @@ def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool
         if (item := by_id[vote.item])
     ]
     count = workspace.studies.import_votes(study_id, rows)
-    for worker, (by, why) in turk.excluded.items():
-        workspace.studies.workers.exclude(
-            study_id, worker if worker.startswith(IMPORTED) else IMPORTED + worker, why, by
-        )
+    for name, (by, why) in turk.excluded.items():
+        worker = name if name.startswith(IMPORTED) else IMPORTED + name
+        workspace.studies.workers.exclude(study_id, worker, why, by)
     left = (f"Left out: {' '.join(turk.problems)}",) if turk.problems else ()
     return count, " ".join((f"{_counted(rows)} brought in.", *left, *turk.notes))
 

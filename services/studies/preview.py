@@ -60,9 +60,8 @@ def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
     study, number = studies.get(sent.study), sent.number
     training, quiz, items = _way(study, studies.items(study.id))
     if not study.rules.questions:
-        return Previewed(
-            study, number, "closed", "There is no question yet: add a question, then open the preview again."
-        )
+        words = "There is no question yet: add a question, then open the preview again."
+        return Previewed(study, number, "closed", words)
     if number == 1:
         return Previewed(study, number, "consent", "Please read what you agree to before the first image.")
     side: Side = random.Random(f"{study.rules.seed} {number}").choice(("left", "right"))
