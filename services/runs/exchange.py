@@ -139,12 +139,10 @@ class Exchange:
     def restore(self, embedded: EmbeddedRun) -> Taken:
         """Open the run of a file if it is known, else save it. Raises UserError if that needs a missing source."""
         workspace, run_id = self._workspace, embedded.run.id
-        if (
-            workspace.runs.exists(run_id)
-            and self._runs.pixels(workspace.runs.get(run_id).source_sha) == embedded.source_sha
-        ):
+        stored = workspace.runs.get(run_id) if workspace.runs.exists(run_id) else None
+        if stored is not None and self._runs.pixels(stored.source_sha) == embedded.source_sha:
             message = embedded.lost
-            if workspace.runs.get(run_id).removed:
+            if stored.removed:
                 workspace.runs.restore(run_id)
                 message = f"The run had been deleted and was restored. {message}".strip()
             return Taken(run_id, self._case_in(run_id, embedded), message)

@@ -52,14 +52,12 @@ class RunStage(RunCommand):
 
 
 class RunStore:
-    """The driver's access to a run of a workspace. `job_id` is the job to which new images belong. Values with equal
-    `batch` are undone together. By default, all values of this store have the same one.
+    """The driver's access to a run of a workspace. `job` is the id of the job to which new images belong. Values with
+    equal `batch` are undone together. By default, all values of this store have the same one.
     """
 
-    def __init__(
-        self, runs: RunService, run: Run, notes: StageNotes, job_id: int | None = None, batch: str = ""
-    ) -> None:
-        self._workspace, self._runs, self._run_id, self._job_id = runs.workspace, runs, run.id, job_id
+    def __init__(self, runs: RunService, run: Run, notes: StageNotes, job: int | None = None, batch: str = "") -> None:
+        self._workspace, self._runs, self._run_id, self._job_id = runs.workspace, runs, run.id, job
         self._notes = notes
         self._source = runs.source(run)
         self._batch = batch or secrets.token_hex(8)

@@ -57,6 +57,7 @@ MEASURING_SECONDS = 0.05
 """Seconds spent comparing class maps after a filter change. The page reports how many remain."""
 PICKABLE = 60
 """Maximum number of pictures of each group from which a lead can choose examples."""
+ItemId = Annotated[StrictInt, Field(description="The id of the item")]
 AskModel = Callable[[str, str], str | None]
 """Function that takes a run's id and the key of a model under test ("" for any), and requests the model's predictions
 for the run's images from the worker thread.
@@ -331,7 +332,7 @@ class StudyDrafts:
     def mark_item(
         self,
         sent: DraftCommand,
-        item: Annotated[StrictInt, Field(description="The id of the item")],
+        item: ItemId,
         kind: Annotated[ItemKind, Field(description="The new kind of the item")],
         expected: Annotated[
             dict[str, str],
@@ -424,9 +425,7 @@ class StudyDrafts:
         return len(answers)
 
     @does("delete-item", DraftCommand)
-    def delete_item(
-        self, sent: DraftCommand, item: Annotated[StrictInt, Field(description="The id of the item")]
-    ) -> DraftState:
+    def delete_item(self, sent: DraftCommand, item: ItemId) -> DraftState:
         """Remove one item from the draft; a missing one changes nothing."""
         return self._remove(sent, lambda known: known.id == item)
 
