@@ -41,8 +41,7 @@ def plan(
     is replaced because of control items. An annotator works for `minutes`. The numbers of items follow from
     `survival(accuracy)`. The interval is the Wilson interval for the expected count among the expected items with a
     consensus. Time is votes * seconds, and control items add share / (1 - share) to it. A training item takes the time
-    of two votes, as its feedback is read. All shares are 0 to 1. Raises ValueError with a sentence for impossible
-    figures.
+    of two votes, as its feedback is read. All shares are 0 to 1. Raises ValueError for impossible figures.
     """
     if items < 1:
         raise ValueError("Choose at least one image.")

@@ -41,8 +41,7 @@ def analyse(data: StudyData) -> StudyReport:
     """Return all figures of a study as it is now: each question before and after exclusions, agreement, workers, notes.
 
     The first K votes of an item count, in the order of `data.votes`, by workers who are not excluded now. Approval and
-    rejection change only a worker's record, not the result. Sparse data raise no error and give no NaN: undefined
-    figures have words.
+    rejection change only a worker's record, not the result. Undefined figures of sparse data are words, not NaN.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
     items = [item for item in data.items if item.kind == "item"]

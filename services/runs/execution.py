@@ -186,8 +186,7 @@ class Execution:
     @does("run-from", RunCommand)
     def run_from(self, run: str, stage: KnownStage) -> None:
         """Run a text stage, then all later text stages that are empty or stale. If a person wrote the stage's value and
-        it is fresh, the value stays and a later stage is the first to run. Raises UserError if that is so for all these
-        stages.
+        it is fresh, the value stays and a later stage is the first to run. Raises UserError if all values stay.
         """
         _require_text_stage(stage)
         stored = self.workspace.runs.get(run)

@@ -1,5 +1,4 @@
-"""The gate before generation: which images would be made if a person approved, or why none can be made. This module
-only reads runs.
+"""The gate before generation: which images would be made if a person approved, or why none can be made.
 
 It also finds outdated images of a run: those made for another task, caption, mask or region than the run has now.
 """

@@ -1,8 +1,6 @@
-"""Pictures kept in memory for a short time: control images while a person changes a threshold, and previews of
-unfinished images.
+"""Pictures kept in memory for a short time: control images while a person changes a threshold, and previews.
 
-Simple control images are computed at once. Control images that a model must draw are drawn by the worker thread on
-request.
+Simple control images are computed at once. Control images that a model must draw are drawn on request.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Predictions of the model under test for a run's images. The worker thread computes and stores them while no job
-waits.
+"""Predictions of the model under test for a run's images. The worker thread computes them while no job waits.
 
 A request of a page only looks up stored predictions. It loads no model, and reads no images but masks and class maps.
 """

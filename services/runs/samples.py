@@ -1,7 +1,6 @@
 """The sample pictures of a profile. Each is a file `NAME.png`, with its task and caption in `NAME.json`.
 
-A file `NAME.mask.png` holds the mask, if any. Then `mask_classes` in the JSON lists the names of the class numbers from
-0.
+A file `NAME.mask.png` holds the mask, if any. Then `mask_classes` in the JSON names the classes from number 0.
 """
 
 from __future__ import annotations

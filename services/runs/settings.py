@@ -1,5 +1,4 @@
-"""The commands to change a run's settings and prompts: one by one, by a preset of the profile, or back to the
-profile's.
+"""The commands to change a run's settings and prompts: one by one, by a preset, or back to the profile's.
 
 A change always applies to the latest state of a run, even if the person saw an earlier one: see `edit_conflicts`.
 """
@@ -128,8 +127,7 @@ class RunSettings:
         self.change(command, lambda plain: plain["generation"].update(changes))
 
     def change(self, command: edit_conflicts.StateEdit, change: Callable[[Plain], None]) -> None:
-        """Apply `change` to the run's latest settings and save the result. A lock keeps other pages from saving in
-        between.
+        """Apply `change` to the run's latest settings and save the result. A lock keeps other pages out.
 
         If another page changed settings in the meantime, the person sees a message about it at the card of their own
         change. Raises UserError, and saves nothing, if the changed settings are invalid.

@@ -1,5 +1,4 @@
-"""Similarity of people's alternatives to their keywords. The worker thread measures it while no job waits, and it is
-cached here.
+"""Similarity of people's alternatives to their keywords. It is measured while no job waits, and cached.
 
 An edit is saved and shown before its similarity is measured, so that no edit waits for a model.
 """

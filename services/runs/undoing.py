@@ -1,5 +1,4 @@
-"""The commands to undo and redo the last step of a run. A step may be an edit, a run of stages, or a change of another
-kind.
+"""The commands to undo and redo the last step of a run. A step may be an edit, a run of stages or another change.
 
 Nothing is deleted: undo saves the earlier value again, and all values stay in the history.
 """
@@ -53,8 +52,7 @@ class Undoing:
         tab: Tab = "",
     ) -> Undone:
         """Undo the last step of a run: an edit, a run of stages, or a change of the task, settings, a verdict or the
-        name. Images stay. Raises UserError if there is no such step, or if the step changed the recipe and the run is
-        busy.
+        name. Images stay. Raises UserError if there is no such step, or if it changed the recipe and the run is busy.
         """
         with self._runs.changing:
             steps = self._workspace.steps.of(run)

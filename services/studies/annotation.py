@@ -220,8 +220,7 @@ class AnnotationService:
         ],
     ) -> AnnotationStep:
         """Store the worker's answers to the questions about themselves, apart from the votes, and return the next step.
-        Each question may be skipped. Later answers change nothing. Raises NotYours, or UnfitAnswers for an answer that
-        is too long or not offered.
+        Each question may be skipped. Later answers change nothing. Raises NotYours, or UnfitAnswers for a bad answer.
         """
         self._of(study, worker)
         typed = {}
@@ -252,8 +251,7 @@ class AnnotationService:
     ) -> AnnotationStep:
         """Save the answers to an item and return the next step. Sending the same key again saves nothing. Raises
         NotYours for another worker's assignment, WorkerNotAllowed for a worker who may not vote, Over for a closed
-        study, UnfitAnswers for answers that do not fit the questions, and VoteRefused for an item with enough votes or
-        a paused study.
+        study, UnfitAnswers for answers that do not fit the questions, and VoteRefused for a full item or paused study.
         """
         leased = self.assignment(assignment, worker)
         study, enrolment = self._of(leased.study_id, worker)
@@ -287,8 +285,7 @@ class AnnotationService:
         ] = 0.0,
     ) -> bool:
         """Save answers that are not submitted yet, so that they come back with the item. They are no vote. Return
-        False, with nothing saved, if the item was submitted. Raises NotYours for another worker's assignment, and
-        UnfitAnswers for a too long text.
+        False, with nothing saved, if the item was submitted. Raises NotYours, or UnfitAnswers for a too long text.
         """
         leased = self.assignment(assignment, worker)
         study, _ = self._of(leased.study_id, worker)
@@ -304,8 +301,7 @@ class AnnotationService:
     def go_on(
         self, worker: str, assignment: Annotated[Name, Field(description="The id of the training item's assignment")]
     ) -> AnnotationStep:
-        """Record that the worker has read the feedback on a training item, and return the next step. Repeating this
-        changes nothing. Raises NotYours.
+        """Record that the worker has read the feedback on a training item, and return the next step. Raises NotYours.
         """
         leased = self.assignment(assignment, worker)
         if leased.item.kind != "training":

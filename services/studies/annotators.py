@@ -186,8 +186,7 @@ class AnnotatorSessions:
 
     def _of_panel(self, sent: Join, key: str, browser: str) -> Joined | None:
         """Join as the worker of the panel participant whom the link names, even if another worker is signed in. Return
-        None if the study of the link takes no participants of a panel. Raises NotSignedIn for a link that names nobody,
-        TooMany as `join`.
+        None if the study of the link takes no participants of a panel. Raises NotSignedIn or TooMany as `join`.
         """
         study = self._open_study(sent.link)
         panel = self._studies.panels.get(study.id) if study is not None else Panel()

@@ -1,8 +1,7 @@
 """A lead's decisions in a running or closed study: on workers, and on questions without a consensus.
 
 Approvals and rejections of assignments form a worker's record. Exclusion removes a worker's votes from the result.
-Adjudications, the lead's answers to questions without a consensus, are stored apart from the votes and never override a
-consensus.
+Adjudications, the lead's answers to questions without a consensus, are stored apart and never override a consensus.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Reads the form in which a lead sets up a study: turns typed values into rules, and reports problems by field. Saves
-nothing.
+"""Reads the form in which a lead sets up a study: turns typed values into rules, with problems by field. Saves nothing.
 
 Each readable field is used at once. An unreadable field keeps its last valid value, so that a mistake in one field
-loses nothing in others. Fields that are valid alone may still conflict; conflicts are reported, and prevent the start
-of the study.
+loses nothing in others. Fields that are valid alone may still conflict; conflicts are reported, and prevent the start.
 """
 
 from __future__ import annotations

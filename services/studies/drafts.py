@@ -470,8 +470,7 @@ class StudyDrafts:
 def power_of(
     rules: Rules, items: int, width: float, valid: float, accuracy: float, minutes: float
 ) -> tuple[int, PowerPlan | None]:
-    """Return the number of images for a confidence interval of this width, and a plan for `items` images (None if
-    `items` is 0).
+    """Return the number of images for a confidence interval of this width, and a plan for `items` images (None for 0).
 
     `valid` and `accuracy` are the expected shares of valid images and of right votes, from 0 to 1. `minutes` is the
     expected time of a vote. Raises ValueError with a sentence if no plan is possible.

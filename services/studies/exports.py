@@ -1,5 +1,4 @@
-"""Exports a study as tables, as a file for Mechanical Turk, as figures, or whole as a zip; and restores a study from
-its zip.
+"""Exports a study as tables, as a file for Mechanical Turk, as figures, or whole as a zip; and restores a zip.
 
 The zip is sent while it is packed, so its size costs no memory. The manifest is the last file, so a zip with a manifest
 is complete. A zip to restore may come from anybody. So each needed file is checked against the manifest, and the

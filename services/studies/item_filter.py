@@ -1,8 +1,7 @@
 """Draws items for a study from the test cases that match a filter, with all facts about them that the analysis needs.
 
 Reconstructions are drawn only if the filter names their recipe: a study usually asks about edits, and reconstructions
-have none. The catalogue finds the matching test cases, `study.sampling` draws among them, and only the drawn ones are
-read.
+have none. The catalogue finds the matching test cases, `study.sampling` draws among them, and only these are read.
 """
 
 from __future__ import annotations
