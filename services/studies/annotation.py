@@ -301,8 +301,7 @@ class AnnotationService:
     def go_on(
         self, worker: str, assignment: Annotated[Name, Field(description="The id of the training item's assignment")]
     ) -> AnnotationStep:
-        """Record that the worker has read the feedback on a training item, and return the next step. Raises NotYours.
-        """
+        """Record that the worker has read the feedback on a training item, and return the next step."""
         leased = self.assignment(assignment, worker)
         if leased.item.kind != "training":
             raise NotYours
