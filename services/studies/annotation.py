@@ -449,25 +449,17 @@ class AnnotationService:
     def _ahead(self, study: Study, enrolment: Enrolment, assignment: Assignment) -> Item | None:
         """Return the item that `next` would probably give after this assignment, or None."""
         ahead = partial(self._studies.assignments.ahead, study.id, enrolment.worker)
-        items, controls = enrolment.items_seen, enrolment.controls_seen
-        if assignment.item.kind == "training":
+        now = assignment.item.kind
+        if now == "training":
             seen = enrolment.training_seen + (assignment.state != "submitted")
-            more = seen < _training(study)
-            return ahead("training", assignment.id) if more else None
-        if assignment.item.kind == "quiz":
-            if enrolment.quiz_seen + 1 < study.rules.eligibility.quiz:
-                return ahead("quiz", assignment.id)
-        elif assignment.item.kind == "item":
-            items += 1
-        else:
-            controls += 1
+            return ahead("training", assignment.id) if seen < _training(study) else None
+        if now == "quiz" and enrolment.quiz_seen + 1 < study.rules.eligibility.quiz:
+            return ahead("quiz", assignment.id)
+        items, controls = enrolment.items_seen + (now == "item"), enrolment.controls_seen + (now == "control")
         kind: ItemKind = next_kind(study.rules, enrolment.worker, items, controls)
         if kind == "item" and study.rules.most_items and items >= study.rules.most_items:
             return None
-        next_item = ahead(kind, assignment.id)
-        if next_item is None and kind == "control":
-            next_item = ahead("item", assignment.id)
-        return next_item
+        return ahead(kind, assignment.id) or (ahead("item", assignment.id) if kind == "control" else None)
 
     def _without(self, study: Study, enrolment: Enrolment, status: Status, text: str) -> AnnotationStep:
         undo = status in ("done", "waiting") and self._studies.assignments.can_undo(study.id, enrolment.worker)
