@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core.consensus import ItemOutcome, Outcomes, adjudicated, counted, of_images, outcomes_of
 from core.stored_studies import Enrolment
-from core.studies import Item, Question, StudyData, Vote, asked, right
+from core.studies import Item, Question, StudyData, Vote, Worker, asked, right
 from core.study_report import (
     NONE,
     Agreement,
@@ -362,19 +362,16 @@ def _able(data: StudyData) -> set[str]:
     for vote in data.votes:
         if vote.kind == "quiz" and vote.worker in quizzes and vote.item in known:
             quizzes[vote.worker].append(right(known[vote.item], vote.answers, rules.questions))
-    # Workers without consent or training may still get both.
-    figures = {
-        name: Enrolment(data.study.id, name, True, sum(quiz), len(quiz), rules.training, exclusion=excluded.get(name))
-        for name, quiz in quizzes.items()
-    }
     # Workers from an imported file do not vote here.
     elsewhere = {vote.worker for vote in data.votes if vote.imported}
-    return {
-        worker.id
-        for worker in data.workers
-        if worker.id not in elsewhere
-        and standing(worker, figures[worker.id], rules).kind not in ("not eligible", "excluded")
-    }
+
+    def may_vote(worker: Worker) -> bool:
+        quiz, exclusion = quizzes[worker.id], excluded.get(worker.id)
+        # Workers without consent or training may still get both.
+        later = Enrolment(data.study.id, worker.id, True, sum(quiz), len(quiz), rules.training, exclusion=exclusion)
+        return standing(worker, later, rules).kind not in ("not eligible", "excluded")
+
+    return {worker.id for worker in data.workers if worker.id not in elsewhere and may_vote(worker)}
 
 
 _TEMPLATES = TextTemplates(

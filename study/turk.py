@@ -221,14 +221,9 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
 
 def _named(items: Sequence[Item]) -> dict[str, Item]:
     """Return items by each name that a file may use for them. A name that two items share is left out."""
-    names: dict[str, Item] = {}
-    doubled: set[str] = set()
-    for item in items:
-        for name in {*_keys(item.public), *_keys(str(item.origin.get("file", "")))}:
-            if name in names:
-                doubled.add(name)
-            names[name] = item
-    return {name: item for name, item in names.items() if name not in doubled}
+    named = [(name, item) for item in items for name in {*_keys(item.public), *_keys(str(item.origin.get("file", "")))}]
+    times = Counter(name for name, _ in named)
+    return {name: item for name, item in named if times[name] == 1}
 
 
 def _keys(name: str) -> tuple[str, ...]:

@@ -159,8 +159,6 @@ class Execution:
         """Move a job, or an image of a job, one place up in the queue."""
         return self.jobs.move_up(job, part)
 
-    # Text stages
-
     @does("run", RunStage)
     def run_stage(self, sent: RunStage) -> None:
         """Run one text stage, even if its value is fresh. A value that a person wrote is replaced only with `force`. If
@@ -276,8 +274,6 @@ class Execution:
             now = self.workspace.runs.get(run_id)
             self.editing.append_by_model(now, "alternatives", joined(now, before, grown), trace)
         self.notes.solved(run_id, "alternatives")
-
-    # Images
 
     @does("generate", RunCommand, stage_of_command="generation")
     def generate(

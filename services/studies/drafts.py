@@ -163,8 +163,6 @@ class StudyDrafts:
         self.disguise = Disguises(workspace)
         self._saves = DraftSaves()
 
-    # Queries
-
     def state(self, study_id: str, unread: Sequence[RuleProblem] = ()) -> DraftState:
         """Update a draft's made items, then return its state. `unread` holds the problems of unreadable fields."""
         keep_in_step(self._studies, study_id, self.disguise)
@@ -209,8 +207,6 @@ class StudyDrafts:
             ("Source images of this study", tuple(sources)[:PICKABLE]),
             ("Generated images that are not in this study", tuple(others)[:PICKABLE]),
         )
-
-    # Commands
 
     @does("create-study", keeps=True)
     def create(
