@@ -188,11 +188,6 @@ class RunState:
     """Steps that changed the run, and which of them were undone."""
 
     @property
-    def current(self) -> frozenset[int]:
-        """Return the ids of the test cases that are not outdated."""
-        return frozenset(case.id for case in self.run.test_cases if case.id not in self.outdated)
-
-    @property
     def active(self) -> bool:
         """Return True while a job works on the run or waits for it."""
         return self.job is not None and self.job.active
