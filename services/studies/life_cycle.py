@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, create_model
 
 from core.errors import UserError
 from core.form_numbers import FormNumber, form_numbers
@@ -32,32 +32,24 @@ MOST_CODES = 200
 _Count = Annotated[int, BeforeValidator(form_numbers(Rules)["votes"].read)]
 
 
-class DeleteDraft(StudyCommand, name="delete-draft"):
-    """Delete a draft for good."""
+def _command(name: str, words: str) -> type[StudyCommand]:
+    """Return the type of a command on a study that has no other fields. `words` describe it."""
+    return create_model(name, __base__=StudyCommand, __module__=__name__, __doc__=words, __cls_kwargs__={"name": name})
 
 
-class StartStudy(StudyCommand, name="start-study"):
-    """Start a study: its rules are fixed as version 1, and workers can vote."""
-
-
-class PauseStudy(StudyCommand, name="pause-study"):
-    """Pause a running study: workers get no items, and no votes are taken until it is resumed."""
-
-
-class ResumeStudy(StudyCommand, name="resume-study"):
-    """Resume a paused study."""
-
-
-class CloseStudy(StudyCommand, name="close-study"):
-    """Close a study permanently: no more votes are taken."""
-
-
-class ArchiveStudy(StudyCommand, name="archive-study"):
-    """Archive a study: it moves to the end of the list, and a running study is paused."""
-
-
-class UnarchiveStudy(StudyCommand, name="unarchive-study"):
-    """Take a study out of the archive. A paused study stays paused."""
+DeleteDraft = _command("delete-draft", "Delete a draft for good.")
+StartStudy = _command("start-study", "Start a study: its rules are fixed as version 1, and workers can vote.")
+PauseStudy = _command(
+    "pause-study", "Pause a running study: workers get no items, and no votes are taken until it is resumed."
+)
+ResumeStudy = _command("resume-study", "Resume a paused study.")
+CloseStudy = _command("close-study", "Close a study permanently: no more votes are taken.")
+ArchiveStudy = _command(
+    "archive-study", "Archive a study: it moves to the end of the list, and a running study is paused."
+)
+UnarchiveStudy = _command("unarchive-study", "Take a study out of the archive. A paused study stays paused.")
+OpenInvitation = _command("open-invitation", "Make a link with which anybody can take part in a study.")
+EndInvitation = _command("end-invitation", "Make the link of a study invalid, permanently.")
 
 
 class AskForVotes(StudyCommand, name="ask-for-votes"):
@@ -69,14 +61,6 @@ class AskForVotes(StudyCommand, name="ask-for-votes"):
 
 class AddItems(StudyCommand, ItemDraw, name="add-items"):
     """Draw more test cases into a started study, and add control items made from their sources."""
-
-
-class OpenInvitation(StudyCommand, name="open-invitation"):
-    """Make a link with which anybody can take part in a study."""
-
-
-class EndInvitation(StudyCommand, name="end-invitation"):
-    """Make the link of a study invalid, permanently."""
 
 
 class MakeCodes(StudyCommand, name="make-codes"):
@@ -206,9 +190,9 @@ class StudyLifeCycle:
             raise UserError(refusal)
         values = act.look(study, sent)
         title, button, *words = _CONSEQUENCES.paragraphs(f"{sent.name}.txt", study=study, sent=sent, **values)
-        return Consequences(title, tuple(words), button, final=isinstance(sent, DeleteDraft | CloseStudy))
+        return Consequences(title, tuple(words), button, final=type(sent) in (DeleteDraft, CloseStudy))
 
-    def _before_start(self, study: Study, sent: StartStudy) -> Mapping[str, object]:
+    def _before_start(self, study: Study, sent: StudyCommand) -> Mapping[str, object]:
         with in_words():
             check_rules(study.rules)
         draft = self._drafts.state(study.id)
