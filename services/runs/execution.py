@@ -212,9 +212,7 @@ class Execution:
         return all(version.author == "person" or version.value.value != stored.value.value for version in versions)
 
     def run_among_others(self, run: str) -> None:
-        """Like `run_up_to_gate`, for one of several runs in a request. If the models do not fit into memory together,
-        the job waits again between stages of different models, so that each model is loaded once for all these runs.
-        """
+        """Like `run_up_to_gate`, for one of several runs. If the models do not fit into memory, the job `waits`."""
         self.start(run, recipe_of(self.workspace.runs.get(run).recipe).names, waits=not self.driver.models.fit_together)
 
     def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "", waits: bool = False) -> None:
@@ -284,9 +282,7 @@ class Execution:
             Field(max_length=40, description="Hash of the planned images that the gate showed; empty to accept any"),
         ] = "",
     ) -> None:
-        """Approve the gate of a run, so that its planned images are made. Raises UserError if the gate is closed, or if
-        other images are planned now than were shown.
-        """
+        """Approve the gate of a run: its planned images are made. Raises UserError if it is closed or has changed."""
         require_task(self.workspace.runs.get(run))
         with self.runs.changing:
             gate = self.states.of(run).gate
