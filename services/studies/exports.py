@@ -27,6 +27,7 @@ from core.study_report import StudyReport
 from core.version import version
 from services.runs.words import EDITED, edited_csv
 from services.studies.imports import MOST_LIST, zip_files
+from services.studies.item_filter import SENTENCES
 from storage.workspace import Workspace
 from study import tables
 from study.figure_rows import FIGURE_COLUMNS, figure_rows
@@ -327,16 +328,7 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
             ) from error
         images[str(sha)] = str(sha)
     study_id = workspace.studies.restore(records, images, _check)
-    study = workspace.studies.get(study_id)
-    messages = [f"“{study.name}” is back, with {study.items:,} images and {study.votes:,} votes that count."]
-    if study.state == "paused":
-        messages.append("It is paused, and its invitation is closed.")
-    if study.workers:
-        messages.append(
-            "Codes, sign-ins and panel data are not in the file. Annotators who go on need new codes, people of a "
-            "panel are taken for new ones, and the panel's completion code and questions must be set again."
-        )
-    return study_id, " ".join(messages)
+    return study_id, SENTENCES.paragraph("restored.txt", study=workspace.studies.get(study_id))
 
 
 def _check(data: StudyData) -> None:
