@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core.figures import chosen_percent, percent
 from core.studies import Question, Rules
-from core.study_report import RulesChange, Slice, StudyReport
+from core.study_report import RulesChange, StudyReport
 from core.text_templates import TextTemplates
 from core.words import count_of
 
@@ -70,29 +70,10 @@ def change_words(votes: tuple[int, int], consensus: tuple[int, int]) -> str:
     return f"{more}, the consensus from {earlier} to {share}"
 
 
-def as_announced_words(found: Slice, first: Rules) -> str:
-    """Return a sentence with the result by the rules at the start."""
-    lost = [
-        f"{number:,} {words}"
-        for number, words in (
-            (found.discarded, "without a consensus"),
-            (found.short, "with too few votes"),
-            (found.waiting, "waiting for votes"),
-        )
-        if number
-    ]
-    valid = "valid" if found.rate.value is not None else "the share of valid images is"
-    return (
-        f"By the rules as first announced ({first.consensus} of {first.votes}): {valid} {found.rate.words}"
-        f"{'; ' + ', '.join(lost) if lost else ''}."
-    )
-
-
 _TEMPLATES = TextTemplates(
     Path(__file__).with_name("templates"),
     count_of=count_of,
     percent=percent,
     chosen_percent=chosen_percent,
-    as_announced_words=as_announced_words,
     described=_described,
 )

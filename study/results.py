@@ -30,7 +30,7 @@ from study.aggregation import dawid_skene, majority
 from study.agreement import agreement
 from study.eligibility import standing
 from study.intervals import bootstrap, bootstrap_mean, bounds, wilson
-from study.methods import as_announced_words, rules_changes
+from study.methods import rules_changes
 from study.workers import controls_right, worker_figures
 
 Counted = Mapping[int, Sequence[Vote]]
@@ -376,7 +376,6 @@ def _able(data: StudyData) -> set[str]:
 
 _TEMPLATES = TextTemplates(
     Path(__file__).with_name("templates"),
-    as_announced_words=as_announced_words,
     count_of=count_of,
     further_people_words=further_people_words,
 )
