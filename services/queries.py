@@ -6,7 +6,6 @@ Texts by people and models are returned unchanged. Other commands accept the ret
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -19,7 +18,6 @@ from core.image_filter import PARTS, ImageFilter
 from core.stored_runs import StoredTestCase
 from core.studies import Study
 from core.types import to_plain
-from core.validity_score import ScoreRun
 from pipeline.recipes import recipes_for
 from services.commands import Command, RunCommand, does
 from services.curation.views import WHICH, Filter
@@ -30,7 +28,6 @@ from services.runs.predictions import PredictionService, with_mask_checks
 from services.runs.state import RunState, RunStates
 from services.runs.words import edited_rows
 from services.studies.drafts import StudyCommand
-from storage.curation.catalogue import Catalogue
 from study.tables import result_rows
 
 MOST_LISTED = 200
@@ -182,15 +179,18 @@ class Queries:
     def count_test_cases(self, filter: Annotated[Filter, Field(description=_ALL_PARTS)] = NO_FILTER) -> Plain:
         """Count the test cases of all runs that match a filter: in total, and for each value that a filter can name."""
         catalogue = self._workspace.catalogue
-        count = catalogue.count(filter)
-        facets = catalogue.facets(filter)
+        count, facets = catalogue.count(filter), catalogue.facets(filter)
+        scores: Plain | None = None  # if no image was ever scored
+        if runs := self._workspace.scores.latest():
+            threshold = runs[0].agreement.threshold
+            scores = facts(catalogue.scores(filter, threshold), "at_least below not_scored", threshold=threshold)
         return {
             "count": count.number,
             "exact": count.exact,
             "facets": {name: {value: n for value, n in counts.items() if n} for name, counts in facets.items()},
             "checks": catalogue.checks(filter),
             "models": catalogue.models(filter),
-            "scores": _score_facts(catalogue, filter, self._workspace.scores.latest()),
+            "scores": scores,
         }
 
     @does("coverage", Query)
@@ -240,14 +240,6 @@ class Queries:
             "outdated": state.outdated.get(case.id, ""),
             "created": case.created.isoformat(),
         }
-
-
-def _score_facts(catalogue: Catalogue, image_filter: ImageFilter, runs: Sequence[ScoreRun]) -> Plain | None:
-    """Return the numbers of images above and below the score threshold; None if no image was ever scored."""
-    if not runs:
-        return None
-    threshold = runs[0].agreement.threshold
-    return facts(catalogue.scores(image_filter, threshold), "at_least below not_scored", threshold=threshold)
 
 
 def entry_facts(entry: CatalogueEntry) -> Plain:

@@ -123,7 +123,17 @@ class Exchange:
                         archive.writestr(f"masks/{name}", _mask_of(mask, data))
                     lines.append(_about(run, case, name))
             archive.writestr(METADATA, _table(lines), zipfile.ZIP_DEFLATED)
-            archive.writestr(CARD, _card(lines, name_of_zip), zipfile.ZIP_DEFLATED)
+            # Its head tells Hugging Face `datasets` which files to load.
+            card = _TEXTS.lines(
+                "accepted.md",
+                metadata=METADATA,
+                edited=EDITED,
+                name=name_of_zip,
+                images=len(lines),
+                runs=len({line["run"] for line in lines}),
+                masks=any("mask_file_name" in line for line in lines),
+            )
+            archive.writestr(CARD, card, zipfile.ZIP_DEFLATED)
             archive.writestr(EDITED, edited_csv(self._workspace, [run.id for run in runs]), zipfile.ZIP_DEFLATED)
         return name_of_zip
 
@@ -197,19 +207,6 @@ def _table(lines: Sequence[dict[str, Any]]) -> bytes:
     file = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table({field: [line.get(field) for line in lines] for field in fields}), file)
     return file.getvalue()
-
-
-def _card(lines: Sequence[dict[str, Any]], name: str) -> str:
-    """Return the README. Its head tells Hugging Face `datasets` which files to load."""
-    return _TEXTS.lines(
-        "accepted.md",
-        metadata=METADATA,
-        edited=EDITED,
-        name=name,
-        images=len(lines),
-        runs=len({line["run"] for line in lines}),
-        masks=any("mask_file_name" in line for line in lines),
-    )
 
 
 def _mask_of(mask: Image.Image, image: bytes) -> bytes:
