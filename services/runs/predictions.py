@@ -15,6 +15,7 @@ from typing import Protocol
 from PIL import Image
 
 from core.errors import Cancelled, UserError
+from core.latest import Latest
 from core.masks import MASK_KEPT, resized
 from core.model_identity import ModelIdentity
 from core.predictions import ClassFigures, PredictedBatch, Prediction, decode_map
@@ -40,6 +41,8 @@ from storage.evaluation.predictions import new_predictions
 from storage.workspace import Workspace, kept_model
 
 log = logging.getLogger(__name__)
+MOST_KNOWN = 50_000
+"""Maximum number of predictions in memory."""
 DOING = "asking the model under test"
 MASK_WAITS = "being measured"
 
@@ -132,7 +135,7 @@ class PredictionService:
         self._models: dict[str, _Loaded] = {}
         self._loading = ModelLoading[Predictor]()
         self._masks = RunMasks(workspace)
-        self._known: dict[tuple[str, str], Prediction] = {}
+        self._known = Latest[Prediction](MOST_KNOWN)
         """Known predictions by the image's SHA-256 and the model's key."""
         self._pending: set[tuple[str, str]] = set()
         """Requested predictions: the image's SHA-256 and the `model_key`."""
@@ -274,21 +277,15 @@ class PredictionService:
             return self._problems.get(model, "")
 
     def _look_up(self, sha: str, key: str) -> Prediction | None:
-        with self._lock:
-            if (sha, key) in self._known:
-                return self._known[sha, key]
-        prediction = self._workspace.predictions.latest(sha, key)
-        if prediction is not None:
-            with self._lock:
-                self._known[sha, key] = prediction
-        return prediction
+        known = self._known.get((sha, key)) or self._workspace.predictions.latest(sha, key)
+        return None if known is None else self._known.put((sha, key), known)
 
     def _ask(self, chosen: UnderTestSettings, shas: list[str]) -> None:
         model, key = model_key(chosen), self.key_of(chosen)
         for sha in dict.fromkeys(shas):
             with self._lock:
                 # The worker thread may have made the prediction since the look-up.
-                if (sha, model) in self._pending or (sha, key) in self._known:
+                if (sha, model) in self._pending or self._known.get((sha, key)):
                     continue
                 self._pending.add((sha, model))
             # One image at a time, so that a person's job can begin between two images.
@@ -302,8 +299,7 @@ class PredictionService:
             # An evaluation may have stored the prediction by now, perhaps with another file of the same model.
             prediction = self._workspace.predictions.latest(sha, loaded.key) or self._read(loaded, sha)
             measure(self._workspace, self._masks, loaded.key, sha)
-            with self._lock:
-                self._known[sha, loaded.key] = prediction
+            self._known.put((sha, loaded.key), prediction)
         except Cancelled:  # a person's job goes first: the page that waits asks again
             pass
         except UserError as error:

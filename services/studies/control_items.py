@@ -16,6 +16,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from PIL import Image, ImageEnhance
 
@@ -151,21 +152,10 @@ def _signature(item: NewItem) -> tuple[str, str, str, str, str]:
     return (item.kind, item.image_sha, item.source_sha or "", item.label, str(sorted(item.expected.items())))
 
 
-class Disguises:
-    """Makes and stores the disguised images of one workspace. Thread-safe."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._made: dict[tuple[str, int], str] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, sha: str, number: int) -> str:
-        """Return the SHA-256 of an image's disguise, always the same. Raises UserError for a missing image."""
-        with self._lock:
-            if (sha, number) not in self._made:
-                picture = disguised(self._workspace.images.load(sha), sha, number)
-                self._made[sha, number] = self._workspace.images.add(picture)
-            return self._made[sha, number]
+def disguises(workspace: Workspace) -> Disguise:
+    """Return a function that stores an image's disguise, always the same. It raises UserError for a missing image."""
+    images = workspace.images
+    return lru_cache(maxsize=None)(lambda sha, number: images.add(disguised(images.load(sha), sha, number)))
 
 
 def disguised(image: Image.Image, seed: str, number: int = 1) -> Image.Image:

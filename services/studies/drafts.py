@@ -41,7 +41,7 @@ from services.commands import Command, Missing, does, in_words
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.runs.predictions import PredictionService
 from services.studies import draft_form
-from services.studies.control_items import MADE, Disguises, keep_in_step, leave_out
+from services.studies.control_items import MADE, disguises, keep_in_step, leave_out
 from services.studies.draft_form import typed_text
 from services.studies.draft_saves import DraftSaves, form_state
 from services.studies.item_filter import ItemDraw, draw, items_of, model_name, note_of, pool_of, recipes_in
@@ -160,7 +160,7 @@ class StudyDrafts:
         """Returns the items of a study, of all kinds."""
         self._lock = threading.RLock()
         self._masks = RunMasks(workspace)
-        self.disguise = Disguises(workspace)
+        self.disguise = disguises(workspace)
         self._saves = DraftSaves()
 
     def state(self, study_id: str, unread: Sequence[RuleProblem] = ()) -> DraftState:

@@ -23,7 +23,7 @@ from core.studies import Item, NewItem, Rules, asked, right
 from core.words import composed, count_of
 from formats.files import BROKEN_ARCHIVE, by_form, hidden, is_image, names_by_form, zip_name
 from services.commands import in_words
-from services.studies.control_items import Disguises, keep_in_step
+from services.studies.control_items import disguises, keep_in_step
 from storage.studies.imported_votes import IMPORTED
 from storage.workspace import Workspace
 from study.listed_items import ListedItem, by_folder, listed_items
@@ -158,7 +158,7 @@ def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tup
         with in_words():
             check_more(study.rules, items)
     workspace.studies.add_items(study_id, items)
-    keep_in_step(workspace.studies, study_id, Disguises(workspace))
+    keep_in_step(workspace.studies, study_id, disguises(workspace))
     return len(items), " ".join((f"{count_of(len(items), 'image')} added.", *notes))
 
 
