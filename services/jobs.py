@@ -77,11 +77,6 @@ class JobView:
         """Return the parts that the job is making now, without those that a person removed."""
         return tuple(part for part in self.parts if part.state == "running")
 
-    @property
-    def at_part(self) -> Part | None:
-        """Return the first part that the job is making now, or None."""
-        return next(iter(self.at_parts), None)
-
     def seconds_left(self) -> float | None:
         """Return the estimated seconds of work left, without the time in the queue; None if unknown."""
         if self.progress is not None:

@@ -319,8 +319,7 @@ class StudyDrafts:
         """Remove an example from the instructions."""
 
         def without(rules: Rules) -> Rules:
-            left = (example for number, example in enumerate(rules.examples) if number != place)
-            return replace(rules, examples=tuple(left))
+            return replace(rules, examples=(*rules.examples[:place], *rules.examples[place + 1 :]))
 
         return self.change(sent, without)
 

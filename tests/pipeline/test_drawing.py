@@ -298,7 +298,7 @@ def test_images_that_wait_are_moved_up_and_removed(jobs: JobQueue) -> None:
     assert jobs.move_up(number, 3) and not jobs.move_up(number, 1) and not jobs.move_up(number, 0)
     view = jobs.view(number)
     assert view is not None and [part.name for part in view.waiting] == ["two", "four", "three"]
-    assert view.at_part is not None and view.at_part.name == "one"
+    assert [part.name for part in view.at_parts] == ["one"]
     assert jobs.delete_part(number, 2) and not jobs.delete_part(number, 2) and not jobs.delete_part(number, 99)
     work.go_on.set()
     over(jobs)
@@ -312,7 +312,7 @@ def test_the_image_at_work_is_cancelled_alone(jobs: JobQueue) -> None:
 
     def second_at_work() -> bool:
         view = jobs.view(number)
-        return view is None or (view.at_part is not None and view.at_part.id == 1)
+        return view is None or [part.id for part in view.at_parts] == [1]
 
     until(second_at_work)
     work.go_on.set()
