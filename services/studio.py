@@ -49,7 +49,6 @@ from services.runs.settings import RunSettings
 from services.runs.similarity import Similarities
 from services.runs.state import RunStates, StageNotes
 from services.runs.undoing import Undoing
-from services.studies.drafts import model_asker
 from services.studies.services import StudyServices
 from services.test_sets.services import TestSetServices
 from services.tokens import ScriptTokens
@@ -95,7 +94,7 @@ class Studio:
         self.states = RunStates(runs, notes, self.estimates, self.control_images, self.similarities)
         editing, settings = taken_on(Editing(runs, notes)), taken_on(RunSettings(runs, notes))
         execution = taken_on(Execution(runs, notes, editing, self.states, self.previews))
-        taken_on(ModelChoices(runs, settings, self.predictions))
+        choices = taken_on(ModelChoices(runs, settings, self.predictions))
         taken_on(Undoing(runs, notes, editing, settings))
         taken_on(CombinationEdits(runs, settings))
         taken_on(Queries(runs, self.states, self.predictions))
@@ -129,7 +128,7 @@ class Studio:
             workspace, self.meaning, self.near_duplicates, self.image_map, self.check_agreements, self.judging, give_way
         )
         self.exchange = Exchange(runs, self.predictions)
-        self.studies = StudyServices(workspace, commands, model_asker(workspace, runs.settings, self.predictions))
+        self.studies = StudyServices(workspace, commands, choices.ask)
         self.test_sets = TestSetServices(workspace, commands, changes)
         self.revisions = Revisions(workspace.saved, changes)
 

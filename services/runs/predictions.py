@@ -419,7 +419,7 @@ def load_model(chosen: UnderTestSettings) -> Predictor:
 
 
 class ModelChoices:
-    """The commands to choose the model under test of a run, and to ask it again."""
+    """Chooses and asks the models under test of runs. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, settings: RunSettings, predictions: PredictionService) -> None:
         self._runs, self._settings, self._predictions = runs, settings, predictions
@@ -439,3 +439,14 @@ class ModelChoices:
         chosen = self._predictions.model_of(stored, self._runs.settings(stored))
         if chosen is not None:
             self._predictions.try_again(chosen)
+
+    def ask(self, run: str, model: str) -> str | None:
+        """Request the predictions of a run's model under test for its images. `model` is the key of the model, "" for
+        any. Return "", or a sentence if the model cannot be asked, or None if the run has another model.
+        """
+        stored = self._runs.workspace.runs.get(run)
+        settings = self._runs.settings(stored)
+        chosen = self._predictions.model_of(stored, settings)
+        if chosen is None or model not in ("", self._predictions.key_of(chosen)):
+            return None
+        return self._predictions.compare(stored, settings).problem

@@ -21,8 +21,6 @@ from core.catalogue import Order, PageKey
 from core.csv_tables import cells
 from core.errors import UserError
 from core.image_filter import UNREAD, ImageFilter
-from core.settings import Settings
-from core.stored_runs import Run
 from core.studies import (
     LONGEST_WHY,
     Finding,
@@ -39,7 +37,6 @@ from core.study_report import PowerPlan
 from core.words import count_of
 from services.commands import Command, Missing, does, in_words
 from services.evaluation.model_outcomes import RunMasks, measure
-from services.runs.predictions import PredictionService
 from services.studies import draft_form
 from services.studies.control_items import MADE, disguises, keep_in_step, leave_out
 from services.studies.draft_form import typed_text
@@ -59,11 +56,7 @@ PICKABLE = 60
 """Maximum number of pictures of each group from which a lead can choose examples."""
 ItemId = Annotated[StrictInt, Field(description="The id of the item")]
 AskModel = Callable[[str, str], str | None]
-"""Function that takes a run's id and the key of a model under test ("" for any), and requests the model's predictions
-for the run's images from the worker thread.
-
-Returns "", or a sentence if the model cannot be asked, or None if the run has another model under test.
-"""
+"""Function that requests predictions, as `services.runs.predictions.ModelChoices.ask`."""
 _OTHER_MODEL = "These images belong to runs with another model under test: choose that one, or change it there."
 _NO_TEMPLATE = "There is no such template. Please reload the page."
 
@@ -472,22 +465,6 @@ def power_of(
     """
     needed = items_for(width, rules, valid, accuracy)
     return needed, plan(items, rules, valid, accuracy, minutes) if items else None
-
-
-def model_asker(
-    workspace: Workspace, settings_of: Callable[[Run], Settings], predictions: PredictionService
-) -> AskModel:
-    """Return a function that requests the predictions of a run's model under test for the run's images."""
-
-    def ask(run_id: str, model: str) -> str | None:
-        run = workspace.runs.get(run_id)
-        settings = settings_of(run)
-        chosen = predictions.model_of(run, settings)
-        if chosen is None or model not in ("", predictions.key_of(chosen)):
-            return None
-        return predictions.compare(run, settings).problem
-
-    return ask
 
 
 def _seed() -> int:
