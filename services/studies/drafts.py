@@ -1,8 +1,8 @@
 """The commands with which a lead sets up a study before its start, from the name to the items.
 
 A draft is saved while the lead types. Each command contains the form as typed so far, which is saved first. A page also
-sends the state of the form that it shows (`based`), so that two windows never overwrite each other's changes. Pages
-number their requests, since a request sent while the page closes may come twice, or before an earlier one.
+sends the state of the form that it shows (`based`), so that two windows never overwrite each other's changes: see
+`draft_saves`.
 """
 
 from __future__ import annotations
@@ -460,8 +460,7 @@ def power_of(
 ) -> tuple[int, PowerPlan | None]:
     """Return the number of images for a confidence interval of this width, and a plan for `items` images (None for 0).
 
-    `valid` and `accuracy` are the expected shares of valid images and of right votes, from 0 to 1. `minutes` is the
-    expected time of a vote. Raises ValueError with a sentence if no plan is possible.
+    The other arguments are those of `study.power.plan`. Raises ValueError with a sentence if no plan is possible.
     """
     needed = items_for(width, rules, valid, accuracy)
     return needed, plan(items, rules, valid, accuracy, minutes) if items else None
