@@ -228,7 +228,9 @@ class PredictionService:
         if missing:
             self._ask(checker, [run.source_sha, *missing])
         unknown = "n/a, the checking model knows no protected class of the mask"
-        known = {case: MASK_WAITS if checks is None else checks or unknown for case, checks in checks_by_case.items()}
+        known: dict[int, MaskChecks] = {
+            case: MASK_WAITS if checks is None else checks or unknown for case, checks in checks_by_case.items()
+        }
         return known, bool(missing)
 
     def _kept_by(self, key: str, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:

@@ -1,8 +1,7 @@
 """The commands with which a lead sets up a study before its start, from the name to the items.
 
 A draft is saved while the lead types. Each command contains the form as typed so far, which is saved first. A page also
-sends the state of the form that it shows (`based`), so that two windows never overwrite each other's changes: see
-`draft_saves`.
+sends the state of the form that it shows (`based`), so that two windows never overwrite each other: see `draft_saves`.
 """
 
 from __future__ import annotations
