@@ -346,8 +346,7 @@ class Execution:
         outcome: tuple[JobState, str] = ("failed", "The studio itself failed; the terminal says more.")
         try:
             run = self.workspace.runs.get(run_id)
-            request = replace(request, task=run.task)
-            self._drive(request, run, handle, GENERATION, job_id, _Wanted(request.images or (), handle))
+            self._drive(replace(request, task=run.task), run, handle, GENERATION, job_id)
             outcome = ("done", "")
         except Cancelled:
             outcome = ("interrupted", "The studio was stopped.") if handle.closing else ("cancelled", "")
@@ -359,14 +358,7 @@ class Execution:
             self.workspace.jobs.finish(job_id, *outcome)
 
     def _drive(
-        self,
-        request: Request,
-        run: Run,
-        handle: JobHandle,
-        at: StageName,
-        job_id: int | None = None,
-        requested: _Wanted | None = None,
-        batch: str = "",
+        self, request: Request, run: Run, handle: JobHandle, at: StageName, job_id: int | None = None, batch: str = ""
     ) -> None:
         """Run the driver and report to pages. An error is noted at its stage, or at `at` if no stage had begun."""
         failed: list[Exception] = []
@@ -398,7 +390,8 @@ class Execution:
         written = {stage for stage in request.stages or () if stage != request.anew and self._holds_edit(run, stage)}
         try:
             store = RunStore(self.runs, run, self.notes, job_id, batch)
-            self.driver.run(request, store, tell, handle.cancelled, requested)
+            wanted = _Wanted(request.images, handle) if request.images else None
+            self.driver.run(request, store, tell, handle.cancelled, wanted)
             if failed:
                 raise _of_all(failed, len(request.images or ()))
         except UserError as error:
