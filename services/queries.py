@@ -32,7 +32,8 @@ from study.tables import result_rows
 
 MOST_LISTED = 200
 """Maximum number of entries in a page of a list."""
-
+Limit = Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of entries in the page")]
+AfterText = Annotated[str, Field(max_length=80, description="The “next” of the page before")]
 Plain = dict[str, Any]
 
 
@@ -113,8 +114,8 @@ class Queries:
     def list_runs(
         self,
         find: Annotated[str, Field(max_length=200, description="Text in the name or label; case does not matter")] = "",
-        after: Annotated[str, Field(max_length=80, description="The “next” of the page before")] = "",
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of runs in the page")] = 50,
+        after: AfterText = "",
+        limit: Limit = 50,
     ) -> Plain:
         """List the runs, the most recently changed first."""
         runs = self._workspace.runs.search(limit, find=find.strip(), after=after)
@@ -128,12 +129,7 @@ class Queries:
         return run_facts(self._states.of(run))
 
     @does("list-images", RunQuery)
-    def list_images(
-        self,
-        run: str,
-        after: After = 0,
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases in the page")] = 50,
-    ) -> Plain:
+    def list_images(self, run: str, after: After = 0, limit: Limit = 50) -> Plain:
         """List the test cases of a run, oldest first, with their captions, checks and reviews."""
         state = self._states.of(run)
         behind = [case for case in state.run.test_cases if case.id > after]
@@ -161,8 +157,8 @@ class Queries:
             ),
         ] = "newest",
         falling: Annotated[bool, Field(description="True for the largest figure or the latest review first")] = False,
-        after: Annotated[str, Field(max_length=80, description="The “next” of the page before")] = "",
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases in the page")] = 50,
+        after: AfterText = "",
+        limit: Limit = 50,
     ) -> Plain:
         """List the test cases that match a filter, in an order, with captions, checks, reviews and predictions."""
         try:

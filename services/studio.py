@@ -38,15 +38,13 @@ from services.queries import Queries
 from services.runs.bulk_runs import BulkRuns
 from services.runs.combinations import CombinationEdits
 from services.runs.editing import Editing
-from services.runs.estimates import Estimates
 from services.runs.exchange import Exchange
 from services.runs.execution import Execution
 from services.runs.life_cycle import RunService
-from services.runs.live_images import ControlImages, Previews
+from services.runs.live_images import Previews
 from services.runs.predictions import ModelChoices, PredictionService
 from services.runs.samples import read_samples
 from services.runs.settings import RunSettings
-from services.runs.similarity import Similarities
 from services.runs.state import RunStates, StageNotes
 from services.runs.undoing import Undoing
 from services.studies.services import StudyServices
@@ -87,11 +85,10 @@ class Studio:
 
         samples = read_samples(profile.samples_folder())
         self.runs = runs = taken_on(RunService(workspace, profile, driver, samples, jobs))
-        self.estimates = Estimates(runs)
-        self.control_images, self.previews = ControlImages(workspace), Previews()
-        self.similarities = Similarities(models, jobs)
+        self.states = states = RunStates(runs, notes)
+        self.estimates, self.control_images = states.estimates, states.control_images
+        self.similarities, self.previews = states.similarities, Previews()
         self.predictions = PredictionService(profile, workspace, jobs)
-        self.states = RunStates(runs, notes, self.estimates, self.control_images, self.similarities)
         editing, settings = taken_on(Editing(runs, notes)), taken_on(RunSettings(runs, notes))
         execution = taken_on(Execution(runs, notes, editing, self.states, self.previews))
         choices = taken_on(ModelChoices(runs, settings, self.predictions))

@@ -18,7 +18,7 @@ from core.types import TaskKind
 from services.commands import Command, RunIds, does, parts_of
 from services.edit_conflicts import StateEdit
 from services.runs.execution import Execution
-from services.runs.life_cycle import RecipeName, RunService, task_problem
+from services.runs.life_cycle import RecipeName, RunService, ShownImages, task_problem
 from services.runs.settings import (
     ChangeSetting,
     DefaultSettings,
@@ -155,13 +155,7 @@ class BulkRuns:
         return self._each(unfinished, self._execution.run_among_others)
 
     @does("together-generate", TogetherCommand)
-    def generate(
-        self,
-        runs: RunIds,
-        shown: Annotated[
-            str, Field(max_length=40, description="Hash of the planned images that you saw; empty to accept any")
-        ] = "",
-    ) -> DoneTogether:
+    def generate(self, runs: RunIds, shown: ShownImages = "") -> DoneTogether:
         """Approve the gates of several runs, so that their planned images are made, one run after another. Raises
         UserError if all gates are closed, or if other images are planned now than were shown.
         """

@@ -35,7 +35,7 @@ from services.edit_conflicts import LARGEST_ID, CaseId
 from services.jobs import JobHandle, Part
 from services.runs.editing import Editing
 from services.runs.edits import keyword_of
-from services.runs.life_cycle import RunService, case_of, require_task
+from services.runs.life_cycle import RunService, ShownImages, case_of, require_task
 from services.runs.live_images import Previews
 from services.runs.state import CanBeInsistedOn, RunStates, StageNotes
 
@@ -274,14 +274,7 @@ class Execution:
         self.notes.solved(run_id, "alternatives")
 
     @does("generate", RunCommand, stage_of_command="generation")
-    def generate(
-        self,
-        run: str,
-        shown: Annotated[
-            str,
-            Field(max_length=40, description="Hash of the planned images that the gate showed; empty to accept any"),
-        ] = "",
-    ) -> None:
+    def generate(self, run: str, shown: ShownImages = "") -> None:
         """Approve the gate of a run: its planned images are made. Raises UserError if it is closed or has changed."""
         require_task(self.workspace.runs.get(run))
         with self.runs.changing:

@@ -33,6 +33,9 @@ LISTED_RUNS = 60
 LISTED_REMOVED = 20
 MOST_AT_ONCE = 1000
 _Several = Annotated[RunIds, Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")]
+ShownImages = Annotated[
+    str, Field(max_length=40, description="Hash of the planned images that you saw; empty to accept any")
+]
 RecipeName = Annotated[str, Field(max_length=80, description="The name of the recipe")]
 
 

@@ -221,17 +221,11 @@ class RunState:
 class RunStates:
     """Reads the whole state of a run. Thread-safe."""
 
-    def __init__(
-        self,
-        runs: RunService,
-        notes: StageNotes,
-        estimates: Estimates,
-        control_images: ControlImages,
-        similarities: Similarities,
-    ) -> None:
+    def __init__(self, runs: RunService, notes: StageNotes) -> None:
         self._runs, self._workspace, self._driver, self._jobs = runs, runs.workspace, runs.driver, runs.jobs
-        self._notes, self.estimates, self.control_images = notes, estimates, control_images
-        self._outdated, self._similarities = Outdated(runs.workspace), similarities
+        self.estimates, self.control_images = Estimates(runs), ControlImages(runs.workspace)
+        self.similarities = Similarities(runs.driver.models, runs.jobs)
+        self._notes, self._outdated = notes, Outdated(runs.workspace)
         self._model_names = model_names(runs.profile)
         self._masks = lru_cache(maxsize=64)(self._read_mask)
 
@@ -268,7 +262,7 @@ class RunStates:
             notices=self._notes.notices(run_id),
             prompts=prompts,
             earlier_prompts=self._workspace.runs.prompt_states(run_id),
-            alternatives=self._similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
+            alternatives=self.similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
             generator_runs=recipe.drawing_method.runs(self._driver.models),
             unknown_picture=self._runs.notice(run.source_sha),
             steps=self._workspace.steps.of(run_id),

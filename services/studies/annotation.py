@@ -141,6 +141,8 @@ def without_signs(text: str) -> str:
 
 Name = Annotated[str, _line(LONGEST_NAME)]
 """Type of a command's field for a code, a link or an id."""
+AssignmentId = Annotated[Name, Field(description="The id of the item's assignment")]
+GivenAnswers = Annotated[dict[str, Any], BeforeValidator(_answers)]
 Key = Annotated[str, _line(LONGEST_KEY)]
 """Type of a command's field for the key of a request, which is not longer than the storage allows."""
 
@@ -215,9 +217,7 @@ class AnnotationService:
         self,
         study: str,
         worker: str,
-        answers: Annotated[
-            dict[str, Any], BeforeValidator(_answers), Field(description="The answer by the text of each question")
-        ],
+        answers: Annotated[GivenAnswers, Field(description="The answer by the text of each question")],
     ) -> AnnotationStep:
         """Store the worker's answers to the questions about themselves, apart from the votes, and return the next step.
         Each question may be skipped. Later answers change nothing. Raises NotYours, or UnfitAnswers for a bad answer.
@@ -243,8 +243,8 @@ class AnnotationService:
         self,
         *,
         worker: str,
-        assignment: Annotated[Name, Field(description="The id of the item's assignment")],
-        answers: Annotated[dict[str, Any], BeforeValidator(_answers), Field(description="The answer by question id")],
+        assignment: AssignmentId,
+        answers: Annotated[GivenAnswers, Field(description="The answer by question id")],
         comment: Annotated[str, BeforeValidator(_typed), Field(description="A comment by the worker")] = "",
         seconds: Annotated[float, BeforeValidator(_seconds), Field(description="Seconds that the worker looked")] = 0.0,
         key: Annotated[Key, Field(description="A text of your choice: sent twice, answers count once")],
@@ -274,10 +274,8 @@ class AnnotationService:
     def keep_draft(
         self,
         worker: str,
-        assignment: Annotated[Name, Field(description="The id of the item's assignment")],
-        answers: Annotated[
-            dict[str, Any], BeforeValidator(_answers), Field(description="The answers so far by question id")
-        ],
+        assignment: AssignmentId,
+        answers: Annotated[GivenAnswers, Field(description="The answers so far by question id")],
         comment: Annotated[str, BeforeValidator(_typed), Field(description="The comment so far")] = "",
         seconds: Annotated[float, BeforeValidator(_seconds), Field(description="Seconds of looking so far")] = 0.0,
         at: Annotated[
@@ -298,9 +296,7 @@ class AnnotationService:
         return self._studies.assignments.keep_draft(leased.public, worker, draft)
 
     @does("go-on", WorkerCommand)
-    def go_on(
-        self, worker: str, assignment: Annotated[Name, Field(description="The id of the training item's assignment")]
-    ) -> AnnotationStep:
+    def go_on(self, worker: str, assignment: AssignmentId) -> AnnotationStep:
         """Record that the worker has read the feedback on a training item, and return the next step."""
         leased = self.assignment(assignment, worker)
         if leased.item.kind != "training":

@@ -54,6 +54,7 @@ MEASURING_SECONDS = 0.05
 PICKABLE = 60
 """Maximum number of pictures of each group from which a lead can choose examples."""
 ItemId = Annotated[StrictInt, Field(description="The id of the item")]
+TemplateName = Annotated[str, typed_text(40), Field(description="The name of a question template")]
 AskModel = Callable[[str, str], str | None]
 """Function that requests predictions, as `services.runs.predictions.ModelChoices.ask`."""
 _OTHER_MODEL = "These images belong to runs with another model under test: choose that one, or change it there."
@@ -208,7 +209,7 @@ class StudyDrafts:
             typed_text(10 * draft_form.LONGEST_NAME),
             Field(description=f"The name of the study, at most {draft_form.LONGEST_NAME} characters"),
         ],
-        template: Annotated[str, typed_text(40), Field(description="The name of a question template")] = "own",
+        template: TemplateName = "own",
     ) -> str:
         """Begin a draft of a study with the questions and texts of a template. Return the study's id."""
         chosen = TEMPLATES.get(template or "own")
@@ -279,11 +280,7 @@ class StudyDrafts:
         return self.change(sent, lambda rules: replace(rules, questions=draft_form.moved(rules.questions, do, place)))
 
     @does("take-template", DraftCommand)
-    def take_template(
-        self,
-        sent: DraftCommand,
-        template: Annotated[str, typed_text(40), Field(description="The name of a question template")],
-    ) -> DraftState:
+    def take_template(self, sent: DraftCommand, template: TemplateName) -> DraftState:
         """Replace the draft's questions and texts by those of a template. Raises UserError if it is unknown."""
         chosen = TEMPLATES.get(template)
         if chosen is None:
