@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field
 from core.errors import DiskTrouble, UserError
 from core.images import png_of
 from core.latest import Latest
-from core.panel import Panel, checked_participant
+from core.panel import checked_participant
 from core.png import bare
 from core.studies import Study
 from services.commands import Command
@@ -189,8 +189,7 @@ class AnnotatorSessions:
         None if the study of the link takes no participants of a panel. Raises NotSignedIn or TooMany as `join`.
         """
         study = self._open_study(sent.link)
-        panel = self._studies.panels.get(study.id) if study is not None else Panel()
-        if study is None or not panel.parameter:
+        if study is None or not (panel := self._studies.panels.get(study.id)).parameter:
             return None
         participant = checked_participant(sent.parameters.get(panel.parameter, ""))
         if not participant:
