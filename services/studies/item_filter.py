@@ -189,15 +189,7 @@ def items_of(
 
 def note_of(pool: Pool, request: ItemDraw) -> str:
     """Return one or more sentences on the test cases that a draw can choose."""
-    return SENTENCES.paragraph(
-        "note.txt",
-        pool=pool,
-        asked=request.count,
-        in_study=pool.fitting - pool.free,
-        standings=[standing for values in request.filter.models.values() for standing in values],
-        model=model_name(pool.model),
-        sizes=sorted((number, name) for name, number in pool.strata.items()),
-    )
+    return SENTENCES.paragraph("note.txt", pool=pool, request=request, model=model_name(pool.model))
 
 
 def recipes_in(catalogue: Catalogue) -> tuple[tuple[str, str], ...]:
