@@ -19,7 +19,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from core.csv_tables import Cell, Kind, Row, csv_text, facts, plain
+from core.csv_tables import Cell, Kind, Row, cells, csv_text, facts, plain
 from core.errors import UserError
 from core.images import MAX_BYTES, read_image
 from core.studies import StudyData, asked, wording
@@ -34,7 +34,6 @@ from study.figure_rows import FIGURE_COLUMNS, figure_rows
 from study.methods import paragraph
 from study.questions import check_rules
 from study.results import analyse
-from study.tables import answer_rows, result_rows
 from study.truth import TRUTH_COLUMNS, pixels_of, sight
 from study.turk import turk_columns, turk_rows
 
@@ -140,15 +139,13 @@ def zipped(workspace: Workspace, study_id: str) -> tuple[str, Iterator[bytes]]:
     study = StudyExport(workspace, data)
     history = workspace.studies.rules_history(study_id)
     entries = workspace.studies.log(study_id, limit=100_000)
+    log = [{"time": entry.created, **cells(entry, "event detail worker")} for entry in entries]
     more = {
         RECORDS: _dumped(records),
         "study.json": _dumped(_about(study.data, history)),
         EDITED: edited_csv(workspace, [item.origin["run"] for item in study.data.items if "run" in item.origin]),
         "workers.csv": _csv(tables.worker_rows(study.data), tables.WORKER_COLUMNS),
-        "log.csv": _csv(
-            [{"time": e.created, "event": e.event, "detail": e.detail, "worker": e.worker} for e in entries],
-            ("time", "event", "detail", "worker"),
-        ),
+        "log.csv": _csv(log, ("time", "event", "detail", "worker")),
     }
     return f"{stem(study.data)}.zip", _zip(study, more)
 
@@ -335,8 +332,8 @@ def _check(data: StudyData) -> None:
     """Check that pages and exports can show the study. Raises their errors."""
     check_rules(data.study.rules)
     paragraph(analyse(data))
-    answer_rows(data)
-    result_rows(data)
+    tables.answer_rows(data)
+    tables.result_rows(data)
 
 
 def _json(data: bytes, name: str) -> Mapping[str, Any]:
