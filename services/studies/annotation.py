@@ -24,24 +24,12 @@ from services.commands import Command, Commands, does
 from storage.studies.assignments import LONGEST_KEY
 from storage.studies.studies import Studies
 from study.control_items import judge, next_kind
-from study.eligibility import Standing, standing
+from study.eligibility import Standing, StandingKind, standing
 from study.questions import check_answers
 from study.training import feedback
 
-Status = Literal[
-    "item",
-    "training",
-    "feedback",
-    "quiz",
-    "consent",
-    "person",
-    "done",
-    "waiting",
-    "paused",
-    "closed",
-    "not eligible",
-    "excluded",
-]
+Status = StandingKind | Literal["item", "feedback", "person", "done", "waiting", "paused", "closed"]
+"""Status of a worker's page. No page has the standing "may vote"."""
 LONGEST_COMMENT = 2000
 """Maximum number of characters of a comment or a text answer."""
 LONGEST_NAME = 200
