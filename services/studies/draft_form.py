@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator
 
 from core.form_numbers import form_numbers
 from core.studies import (
     LONGEST_STUDY_TEXT,
+    LONGEST_WHY,
     QUESTION_KINDS,
     ControlPolicy,
     Eligibility,
@@ -90,6 +91,9 @@ def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
         return text
 
     return BeforeValidator(read)
+
+
+WhyText = Annotated[str, typed_text(LONGEST_WHY, one_line=True)]
 
 
 def _questions(sent: Sequence[object]) -> tuple[Question, ...]:

@@ -20,25 +20,14 @@ from core.catalogue import Order, PageKey
 from core.csv_tables import cells
 from core.errors import UserError
 from core.image_filter import UNREAD, ImageFilter
-from core.studies import (
-    LONGEST_WHY,
-    Finding,
-    InstructionExample,
-    Item,
-    ItemKind,
-    NewItem,
-    RuleProblem,
-    Rules,
-    Study,
-    Worker,
-)
+from core.studies import Finding, InstructionExample, Item, ItemKind, NewItem, RuleProblem, Rules, Study, Worker
 from core.study_report import PowerPlan
 from core.words import count_of
 from services.commands import Command, Missing, does, in_words
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.studies import draft_form
 from services.studies.control_items import MADE, disguises, keep_in_step, leave_out
-from services.studies.draft_form import typed_text
+from services.studies.draft_form import WhyText, typed_text
 from services.studies.draft_saves import DraftSaves, form_state
 from services.studies.item_filter import ItemDraw, draw, items_of, model_name, note_of, pool_of, recipes_in
 from services.studies.templates import TEMPLATES
@@ -323,8 +312,7 @@ class StudyDrafts:
             Field(default={}, description="The right answer by question id, for questions where it is known"),
         ],
         why: Annotated[
-            str,
-            typed_text(LONGEST_WHY, one_line=True),
+            WhyText,
             Field(description="For a training item: why these answers are right. A worker reads it after answering"),
         ] = "",
     ) -> DraftState:
