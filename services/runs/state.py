@@ -14,17 +14,7 @@ from core.masks import NO_MASK, InMask, NamedMask, in_mask
 from core.run_steps import RunSteps
 from core.settings import ConditioningSettings, ControlKind, Settings
 from core.stored_runs import Run, StoredState, StoredValue
-from core.types import (
-    Alternative,
-    Alternatives,
-    Check,
-    CounterfactualCaption,
-    Keyword,
-    KeywordAlternatives,
-    StageName,
-    Task,
-    stage_title,
-)
+from core.types import Alternative, Alternatives, Check, CounterfactualCaption, Keyword, KeywordAlternatives, StageName
 from pipeline.checks.texts import alternative_checks, caption_checks, counterfactual_checks, keyword_checks
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
@@ -32,10 +22,11 @@ from pipeline.recipes import Recipe, recipe_of, recipes_for
 from services.commands import RunCommand
 from services.jobs import JobView
 from services.runs.estimates import Estimates
-from services.runs.gate import Gate, MaskClasses, Outdated, classes_of, gate_of
+from services.runs.gate import Gate, Outdated, classes_of, gate_of
 from services.runs.life_cycle import RunService
 from services.runs.live_images import ControlImages
 from services.runs.similarity import Similarities
+from services.runs.words import section_title
 
 
 @dataclass(frozen=True)
@@ -146,7 +137,7 @@ def profile_options(profile: Profile) -> ProfileOptions:
         tuple(profile.generator.controlnets),
         profile.settings.conditioning,
         {name: profile.preset(name) for name in profile.presets},
-        (*(stage.title for stage in recipe_of(profile.first_recipe).stages), stage_title("generation")),
+        (*(stage.title for stage in recipe_of(profile.first_recipe).stages), section_title("generation")),
     )
 
 
@@ -227,7 +218,8 @@ class RunStates:
         self.similarities = Similarities(runs.driver.models, runs.jobs)
         self._notes, self._outdated = notes, Outdated(runs.workspace)
         self._model_names = model_names(runs.profile)
-        self._masks = lru_cache(maxsize=64)(self._read_mask)
+        load = runs.workspace.images.load
+        self._masks = lru_cache(maxsize=64)(lambda sha, of, task: in_mask(NamedMask(load(sha), dict(of)), task))
 
     def of(self, run_id: str) -> RunState:
         """Return the state of a run. Raises UserError for an unknown one."""
@@ -275,9 +267,6 @@ class RunStates:
             return self._masks(run.mask_sha, classes_of(run), run.task)
         except UserError:  # a missing or damaged file, which the page reports elsewhere
             return NO_MASK
-
-    def _read_mask(self, sha: str, classes: MaskClasses, task: Task) -> InMask:
-        return in_mask(NamedMask(self._workspace.images.load(sha), dict(classes)), task)
 
     def refused(self, run_id: str, stage: StageName, error: UserError) -> None:
         """Show the error of a refused command at a stage until the run changes: the command may be allowed then."""
