@@ -115,16 +115,13 @@ class RunSettings:
         if preset not in presets:
             raise UserError(f"There is no preset {preset!r}: choose {', '.join(presets) or 'none'}.")
         self._require_read(sent.run, "generation.steps")
-        self._change_generation(sent, self._profile.preset(preset))
+        self.change(sent, lambda plain: plain["generation"].update(self._profile.preset(preset)))
 
     @does("reuse-seed", edit_conflicts.StateEdit, stage_of_command="generation")
     def reuse_seed(self, sent: edit_conflicts.StateEdit, case: edit_conflicts.CaseId) -> None:
         """Fix the seed of the next images to a test case's. Raises UserError for a test case of another run."""
-        lineage = case_of(self._workspace, sent.run, case).lineage
-        self._change_generation(sent, {"seed_mode": "fixed", "seed": lineage.seed})
-
-    def _change_generation(self, command: edit_conflicts.StateEdit, changes: Mapping[str, Any]) -> None:
-        self.change(command, lambda plain: plain["generation"].update(changes))
+        fixed = {"seed_mode": "fixed", "seed": case_of(self._workspace, sent.run, case).lineage.seed}
+        self.change(sent, lambda plain: plain["generation"].update(fixed))
 
     def change(self, command: edit_conflicts.StateEdit, change: Callable[[Plain], None]) -> None:
         """Apply `change` to the run's latest settings and save the result. A lock keeps other pages out.
