@@ -92,8 +92,6 @@ class RunService:
         """Begin a new run with a copy of the picture, task and texts of another run, without its images."""
         return OpenedRun(self.workspace.runs.duplicate(run))
 
-    # Settings, prompts and staleness of a run
-
     def settings(self, run: Run, recipe_name: str = "") -> Settings:
         """Return a run's settings for its recipe or `recipe_name`; the profile's if the stored ones do not fit."""
         recipe = recipe_of(recipe_name or run.recipe)
@@ -144,8 +142,6 @@ class RunService:
         with Image.open(self.workspace.images.path(source_sha)) as image:
             return image.size
 
-    # The list of runs
-
     def listing(self, find: str = "") -> Listing:
         """List the runs whose name or label contains `find`, in any case."""
         find = " ".join(find.split())
@@ -162,8 +158,6 @@ class RunService:
     def latest(self) -> tuple[RunSummary, ...]:
         """Return the latest `LISTED_RUNS` runs, the most recently changed first."""
         return self.workspace.runs.search(LISTED_RUNS)
-
-    # New and deleted runs
 
     @does("run-from-sample", keeps=True)
     def from_sample(
@@ -236,8 +230,6 @@ class RunService:
         reviewed = case_of(self.workspace, run, case)
         reason = " ".join(reason.split()) if verdict == "rejected" else ""
         self.workspace.test_cases.review(reviewed.id, verdict, reason)
-
-    # Task and mask
 
     @does("task", RunCommand)
     def set_task(
