@@ -76,20 +76,16 @@ def _listed(
     typed = cells["model_right"].casefold()
     if typed not in _TRUTH:
         raise ValueError(f"model_right is “{typed[:60]}”; it has to be true, false or empty")
+    texts: dict[str, Any] = {name: cells[name] for name in LONGEST}
     item = NewItem(
         image_sha="",
         kind=kind,
         expected=_expected(expected, questions),
-        why=cells["why"],
-        label=cells["label"],
         classes=_parts(cells["classes"], "classes"),
         edit_types=_parts(cells["edit_types"], "edit types"),
-        caption=cells["caption"],
-        counterfactual=cells["counterfactual"],
-        model=cells["model"],
         model_right=_TRUTH[typed],
-        group=cells["group"],
         origin={**_origin(cells["origin"]), "file": image},
+        **texts,
     )
     answered = asked(tuple(questions.values()), item, item.expected)
     if kind != "item" and not any(question.id in item.expected for question in answered):
