@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from core.csv_tables import cells
 from core.studies import Answers, ControlPolicy, ItemKind, LeftOutItem, NewItem, Question, Rules, asked
 from core.words import count_of
 
@@ -117,13 +118,10 @@ def what_it_shows(item: NewItem) -> LeftOutItem:
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:
     """Make a control item that shows `image_sha`. Its captions stay different, since equal captions would reveal it."""
     return NewItem(
+        **cells(item, "source_sha label classes caption"),
         image_sha=image_sha,
-        source_sha=item.source_sha,
         kind="control",
         expected=dict(expected),
-        label=item.label,
-        classes=item.classes,
-        caption=item.caption,
         counterfactual=item.counterfactual or item.caption,
         origin={"made": made, "source": item.source_sha},
     )
