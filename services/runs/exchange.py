@@ -123,16 +123,8 @@ class Exchange:
                         archive.writestr(f"masks/{name}", _mask_of(mask, data))
                     lines.append(_about(run, case, name))
             archive.writestr(METADATA, _table(lines), zipfile.ZIP_DEFLATED)
-            # Its head tells Hugging Face `datasets` which files to load.
-            card = _TEXTS.lines(
-                "accepted.md",
-                metadata=METADATA,
-                edited=EDITED,
-                name=name_of_zip,
-                images=len(lines),
-                runs=len({line["run"] for line in lines}),
-                masks=any("mask_file_name" in line for line in lines),
-            )
+            # The head of the card tells Hugging Face `datasets` which files to load.
+            card = _TEXTS.lines("accepted.md", metadata=METADATA, edited=EDITED, name=name_of_zip, rows=lines)
             archive.writestr(CARD, card, zipfile.ZIP_DEFLATED)
             archive.writestr(EDITED, edited_csv(self._workspace, [run.id for run in runs]), zipfile.ZIP_DEFLATED)
         return name_of_zip
