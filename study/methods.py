@@ -18,17 +18,7 @@ History = Sequence[tuple[Rules, datetime]]
 
 def paragraph(report: StudyReport) -> str:
     """Return the paragraph in English sentences. Results of a study that is not closed are called preliminary."""
-    questions = report.study.rules.questions
-    return _TEMPLATES.paragraph(
-        "methods.txt",
-        report=report,
-        # If all votes were imported from a file, it is unknown how they were collected.
-        brought=bool(report.votes_imported) and report.votes_imported == report.votes_cast,
-        asked=[question for question in questions if not question.follows],
-        follow=[question for question in questions if question.follows],
-        scales=any(question.kind == "scale" for question in questions),
-        votes_of={worker.worker: worker.votes for worker in report.workers},
-    )
+    return _TEMPLATES.paragraph("methods.txt", report=report)
 
 
 def _described(question: Question) -> str:
