@@ -100,9 +100,7 @@ def analyse(data: StudyData) -> StudyReport:
         conditions=conditions,
         notes=_TEMPLATES.paragraphs(
             "notes.txt",
-            rules=rules,
-            closed=closed,
-            telling=telling,
+            study=data.study,
             items=len(items),
             cast=bool(cast),
             workers=len({vote.worker for votes in after.values() for vote in votes}),
