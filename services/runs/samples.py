@@ -43,11 +43,9 @@ def _read(path: Path) -> Sample:
     try:
         data = json.loads(described.read_text(encoding="utf-8"))
         task, caption = from_plain(Task, data["task"]), str(data.get("caption", ""))
-        mask = path.with_suffix(".mask.png")
-        if not mask.is_file():
+        if not (mask := path.with_suffix(".mask.png")).is_file():
             return Sample(path.stem, path, task, caption)
-        classes = {number: str(name) for number, name in enumerate(data["mask_classes"])}
-        return Sample(path.stem, path, task, caption, mask, classes)
+        return Sample(path.stem, path, task, caption, mask, dict(enumerate(map(str, data["mask_classes"]))))
     except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
         raise UserError(f"The sample {described} is damaged: restore it, or remove both of its files.") from error
 
