@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from core.csv_tables import Cell, Kind, Row, cells, csv_text, facts, plain
 from core.errors import UserError
@@ -294,7 +294,9 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
         if name not in files.names:
             raise UserError(_NO_STUDY.format(missing=name))
     manifest = _json(files.read(MANIFEST, MOST_LIST), MANIFEST)
-    sums = {str(entry.get("name")): entry.get("sha256") for entry in _list(manifest.get("files")) if _is_map(entry)}
+    listed = manifest.get("files")
+    entries = map(_map, listed if isinstance(listed, list) else [])
+    sums = {str(entry.get("name")): entry.get("sha256") for entry in entries}
 
     def checked(name: str, most: int) -> bytes:
         if name not in files.names:
@@ -305,17 +307,13 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
         return data
 
     records = _json(checked(RECORDS, MOST_RECORDS), RECORDS)
-    record = records.get("study")
     known = {study.id: study.name for study in workspace.studies.all()}
-    if _is_map(record) and record.get("id") in known:
-        name = known[record["id"]]
+    if name := known.get(str(_map(records.get("study")).get("id"))):
         raise UserError(f"This workspace has this study already, as “{name}”: only a missing one can be restored.")
-    manifest_pictures = manifest.get("pictures")
     images = {}
-    for name, sha in (manifest_pictures if _is_map(manifest_pictures) else {}).items():
+    for name, sha in _map(manifest.get("pictures")).items():
         images[str(sha)] = workspace.images.add(read_image(checked(str(name), MAX_BYTES)).image)
-    left_out = manifest.get("left_out")
-    for name, sha in (left_out if _is_map(left_out) else {}).items():
+    for name, sha in _map(manifest.get("left_out")).items():
         try:
             workspace.images.read(str(sha))
         except UserError as error:
@@ -346,9 +344,5 @@ def _json(data: bytes, name: str) -> Mapping[str, Any]:
     return value
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _is_map(value: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
+def _map(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
