@@ -11,7 +11,7 @@ from pydantic import Field
 from core.tokens import LONGEST_DAYS, LONGEST_NAME, Token
 from services.batches.data_roots import FOLDER, DataRoots
 from services.commands import Command, does
-from services.edit_conflicts import LARGEST_ID
+from services.edit_conflicts import Id
 from services.evaluation.model_choice import NamesModel
 from storage.workspace import Workspace
 
@@ -70,9 +70,7 @@ class ScriptTokens:
         return NewToken(token, text)
 
     @does("withdraw-token")
-    def withdraw(
-        self, token: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The number of the token")]
-    ) -> None:
+    def withdraw(self, token: Annotated[Id, Field(ge=1, description="The number of the token")]) -> None:
         """End a token at once and for good."""
         self._tokens.withdraw(token)
         name = next(known.name for known in self._tokens.all() if known.id == token)

@@ -111,9 +111,7 @@ class Editing:
             raise CanBeInsistedOn(str(error), command.model_copy(update={"force": True})) from error
 
     def _change(self, command: ValueEdit, stage: StageName, change: Callable[[Run], Any]) -> None:
-        """Apply `change` to the run's latest values and save the result, if it differs. A stale value stays stale. A
-        lock keeps other pages out.
-        """
+        """Apply `change` to the latest values of a run. A stale value stays stale. A lock keeps other pages out."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             other = self.writes.by_others(self._workspace.runs.history(run.id, stage), command.version, command.tab)
