@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from core.figures import chosen_percent, percent
-from core.studies import Question, Rules
+from core.studies import Rules
 from core.study_report import RulesChange, StudyReport
 from core.text_templates import TextTemplates
 from core.words import count_of
@@ -19,18 +19,6 @@ History = Sequence[tuple[Rules, datetime]]
 def paragraph(report: StudyReport) -> str:
     """Return the paragraph in English sentences. Results of a study that is not closed are called preliminary."""
     return _TEMPLATES.paragraph("methods.txt", report=report)
-
-
-def _described(question: Question) -> str:
-    if question.kind == "scale":
-        ends = f", from {question.low} to {question.high}" if question.low and question.high else ""
-        answers = f"1 to 5{ends}"
-    elif question.kind == "text":
-        answers = "free text"
-    else:
-        answers = ", ".join(question.answers())
-    only = f"; only of images that show “{question.only_with}”" if question.only_with else ""
-    return f"“{question.text.replace('{label}', '[class]')}” ({answers}{only})"
 
 
 def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[RulesChange, ...]:
@@ -61,9 +49,5 @@ def change_words(votes: tuple[int, int], consensus: tuple[int, int]) -> str:
 
 
 _TEMPLATES = TextTemplates(
-    Path(__file__).with_name("templates"),
-    count_of=count_of,
-    percent=percent,
-    chosen_percent=chosen_percent,
-    described=_described,
+    Path(__file__).with_name("templates"), count_of=count_of, percent=percent, chosen_percent=chosen_percent
 )

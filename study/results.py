@@ -373,7 +373,5 @@ def _able(data: StudyData) -> set[str]:
 
 
 _TEMPLATES = TextTemplates(
-    Path(__file__).with_name("templates"),
-    count_of=count_of,
-    further_people_words=further_people_words,
+    Path(__file__).with_name("templates"), count_of=count_of, further_people_words=further_people_words
 )
