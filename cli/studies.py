@@ -15,7 +15,7 @@ from cli.common import in_workspace
 from cli.parsers import parser_of
 from core.errors import UserError
 from services.studies.exports import restore_study, zipped
-from services.studies.imports import MOST_LIST, FolderFiles, ImportFiles, files_of, import_items, import_votes
+from services.studies.imports import MOST_LIST, ImportFiles, files_of, folder_files, import_items, import_votes
 from storage.workspace import Workspace
 
 
@@ -72,7 +72,7 @@ def restore(workspace: Workspace, options: argparse.Namespace) -> str:
 
 def _files(path: Path) -> ImportFiles:
     if path.is_dir():
-        return FolderFiles(path)
+        return folder_files(path)
     if path.suffix.lower() == ".csv":
-        return FolderFiles(path.parent, only_list=path.name)
+        return folder_files(path.parent, only_list=path.name)
     return files_of(path.name, path)

@@ -11,10 +11,14 @@ V = TypeVar("V")
 
 
 class Latest(Generic[V]):
-    """A cache of up to `size` values by key. The least recently used one is dropped. Thread-safe."""
+    """A cache of values by key whose weights (`weigh`, by default 1 each) sum to at most `size`. Thread-safe.
 
-    def __init__(self, size: int) -> None:
-        self._size, self._kept, self._lock = size, OrderedDict[object, V](), threading.Lock()
+    The least recently used values are dropped. A value that is heavier than `size` is not kept.
+    """
+
+    def __init__(self, size: int, weigh: Callable[[V], int] = lambda _value: 1) -> None:
+        self._size, self._weigh, self._weight = size, weigh, 0
+        self._kept, self._lock = OrderedDict[object, V](), threading.Lock()
 
     def get(self, key: object) -> V | None:
         """Return the value of a key, or None if it is not in the cache."""
@@ -24,12 +28,15 @@ class Latest(Generic[V]):
             return self._kept.get(key)
 
     def put(self, key: object, value: V) -> V:
-        """Store a value and return it. If the cache exceeds its size, drop the least recently used value."""
+        """Store a value and return it. If the cache exceeds its size, drop the least recently used values."""
         with self._lock:
-            self._kept[key] = value
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+            if key in self._kept:
+                self._weight -= self._weigh(self._kept.pop(key))
+            if self._weigh(value) <= self._size:
+                self._kept[key] = value
+                self._weight += self._weigh(value)
+            while self._weight > self._size:
+                self._weight -= self._weigh(self._kept.popitem(last=False)[1])
         return value
 
     def once(self, key: object, make: Callable[[], V]) -> V:

@@ -29,8 +29,7 @@ class Revisions:
     """Returns a text that changes when anything shown on a page may have changed. Thread-safe.
 
     `saved` returns another number after every commit to the database, also by another process. `changes` counts changes
-    in memory. The text also changes every minute, since some pages depend on the time of day or on files that somebody
-    edits.
+    in memory. The text also changes every minute, since some pages depend on the time of day or on edited files.
     """
 
     def __init__(self, saved: Callable[[], int], changes: Changes) -> None:

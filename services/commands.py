@@ -103,8 +103,7 @@ class UnknownCommand(ValueError):
 
 
 def command_of(function: Callable[..., Any], base: type[C], *passed: str, **class_values: str | bool) -> type[C]:
-    """Return a new command type. Its fields are the fields of `base` and the parameters of a function, without the
-    parameters named in `passed`.
+    """Return a new command type. Its fields are those of `base` and the parameters of a function except `passed`.
 
     The function's docstring, up to "Raises", describes the command. `class_values` become attributes of the class. They
     must contain `name`.
@@ -121,9 +120,7 @@ def command_of(function: Callable[..., Any], base: type[C], *passed: str, **clas
 
 
 def _checked_last(hint: Any) -> Any:
-    """Return the type with its BeforeValidators last. Pydantic runs these before the bounds, so that a bound counts the
-    entries of a list, not the letters of the typed text.
-    """
+    """Return the type with its BeforeValidators last. Pydantic runs them first: bounds count entries, not letters."""
     if get_origin(hint) is not Annotated:
         return hint
     kind, *metadata = get_args(hint)
@@ -131,8 +128,7 @@ def _checked_last(hint: Any) -> Any:
 
 
 def does(name: str, base: type[Command] = Command, **class_values: str | bool) -> Callable[[Method], Method]:
-    """Mark a method as the command `name`: its parameters become the fields, and its docstring up to "Raises" the
-    description.
+    """Mark a method as the command `name`: its parameters become fields, its docstring up to "Raises" the description.
 
     A method that needs fields of `base` has parameters of the same names. A parameter `sent` gets the whole command, as
     a `base`. `class_values` set attributes of the command's class: `looks`, `keeps`, `stage_of_command`.

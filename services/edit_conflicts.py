@@ -95,9 +95,7 @@ def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> 
 
 def prompt_by_others(states: Sequence[StoredState], mine: Collection[int], name: str) -> datetime | None:
     """Return when another page last changed the prompt `name`, or None. See `settings_by_others`."""
-    moments = [
-        after.created for before, after in _pairs(states, mine) if before.prompts.get(name) != after.prompts.get(name)
-    ]
+    moments = [new.created for old, new in _pairs(states, mine) if old.prompts.get(name) != new.prompts.get(name)]
     return moments[-1] if moments else None
 
 

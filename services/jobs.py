@@ -1,5 +1,4 @@
-"""The queue of jobs: one worker thread of the server does long work, one job after another. It knows no stage and no
-page.
+"""The queue of jobs: one thread of the server does long work, one job after another. It knows no stage and no page.
 
 A page that is opened or reloaded can find the running job here. Closing a page stops no job.
 """
@@ -36,7 +35,6 @@ class Part:
     id: int
     """Zero-based position of the part at the start of the job."""
     name: str
-    """Name in words."""
     state: PartState = "waiting"
 
 
@@ -76,13 +74,8 @@ class JobView:
 
     @property
     def at_parts(self) -> tuple[Part, ...]:
-        """Return the parts that the job is making now."""
+        """Return the parts that the job is making now, without those that a person removed."""
         return tuple(part for part in self.parts if part.state == "running")
-
-    @property
-    def at_part(self) -> Part | None:
-        """Return the first part that the job is making now, or None."""
-        return next(iter(self.at_parts), None)
 
     def seconds_left(self) -> float | None:
         """Return the estimated seconds of work left, without the time in the queue; None if unknown."""
@@ -105,9 +98,9 @@ def _moved_up(parts: tuple[Part, ...], part_id: int) -> tuple[Part, ...]:
 class JobHandle:
     """Given to the work of a job, which reports its progress here and checks whether it was cancelled."""
 
-    def __init__(self, jobs: JobQueue, job_id: int, cancelled: threading.Event) -> None:
-        self._jobs, self._id = jobs, job_id
-        self.cancelled = cancelled
+    def __init__(self, jobs: JobQueue, job: _Job) -> None:
+        self._jobs, self._job = jobs, job
+        self.cancelled = job.cancelled
         """Set when the work should stop."""
 
     @property
@@ -117,29 +110,24 @@ class JobHandle:
 
     def at(self, stage: StageName) -> None:
         """Report the start of a stage."""
-        self._jobs._update(self._id, stage=stage, progress=None, since=time.monotonic())
+        self._jobs._update(self._job, stage=stage, progress=None, since=time.monotonic())
 
     def progress(self, progress: Progress) -> None:
         """Report the progress of the current stage. This method can be used as a `core.progress.OnProgress`."""
-        self._jobs._update(self._id, progress=progress)
+        self._jobs._update(self._job, progress=progress)
 
     def preview(self, name: str) -> None:
         """Report the name of a preview picture of the unfinished image."""
-        self._jobs._update(self._id, preview=name)
+        self._jobs._update(self._job, preview=name)
 
     def take_parts(self, most: int) -> tuple[Part, ...]:
         """Mark the parts made so far as done, and return the next parts to make, at most `most`; () if none is left."""
-        return self._jobs._take_parts(self._id, most)
+        return self._jobs._take_parts(self._job, most)
 
-    def at_parts(self) -> tuple[Part, ...]:
-        """Return the parts that are being made now, without those that a person removed."""
-        view = self._jobs.view(self._id)
-        return () if view is None else view.at_parts
-
-    def parts_waiting(self) -> int:
-        """Return the number of parts not begun."""
-        view = self._jobs.view(self._id)
-        return 0 if view is None else len(view.waiting)
+    @property
+    def view(self) -> JobView:
+        """Return the current state of the job."""
+        return self._job.view
 
 
 Work = Callable[[JobHandle], None]
@@ -232,11 +220,7 @@ class JobQueue:
         return self._cancel(lambda _view: True)
 
     def delete_part(self, job_id: int, part_id: int) -> bool:
-        """Remove a part from a job, even if the part is being made. Return False if the part is done, was removed
-        before, or is unknown.
-
-        A waiting job whose last part is removed is cancelled.
-        """
+        """Remove a part that is not done. Cancel a waiting job without parts. Return False if there is no such part."""
         with self._changed:
             job = self._jobs.get(job_id)
             found = job is not None and job.view.active and self._mark(job, part_id, ("waiting", "running"), "dropped")
@@ -283,9 +267,8 @@ class JobQueue:
         """Like `view`, but raises UserError for an unknown job, such as one of an earlier start of the studio."""
         view = self.view(job_id)
         if view is None:
-            raise UserError(
-                f"There is no job {job_id}: it ended long ago, or before the studio was restarted.", field="job"
-            )
+            message = f"There is no job {job_id}: it ended long ago, or before the studio was restarted."
+            raise UserError(message, field="job")
         return view
 
     def of_run(self, run_id: str) -> JobView | None:
@@ -339,9 +322,8 @@ class JobQueue:
             job.view = replace(job.view, parts=tuple(parts))
         return is_marked
 
-    def _take_parts(self, job_id: int, most: int) -> tuple[Part, ...]:
+    def _take_parts(self, job: _Job, most: int) -> tuple[Part, ...]:
         with self._changed:
-            job = self._jobs[job_id]
             for part in job.view.at_parts:
                 self._mark(job, part.id, ("running",), "done")
             taken = job.view.waiting[:most]
@@ -382,36 +364,34 @@ class JobQueue:
 
     def _do(self, job: _Job) -> None:
         try:
-            job.work.popleft()(JobHandle(self, job.view.id, job.cancelled))
+            job.work.popleft()(JobHandle(self, job))
             if job.work:
                 self._wait_again(job)
                 return
         except Cancelled:
-            self._update(job.view.id, state="cancelled", stopping=False)
+            self._update(job, state="cancelled", stopping=False)
         except UserError as error:
-            self._update(job.view.id, state="failed", stopping=False, message=str(error))
+            self._update(job, state="failed", stopping=False, message=str(error))
         except Exception as error:  # the worker thread must survive a bug in the work
             log.exception("a job failed")
             message = f"The studio itself failed ({type(error).__name__}: {error}); the terminal says more. Try again."
-            self._update(job.view.id, state="failed", stopping=False, message=message)
+            self._update(job, state="failed", stopping=False, message=message)
         else:
-            self._update(job.view.id, state="done", stopping=False)
+            self._update(job, state="done", stopping=False)
 
     def _wait_again(self, job: _Job) -> None:
         """Queue a job behind all that wait. Raises Cancelled if the job was asked to stop."""
         with self._changed:
             stop_if(job.cancelled)
             self._waiting.append(job)
-            self._update(job.view.id, state="waiting", progress=None, since=time.monotonic())
+            self._update(job, state="waiting", progress=None, since=time.monotonic())
 
-    def _update(self, job_id: int, **changes: object) -> None:
+    def _update(self, job: _Job, **changes: object) -> None:
         with self._changed:
-            job = self._jobs.get(job_id)
-            if job is not None:
-                job.view = replace(job.view, **changes)  # type: ignore[arg-type]
-                self._changes.tell()
-                if not job.view.active:
-                    self._changed.notify_all()
+            job.view = replace(job.view, **changes)  # type: ignore[arg-type]
+            self._changes.tell()
+            if not job.view.active:
+                self._changed.notify_all()
 
     def _forget(self) -> None:
         over = [number for number, job in self._jobs.items() if not job.view.active]

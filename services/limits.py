@@ -28,8 +28,7 @@ class TooMany(Exception):
 
 
 class Limiter:
-    """Refuses an address after `attempts` failures within `seconds`, and all new addresses after `in_all` failures
-    within `seconds`.
+    """Refuses an address after `attempts` failures within `seconds`, and all new addresses after `in_all`.
 
     `in_all` stops a person with many addresses. 0 represents thirty times `attempts`. An address that signed in before
     is exempt from `in_all`: otherwise a stranger could lock everybody out by failing on purpose. At most twice `in_all`
@@ -43,8 +42,8 @@ class Limiter:
             raise ValueError("a Limiter needs at least one attempt and a window of some seconds")
         self.attempts, self.seconds, self.in_all = attempts, seconds, in_all or 30 * attempts
         self._clock = clock
-        self._failures: deque[tuple[float, str]] = deque()
-        self._times: dict[str, deque[float]] = {}
+        # Concurrent tries may all pass `check` before one of them fails: then the oldest failures are forgotten.
+        self._failures: deque[tuple[float, str]] = deque(maxlen=2 * self.in_all)
         self._known = Latest[bool](REMEMBERED)
         self._lock = threading.Lock()
 
@@ -52,8 +51,8 @@ class Limiter:
         """Call this before each try. Raises TooMany if the address `key` must wait."""
         with self._lock:
             now = self._forget()
-            mine = self._times.get(key)
-            if mine is not None and len(mine) >= self.attempts:
+            mine = [at for at, failed in self._failures if failed == key]
+            if len(mine) >= self.attempts:
                 raise TooMany(mine[-self.attempts] + self.seconds - now)
             if not self._known.get(key) and len(self._failures) >= self.in_all:
                 raise TooMany(self._failures[-self.in_all][0] + self.seconds - now)
@@ -61,12 +60,7 @@ class Limiter:
     def failed(self, key: str) -> None:
         """Record a failed try."""
         with self._lock:
-            now = self._forget()
-            self._times.setdefault(key, deque()).append(now)
-            self._failures.append((now, key))
-            # Concurrent tries may all pass `check` before one of them fails: forget the oldest failures.
-            while len(self._failures) > 2 * self.in_all:
-                self._drop()
+            self._failures.append((self._forget(), key))
 
     def passed(self, key: str) -> None:
         """Record a successful try. Earlier failures still count: a person with one code may guess another."""
@@ -80,15 +74,8 @@ class Limiter:
     def _forget(self) -> float:
         now = self._clock()
         while self._failures and self._failures[0][0] <= now - self.seconds:
-            self._drop()
+            self._failures.popleft()
         return now
-
-    def _drop(self) -> None:
-        _, key = self._failures.popleft()
-        times = self._times[key]
-        times.popleft()
-        if not times:
-            del self._times[key]
 
 
 def address_key(host: str | None) -> str:

@@ -63,8 +63,7 @@ def matches(password: str, stored: str) -> bool:
 
 
 def choose(ask: Callable[[str], str], twice: bool, cost: Cost = COST) -> str:
-    """Ask for a new password with `ask(prompt)` and return its hash. With `twice` ask again, since a person cannot see
-    what they type.
+    """Ask for a new password with `ask(prompt)` and return its hash. With `twice` ask again, since typing is not shown.
 
     Raises UserError if the two answers differ, or the password is too short or too long.
     """

@@ -16,7 +16,6 @@ class StoredPictures:
     def __init__(self, workspace: Workspace) -> None:
         self._images = workspace.images
         self.png = workspace.images.read
-        """Returns the PNG file of an image."""
         self.thumbnail = workspace.thumbnails.webp
         """Returns the WebP file of a thumbnail, after making it if it is missing."""
         self.ready_thumbnail = workspace.thumbnails.ready

@@ -6,7 +6,6 @@ Texts by people and models are returned unchanged. Other commands accept the ret
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -16,27 +15,25 @@ from core.check_words import described
 from core.csv_tables import facts, plain
 from core.errors import UserError
 from core.image_filter import PARTS, ImageFilter
-from core.stored_runs import RunSummary, StoredTestCase
+from core.stored_runs import StoredTestCase
 from core.studies import Study
 from core.types import to_plain
-from core.validity_score import ScoreRun
 from pipeline.recipes import recipes_for
 from services.commands import Command, RunCommand, does
 from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID, After, CaseId
 from services.jobs import JobView
-from services.runs.edited_share import edited_rows
 from services.runs.life_cycle import RunService, case_of
 from services.runs.predictions import PredictionService, with_mask_checks
-from services.runs.samples import Sample
 from services.runs.state import RunState, RunStates
+from services.runs.words import edited_rows
 from services.studies.drafts import StudyCommand
-from storage.curation.catalogue import Catalogue
 from study.tables import result_rows
 
 MOST_LISTED = 200
 """Maximum number of entries in a page of a list."""
-
+Limit = Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of entries in the page")]
+AfterText = Annotated[str, Field(max_length=80, description="The “next” of the page before")]
 Plain = dict[str, Any]
 
 
@@ -93,12 +90,14 @@ class Queries:
     @does("list-samples", Query)
     def list_samples(self) -> dict[str, Any]:
         """List the sample pictures of the profile."""
-        return {"samples": [_sample_facts(sample) for sample in self._runs.samples]}
+        samples = self._runs.samples
+        return {"samples": [{"sample": s.name, "task": to_plain(s.task), "mask": s.mask is not None} for s in samples]}
 
     @does("list-recipes", Query)
     def list_recipes(self) -> dict[str, Any]:
         """List the recipes that the profile can draw, with their stages."""
-        return {"recipes": self._recipes()}
+        recipes = recipes_for(self._runs.profile)
+        return {"recipes": [facts(r, "title description", recipe=r.name, stages=list(r.names)) for r in recipes]}
 
     @does("list-studies", Query)
     def list_studies(self) -> dict[str, Any]:
@@ -108,24 +107,21 @@ class Queries:
     @does("show-study", StudyCommand, looks=True)
     def show_study(self, study: str) -> Any:
         """Show the progress of a study, and its rules."""
-        return _whole_study(self._workspace.studies.get(study))
-
-    def _recipes(self) -> list[Mapping[str, Any]]:
-        return [
-            facts(one, "title description", recipe=one.name, stages=list(one.names))
-            for one in recipes_for(self._runs.profile)
-        ]
+        shown = self._workspace.studies.get(study)
+        return {**_study_facts(shown), "rules": plain(shown.rules)}
 
     @does("list-runs", Query)
     def list_runs(
         self,
         find: Annotated[str, Field(max_length=200, description="Text in the name or label; case does not matter")] = "",
-        after: Annotated[str, Field(max_length=80, description="The “next” of the page before")] = "",
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of runs in the page")] = 50,
+        after: AfterText = "",
+        limit: Limit = 50,
     ) -> Plain:
         """List the runs, the most recently changed first."""
         runs = self._workspace.runs.search(limit, find=find.strip(), after=after)
-        return {"runs": [_summary_facts(run) for run in runs], "next": _next(runs, limit)}
+        names = "name task recipe profile stages accepted created changed"
+        listed = [facts(run, names, run=run.id, images=run.test_cases) for run in runs]
+        return {"runs": listed, "next": runs[-1].id if len(runs) == limit else ""}
 
     @does("show-run", RunQuery)
     def show_run(self, run: str) -> Plain:
@@ -133,12 +129,7 @@ class Queries:
         return run_facts(self._states.of(run))
 
     @does("list-images", RunQuery)
-    def list_images(
-        self,
-        run: str,
-        after: After = 0,
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases in the page")] = 50,
-    ) -> Plain:
+    def list_images(self, run: str, after: After = 0, limit: Limit = 50) -> Plain:
         """List the test cases of a run, oldest first, with their captions, checks and reviews."""
         state = self._states.of(run)
         behind = [case for case in state.run.test_cases if case.id > after]
@@ -166,8 +157,8 @@ class Queries:
             ),
         ] = "newest",
         falling: Annotated[bool, Field(description="True for the largest figure or the latest review first")] = False,
-        after: Annotated[str, Field(max_length=80, description="The “next” of the page before")] = "",
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases in the page")] = 50,
+        after: AfterText = "",
+        limit: Limit = 50,
     ) -> Plain:
         """List the test cases that match a filter, in an order, with captions, checks, reviews and predictions."""
         try:
@@ -184,15 +175,18 @@ class Queries:
     def count_test_cases(self, filter: Annotated[Filter, Field(description=_ALL_PARTS)] = NO_FILTER) -> Plain:
         """Count the test cases of all runs that match a filter: in total, and for each value that a filter can name."""
         catalogue = self._workspace.catalogue
-        count = catalogue.count(filter)
-        facets = catalogue.facets(filter)
+        count, facets = catalogue.count(filter), catalogue.facets(filter)
+        scores: Plain | None = None  # if no image was ever scored
+        if runs := self._workspace.scores.latest():
+            threshold = runs[0].agreement.threshold
+            scores = facts(catalogue.scores(filter, threshold), "at_least below not_scored", threshold=threshold)
         return {
             "count": count.number,
             "exact": count.exact,
             "facets": {name: {value: n for value, n in counts.items() if n} for name, counts in facets.items()},
             "checks": catalogue.checks(filter),
             "models": catalogue.models(filter),
-            "scores": _score_facts(catalogue, filter, self._workspace.scores.latest()),
+            "scores": scores,
         }
 
     @does("coverage", Query)
@@ -235,22 +229,13 @@ class Queries:
             "caption": caption.text,
             "edits": [to_plain(edit) for edit in caption.edits],
             "task": to_plain(case.task),
-            "seed": case.lineage.seed,
-            "recipe": case.lineage.recipe,
+            **facts(case.lineage, "seed recipe"),
             "checks": [described(check) for check in checks],
             "review": case.review.verdict if case.review else "open",
             "reason": case.review.reason if case.review else "",
             "outdated": state.outdated.get(case.id, ""),
             "created": case.created.isoformat(),
         }
-
-
-def _score_facts(catalogue: Catalogue, image_filter: ImageFilter, runs: Sequence[ScoreRun]) -> Plain | None:
-    """Return the numbers of images above and below the score threshold; None if no image was ever scored."""
-    if not runs:
-        return None
-    threshold = runs[0].agreement.threshold
-    return facts(catalogue.scores(image_filter, threshold), "at_least below not_scored", threshold=threshold)
 
 
 def entry_facts(entry: CatalogueEntry) -> Plain:
@@ -319,23 +304,6 @@ def _stage_facts(name: str, state: RunState) -> Plain:
     return {**facts, "stale": state.stale.get(name, ""), "notes": list(trace.notes)}
 
 
-def _summary_facts(run: RunSummary) -> Plain:
-    names = "name task recipe profile stages accepted created changed"
-    return facts(run, names, run=run.id, images=run.test_cases)
-
-
-def _next(found: Sequence[RunSummary], limit: int) -> str:
-    return found[-1].id if len(found) == limit else ""
-
-
-def _sample_facts(sample: Sample) -> Plain:
-    return {"sample": sample.name, "task": to_plain(sample.task), "mask": sample.mask is not None}
-
-
 def _study_facts(study: Study) -> Plain:
     names = "state created items controls quiz training votes needed workers"
     return facts(study, names, study=study.id, title=study.name)
-
-
-def _whole_study(study: Study) -> Plain:
-    return {**_study_facts(study), "rules": plain(study.rules)}

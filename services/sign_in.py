@@ -19,9 +19,7 @@ class LeadSignIn:
     """Signs in a person who knows the lead's password: the one from the environment, or else the stored one, if any."""
 
     def __init__(self, workspace: Workspace, password: str = "", cost: Cost = COST) -> None:
-        """Take the password from the environment, "" for none. Sessions that were opened with another password end.
-        Raises UserError if the password is too short or too long.
-        """
+        """Take the environment's password, "" for none. Sessions of another one end. Raises UserError as `hashed`."""
         self.refusals = Refusals(workspace.studies.note)
         self.session = workspace.studies.sessions.get
         """Returns the session that a token belongs to, or None."""
@@ -39,9 +37,7 @@ class LeadSignIn:
         self._one_at_a_time = threading.Lock()
 
     def kept(self) -> str:
-        """Return the hash of the valid password, or "" if none exists. The hash is read at each call, so that a new
-        password is valid at once.
-        """
+        """Return the hash of the valid password, "" for none. Read at each call, so a new one is valid at once."""
         return self._password or self._sessions.secret(SECRET) or ""
 
     def sign_in(self, password: str, address: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from pipeline.driver import Driver
 from pipeline.profiles.profile import Profile
@@ -37,18 +38,15 @@ from services.queries import Queries
 from services.runs.bulk_runs import BulkRuns
 from services.runs.combinations import CombinationEdits
 from services.runs.editing import Editing
-from services.runs.estimates import Estimates
 from services.runs.exchange import Exchange
 from services.runs.execution import Execution
 from services.runs.life_cycle import RunService
-from services.runs.live_images import ControlImages, Previews
+from services.runs.live_images import Previews
 from services.runs.predictions import ModelChoices, PredictionService
 from services.runs.samples import read_samples
 from services.runs.settings import RunSettings
-from services.runs.similarity import Similarities
 from services.runs.state import RunStates, StageNotes
 from services.runs.undoing import Undoing
-from services.studies.drafts import model_asker
 from services.studies.services import StudyServices
 from services.test_sets.services import TestSetServices
 from services.tokens import ScriptTokens
@@ -58,6 +56,7 @@ DEMO = "demo"
 """Profile whose models know drawn scenes."""
 DRAWN_SCENES = "drawn-scenes"
 """Folder of drawn data sets in a workspace."""
+Service = TypeVar("Service")
 
 
 class Studio:
@@ -78,96 +77,57 @@ class Studio:
         self.driver, self.notes = Driver(profile, models, inversions=workspace.inversions), StageNotes()
         changes, driver, notes = Changes(), self.driver, self.notes
         self.jobs, self.commands = jobs, commands = JobQueue(changes), Commands(changes)
-        self.runs = runs = RunService(workspace, profile, driver, read_samples(profile.samples_folder()), jobs)
-        self.estimates = Estimates(runs)
-        self.control_images, self.previews = ControlImages(workspace), Previews()
-        self.similarities = Similarities(models, jobs)
-        self.predictions = PredictionService(profile, workspace, jobs)
-        self.states = RunStates(runs, notes, self.estimates, self.control_images, self.similarities)
-        editing, settings = Editing(runs, notes), RunSettings(runs, notes)
-        execution = Execution(
-            workspace,
-            runs,
-            driver,
-            jobs,
-            notes,
-            editing,
-            self.states,
-            self.estimates,
-            self.control_images,
-            self.previews,
-        )
-        roots = DataRoots(data_roots)
-        self.tokens = ScriptTokens(workspace, roots)
-        self.together = BulkRuns(runs, settings, self.states, execution)
-        self.imports = ImportService(workspace, changes)
-        self.meaning = Meaning(profile, models, workspace, jobs)
-        self.near_duplicates = NearDuplicates(workspace, self.meaning)
-        self.image_map = ImageMap(workspace, self.meaning)
-        drawn = DrawnScenes(workspace.folder / DRAWN_SCENES, scenes) if scenes and profile.name == DEMO else None
-        self.judging = Judging(profile, models, workspace, jobs, changes)
-        self.check_agreements = CheckAgreements(workspace)
-        self.batches = BatchRuns(workspace, changes, roots, drawn)
-        """Batches over whole data sets."""
-        self.evaluations = EvaluationService(profile, workspace, self.predictions.require_known, changes, execution)
-        """Evaluations of models under test on test sets."""
-        self.searches = Searches(workspace, self.batches, self.evaluations, models, execution)
-        """Searches for weak cells in batches."""
-        self.likeness = Likeness(workspace, self.evaluations, self.meaning, models, changes)
-        self.factors = Factors(self.evaluations, self.meaning)
-        self.focus = Focus(workspace, self.evaluations, changes)
-        self.evidence = Evidence(workspace, self.evaluations, changes)
-        self.retrainings = Retrainings(workspace, self.evaluations, changes)
-        self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
-        """Fills the workspace with example data."""
-        for service in (
-            runs,
-            editing,
-            settings,
-            execution,
-            ModelChoices(runs, settings, self.predictions),
-            Undoing(runs, notes, editing, settings),
-            CombinationEdits(runs, settings),
-            Queries(runs, self.states, self.predictions),
-            CurationDecisions(workspace),
-            CellPlans(runs, self.estimates),
-            self.tokens,
-            self.together,
-            self.imports,
-            self.meaning,
-            self.near_duplicates,
-            self.image_map,
-            self.judging,
-            self.check_agreements,
-            self.batches,
-            self.evaluations,
-            self.searches,
-            self.likeness,
-            self.factors,
-            self.focus,
-            self.evidence,
-            self.retrainings,
-            self.example,
-        ):
+
+        def taken_on(service: Service) -> Service:
+            """Add the commands of a service, and return it."""
             commands.take_on(service)
+            return service
+
+        samples = read_samples(profile.samples_folder())
+        self.runs = runs = taken_on(RunService(workspace, profile, driver, samples, jobs))
+        self.states = states = RunStates(runs, notes)
+        self.estimates, self.control_images = states.estimates, states.control_images
+        self.similarities, self.previews = states.similarities, Previews()
+        self.predictions = PredictionService(profile, workspace, jobs)
+        editing, settings = taken_on(Editing(runs, notes)), taken_on(RunSettings(runs, notes))
+        execution = taken_on(Execution(runs, notes, editing, self.states, self.previews))
+        choices = taken_on(ModelChoices(runs, settings, self.predictions))
+        taken_on(Undoing(runs, notes, editing, settings))
+        taken_on(CombinationEdits(runs, settings))
+        taken_on(Queries(runs, self.states, self.predictions))
+        taken_on(CurationDecisions(workspace))
+        taken_on(CellPlans(runs, self.estimates))
+        roots = DataRoots(data_roots)
+        self.tokens = taken_on(ScriptTokens(workspace, roots))
+        self.together = taken_on(BulkRuns(runs, settings, self.states, execution))
+        self.imports = taken_on(ImportService(workspace, changes))
+        self.meaning = taken_on(Meaning(profile, models, workspace, jobs))
+        self.near_duplicates = taken_on(NearDuplicates(workspace, self.meaning))
+        self.image_map = taken_on(ImageMap(workspace, self.meaning))
+        drawn = DrawnScenes(workspace.folder / DRAWN_SCENES, scenes) if scenes and profile.name == DEMO else None
+        self.judging = taken_on(Judging(profile, models, workspace, jobs, changes))
+        self.check_agreements = taken_on(CheckAgreements(workspace))
+        self.batches = batches = taken_on(BatchRuns(workspace, changes, roots, drawn))
+        known = self.predictions.require_known
+        self.evaluations = evaluations = taken_on(EvaluationService(profile, workspace, known, changes, execution))
+        self.searches = taken_on(Searches(workspace, batches, evaluations, models, execution))
+        self.likeness = taken_on(Likeness(workspace, evaluations, self.meaning, models, changes))
+        self.factors = taken_on(Factors(evaluations, self.meaning))
+        self.focus = taken_on(Focus(workspace, evaluations, changes))
+        self.evidence = taken_on(Evidence(workspace, evaluations, changes))
+        self.retrainings = taken_on(Retrainings(workspace, evaluations, changes))
+        self.example = taken_on(ExampleWorkspace(workspace, profile, commands, jobs, batches, evaluations, changes))
         commands.add(ScoreImages, lambda _: scoring_facts(score_workspace(workspace)))
         self.thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
         """Makes missing thumbnails after `start` is called."""
         give_way = self.thumbnails.give_way
         self.gallery = Gallery(
-            workspace,
-            self.meaning,
-            self.near_duplicates,
-            self.image_map,
-            self.check_agreements,
-            self.judging,
-            give_way,
+            workspace, self.meaning, self.near_duplicates, self.image_map, self.check_agreements, self.judging, give_way
         )
         self.exchange = Exchange(runs, self.predictions)
-        self.studies = StudyServices(workspace, commands, model_asker(workspace, runs.settings, self.predictions))
+        self.studies = StudyServices(workspace, commands, choices.ask)
         self.test_sets = TestSetServices(workspace, commands, changes)
         self.revisions = Revisions(workspace.saved, changes)
-        """Tells pages whether anything that they show has changed."""
 
     def close(self) -> None:
         """Stop running work; the workspace stays open."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from core.tokens import LONGEST_DAYS, LONGEST_NAME, Token
 from services.batches.data_roots import FOLDER, DataRoots
 from services.commands import Command, does
-from services.edit_conflicts import LARGEST_ID
+from services.edit_conflicts import Id
 from services.evaluation.model_choice import NamesModel
 from storage.workspace import Workspace
 
@@ -37,8 +37,7 @@ class ScriptTokens:
 
     def require_place(self, sent: Command) -> None:
         """Raise UserError if a script names a path outside the data folders of this studio. A person who finds a lost
-        token must learn nothing about other files, not even whether they exist. Uploaded and trained models may be
-        named.
+        token must learn nothing about other files, not even whether they exist. Stored models may be named.
         """
         file = sent.file.strip() if isinstance(sent, NamesModel) else ""
         if file and not Path(self._workspace.model_file(file)).is_relative_to(self._workspace.model_files):
@@ -71,9 +70,7 @@ class ScriptTokens:
         return NewToken(token, text)
 
     @does("withdraw-token")
-    def withdraw(
-        self, token: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The number of the token")]
-    ) -> None:
+    def withdraw(self, token: Annotated[Id, Field(ge=1, description="The number of the token")]) -> None:
         """End a token at once and for good."""
         self._tokens.withdraw(token)
         name = next(known.name for known in self._tokens.all() if known.id == token)

@@ -51,7 +51,6 @@ class WorkView:
     field: str = ""
     """The form field that the error is about, or ""."""
     result: Any = None
-    """The result, once the work is done."""
     ended: float = 0.0
     """`time.monotonic()` at the end of the work."""
     stopping: bool = False

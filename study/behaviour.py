@@ -98,9 +98,8 @@ def read_crew(text: str, usual: Behaviour) -> tuple[int, Behaviour]:
                 raise KeyError(name)
             changed[name.strip()] = float(value)
     except (ValueError, KeyError) as error:
-        raise ValueError(
-            f"“{text[:80]}” is no crew: write it as 3:lazy=0.9,accuracy=0.6 ({', '.join(known)})."
-        ) from error
+        message = f"“{text[:80]}” is no crew: write it as 3:lazy=0.9,accuracy=0.6 ({', '.join(known)})."
+        raise ValueError(message) from error
     if not 1 <= count <= 1000:
         raise ValueError("A crew has 1 to 1,000 workers.")
     return count, replace(usual, **changed)

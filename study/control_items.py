@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from core.csv_tables import cells
 from core.studies import Answers, ControlPolicy, ItemKind, LeftOutItem, NewItem, Question, Rules, asked
 from core.words import count_of
 
@@ -63,15 +64,13 @@ def made_controls(
     true. The others are certainly wrong. They show the source with the label of another item, or, for a question about
     a class (`only_with`), another scene without this class. This works only for yes-no questions where "yes" alone is
     valid. Other questions are asked but not judged. Fewer or no items are returned if source images, a second label or
-    a scene without the class are missing. A `left_out` item is replaced by another. Items are drawn with the seed of
-    the rules.
+    a scene without the class are missing. A `left_out` item is replaced by another. The seed of the rules is used.
 
     `there` are the items that the study has already. Wrong labels and other scenes come from them too. Source images of
     the study's control and quiz items are used last. The study's control items count for the balance of right and
     wrong.
 
-    `apart` are hashes of images that no control item may show or be made of. They are the images of the training, whose
-    answers everybody learns.
+    `apart` are hashes of images that no control item may show or be made of. The training tells their answers.
     """
     usable = [q for q in rules.questions if q.kind == "yes-no" and q.valid == ("yes",) and not q.follows]
     by_source: dict[str, NewItem] = {}
@@ -119,13 +118,10 @@ def what_it_shows(item: NewItem) -> LeftOutItem:
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:
     """Make a control item that shows `image_sha`. Its captions stay different, since equal captions would reveal it."""
     return NewItem(
+        **cells(item, "source_sha label classes caption"),
         image_sha=image_sha,
-        source_sha=item.source_sha,
         kind="control",
         expected=dict(expected),
-        label=item.label,
-        classes=item.classes,
-        caption=item.caption,
         counterfactual=item.counterfactual or item.caption,
         origin={"made": made, "source": item.source_sha},
     )

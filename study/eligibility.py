@@ -6,10 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from core.data_files import DataTable
 from core.figures import chosen_percent
 from core.stored_studies import Enrolment
 from core.studies import Exclusion, Rules, Worker
 
+_TEXTS = DataTable(__file__, str)
+"""Sentences for the worker, by reason."""
 StandingKind = Literal["may vote", "training", "quiz", "not eligible", "excluded", "consent"]
 
 
@@ -38,64 +41,35 @@ def standing(worker: Worker, enrolment: Enrolment, rules: Rules) -> Standing:
     """
     required = rules.eligibility
     if worker.blocked:
-        return Standing("not eligible", "The study lead has blocked this worker name. Ask the person who sent it.")
+        return Standing("not eligible", _TEXTS["blocked"])
     if enrolment.exclusion is not None:
-        return Standing(
-            "excluded",
-            f"You can no longer vote in this study. {_why(enrolment, enrolment.exclusion, rules)} If you think that "
-            "this is wrong, please write to the person who invited you: it can be reversed.",
-        )
+        return Standing("excluded", _TEXTS["excluded"].format(_why(enrolment, enrolment.exclusion, rules)))
     short = worker.finished < required.min_finished
     if not short:
         approval = worker.approval
         if required.min_approval > 0 and approval is not None and approval <= required.min_approval:
-            return Standing(
-                "not eligible",
-                f"This study asks that more than {chosen_percent(required.min_approval)} of a worker's decided "
-                f"assignments were approved. Of yours it is {worker.approved} of {worker.finished}.",
-            )
+            least = chosen_percent(required.min_approval)
+            return Standing("not eligible", _TEXTS["approval"].format(least, worker.approved, worker.finished))
     elif not required.quiz:
-        return Standing(
-            "not eligible",
-            f"This study asks for at least {required.min_finished} finished assignments that were decided on. You have "
-            f"{worker.finished} so far.",
-        )
+        return Standing("not eligible", _TEXTS["finished"].format(required.min_finished, worker.finished))
     elif enrolment.quiz_seen >= required.quiz:
-        needed = quiz_needed(required.quiz_pass, enrolment.quiz_seen)
+        seen, needed = enrolment.quiz_seen, quiz_needed(required.quiz_pass, enrolment.quiz_seen)
         if enrolment.quiz_right < needed:
-            return Standing(
-                "not eligible",
-                f"You had {enrolment.quiz_right} of {enrolment.quiz_seen} quiz questions right; {needed} were needed. "
-                "Thank you for your time.",
-            )
+            return Standing("not eligible", _TEXTS["failed quiz"].format(enrolment.quiz_right, seen, needed))
     if not enrolment.consented:
-        return Standing("consent", "Please read what you agree to before the first image.")
+        return Standing("consent", _TEXTS["consent"])
     if enrolment.training_seen < rules.training:
-        return Standing(
-            "training",
-            f"A short training comes first: image {enrolment.training_seen + 1} of {rules.training}. After each answer "
-            "you are told what is right. Nothing of it counts.",
-        )
+        return Standing("training", _TEXTS["training"].format(enrolment.training_seen + 1, rules.training))
     if short and enrolment.quiz_seen < required.quiz:
-        return Standing(
-            "quiz",
-            f"A short quiz comes first: question {enrolment.quiz_seen + 1} of {required.quiz}; "
-            f"{quiz_needed(required.quiz_pass, required.quiz)} have to be right.",
-        )
+        needed = quiz_needed(required.quiz_pass, required.quiz)
+        return Standing("quiz", _TEXTS["quiz"].format(enrolment.quiz_seen + 1, required.quiz, needed))
     return Standing("may vote", "")
 
 
 def _why(enrolment: Enrolment, exclusion: Exclusion, rules: Rules) -> str:
     """Return why a worker was excluded, in words for the worker, without words that only the lead may know."""
     if exclusion.by != "rule" or not enrolment.controls_seen:
-        return _sentence(exclusion.reason)
-    return (
-        "The answers to some of the images are known, to check the votes: you answered "
-        f"{enrolment.controls_right} of {enrolment.controls_seen} of these as expected, and at least "
-        f"{chosen_percent(rules.controls.min_right)} are needed."
-    )
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")
+        text = exclusion.reason.strip()
+        return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")
+    least = chosen_percent(rules.controls.min_right)
+    return _TEXTS["controls"].format(enrolment.controls_right, enrolment.controls_seen, least)

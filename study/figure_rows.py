@@ -14,21 +14,12 @@ FIGURE_COLUMNS = columns_of(
 """Columns of the table. `question` is empty for results on whole images. `votes_used` says if votes are taken after or
 before exclusions, with adjudications, or by the rules at the start. `part` and `name` say which images the row covers:
 all, or the images of one class, edit type, sample or verdict of the model under test. They may also name one answer."""
-
-
 _SHARE = "value low high count n words"
 
 
 def figure_rows(report: StudyReport) -> list[Row]:
     """Return all figures of a report as rows. Those of whole images come first."""
-    rows = [
-        _slice("", "after exclusions", "all", report.images),
-        _slice("", "before exclusions", "all", report.images_before),
-    ]
-    if report.images_adjudicated is not None:
-        rows.append(_slice("", "with adjudications", "all", report.images_adjudicated))
-    if report.as_announced is not None:
-        rows.append(_slice("", "by the first rules", "all", report.as_announced))
+    rows = _whole("", report.images, report.images_before, report.images_adjudicated, report.as_announced)
     rows += _parts("", report.image_slices)
     rows += _agreement("", "after exclusions", report.agreement)
     rows.append(_row("control items right", "", "all votes", unit="answers") | cells(report.controls, _SHARE))
@@ -62,10 +53,7 @@ def figure_rows(report: StudyReport) -> list[Row]:
 def _question(result: QuestionResult) -> Iterator[Row]:
     name = result.question.id
     if result.question.valid:
-        yield _slice(name, "after exclusions", "all", result.after)
-        yield _slice(name, "before exclusions", "all", result.before)
-        if result.adjudicated is not None:
-            yield _slice(name, "with adjudications", "all", result.adjudicated)
+        yield from _whole(name, result.after, result.before, result.adjudicated)
         for figure, share, unit in (
             ("valid votes", result.votes, "votes"),
             ("valid by majority", result.second.majority, "images"),
@@ -95,6 +83,12 @@ def _parts(question: str, slices: Slices) -> Iterator[Row]:
     ):
         for each in part_slices:
             yield _slice(question, "after exclusions", part, each)
+
+
+def _whole(question: str, *shares: Slice | None) -> list[Row]:
+    """Return the rows of the shares over all images, in the order of the uses of votes below. None gets no row."""
+    uses = ("after exclusions", "before exclusions", "with adjudications", "by the first rules")
+    return [_slice(question, used, "all", share) for used, share in zip(uses, shares, strict=False) if share]
 
 
 def _slice(question: str, used: str, part: str, value: Slice) -> Row:

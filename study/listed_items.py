@@ -48,9 +48,8 @@ def listed_items(table: Table, rules: Rules) -> tuple[tuple[ListedItem, ...], tu
     questions = {question.id: question for question in rules.questions}
     known = {column, *(names[name] for name in COLUMNS if name in names)}
     expected = {name: name[9:] for name in table.columns if name.startswith("expected.") and name[9:] in questions}
-    unused = [
-        name for name in table.columns if name and name not in known | set(expected) and name.casefold() not in _OURS
-    ]
+    known |= set(expected)
+    unused = [name for name in table.columns if name and name not in known and name.casefold() not in _OURS]
     listed = []
     for number, row in enumerate(table.rows, start=1):
         cells = {name: as_written(row.get(names[name], "")) if name in names else "" for name in COLUMNS}
@@ -77,20 +76,16 @@ def _listed(
     typed = cells["model_right"].casefold()
     if typed not in _TRUTH:
         raise ValueError(f"model_right is “{typed[:60]}”; it has to be true, false or empty")
+    texts: dict[str, Any] = {name: cells[name] for name in LONGEST}
     item = NewItem(
         image_sha="",
         kind=kind,
         expected=_expected(expected, questions),
-        why=cells["why"],
-        label=cells["label"],
         classes=_parts(cells["classes"], "classes"),
         edit_types=_parts(cells["edit_types"], "edit types"),
-        caption=cells["caption"],
-        counterfactual=cells["counterfactual"],
-        model=cells["model"],
         model_right=_TRUTH[typed],
-        group=cells["group"],
         origin={**_origin(cells["origin"]), "file": image},
+        **texts,
     )
     answered = asked(tuple(questions.values()), item, item.expected)
     if kind != "item" and not any(question.id in item.expected for question in answered):

@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from core.figures import chosen_percent, percent
-from core.studies import Question, Rules
-from core.study_report import RulesChange, Slice, StudyReport
+from core.studies import Rules
+from core.study_report import RulesChange, StudyReport
 from core.text_templates import TextTemplates
 from core.words import count_of
 
@@ -18,29 +18,7 @@ History = Sequence[tuple[Rules, datetime]]
 
 def paragraph(report: StudyReport) -> str:
     """Return the paragraph in English sentences. Results of a study that is not closed are called preliminary."""
-    questions = report.study.rules.questions
-    return _TEMPLATES.paragraph(
-        "methods.txt",
-        report=report,
-        # If all votes were imported from a file, it is unknown how they were collected.
-        brought=bool(report.votes_imported) and report.votes_imported == report.votes_cast,
-        asked=[question for question in questions if not question.follows],
-        follow=[question for question in questions if question.follows],
-        scales=any(question.kind == "scale" for question in questions),
-        votes_of={worker.worker: worker.votes for worker in report.workers},
-    )
-
-
-def _described(question: Question) -> str:
-    if question.kind == "scale":
-        ends = f", from {question.low} to {question.high}" if question.low and question.high else ""
-        answers = f"1 to 5{ends}"
-    elif question.kind == "text":
-        answers = "free text"
-    else:
-        answers = ", ".join(question.answers())
-    only = f"; only of images that show “{question.only_with}”" if question.only_with else ""
-    return f"“{question.text.replace('{label}', '[class]')}” ({answers}{only})"
+    return _TEMPLATES.paragraph("methods.txt", report=report)
 
 
 def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[RulesChange, ...]:
@@ -70,29 +48,6 @@ def change_words(votes: tuple[int, int], consensus: tuple[int, int]) -> str:
     return f"{more}, the consensus from {earlier} to {share}"
 
 
-def as_announced_words(found: Slice, first: Rules) -> str:
-    """Return a sentence with the result by the rules at the start."""
-    lost = [
-        f"{number:,} {words}"
-        for number, words in (
-            (found.discarded, "without a consensus"),
-            (found.short, "with too few votes"),
-            (found.waiting, "waiting for votes"),
-        )
-        if number
-    ]
-    valid = "valid" if found.rate.value is not None else "the share of valid images is"
-    return (
-        f"By the rules as first announced ({first.consensus} of {first.votes}): {valid} {found.rate.words}"
-        f"{'; ' + ', '.join(lost) if lost else ''}."
-    )
-
-
 _TEMPLATES = TextTemplates(
-    Path(__file__).with_name("templates"),
-    count_of=count_of,
-    percent=percent,
-    chosen_percent=chosen_percent,
-    as_announced_words=as_announced_words,
-    described=_described,
+    Path(__file__).with_name("templates"), count_of=count_of, percent=percent, chosen_percent=chosen_percent
 )

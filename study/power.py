@@ -41,8 +41,7 @@ def plan(
     is replaced because of control items. An annotator works for `minutes`. The numbers of items follow from
     `survival(accuracy)`. The interval is the Wilson interval for the expected count among the expected items with a
     consensus. Time is votes * seconds, and control items add share / (1 - share) to it. A training item takes the time
-    of two votes, as its feedback is read. All shares are 0 to 1. Raises ValueError with a sentence for impossible
-    figures.
+    of two votes, as its feedback is read. All shares are 0 to 1. Raises ValueError for impossible figures.
     """
     if items < 1:
         raise ValueError("Choose at least one image.")
@@ -62,10 +61,8 @@ def plan(
     first = quiz + 2 * training
     affordable = minutes * 60 / seconds - first
     if affordable < 1:
-        before = "the training and the quiz" if quiz and training else "the training" if training else "the quiz"
-        raise ValueError(
-            f"In {minutes:g} minutes an annotator gets no further than {before}: allow more time for each."
-        )
+        part = "the training and the quiz" if quiz and training else "the training" if training else "the quiz"
+        raise ValueError(f"In {minutes:g} minutes an annotator gets no further than {part}: allow more time for each.")
     # Nobody votes twice on an item, so nobody can see more than all items and all control items.
     most_items = min(items, rules.most_items or items)
     most = most_items + controls_wanted(most_items, rules.controls.share)

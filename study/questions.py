@@ -6,17 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from core.form_numbers import form_numbers
-from core.studies import (
-    LONGEST_STUDY_TEXT,
-    QUESTION_KINDS,
-    Answers,
-    NewItem,
-    Question,
-    RuleProblem,
-    Rules,
-    asked,
-    wording,
-)
+from core.studies import LONGEST_STUDY_TEXT, QUESTION_KINDS, NewItem, Question, RuleProblem, Rules, asked, wording
 from core.words import count_of
 
 MAX_TEXT = 2000
@@ -25,7 +15,7 @@ MAX_QUESTIONS = 20
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
-def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) -> Answers:
+def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) -> dict[str, str]:
     """Return a client's answers to the questions that are asked, with stripped text.
 
     Answers to follow-ups that are no longer asked, because an earlier answer was changed, are left out. Raises

@@ -123,10 +123,7 @@ def _of_training(
 
 
 def _without_answer(rules: Rules, items: Sequence[NewItem], field: str, name: str) -> Iterator[Finding]:
-    wrong = sum(
-        not any(question.id in item.expected for question in asked(rules.questions, item, item.expected))
-        for item in items
-    )
+    wrong = sum(not any(q.id in item.expected for q in asked(rules.questions, item, item.expected)) for item in items)
     if wrong:
         yield replace(_finding("unanswered", items=count_of(wrong, name, "has")), field=field)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core.consensus import ItemOutcome, Outcomes, adjudicated, counted, of_images, outcomes_of
 from core.stored_studies import Enrolment
-from core.studies import Item, Question, StudyData, Vote, asked, right
+from core.studies import Item, Question, StudyData, Vote, Worker, asked, right
 from core.study_report import (
     NONE,
     Agreement,
@@ -30,7 +30,7 @@ from study.aggregation import dawid_skene, majority
 from study.agreement import agreement
 from study.eligibility import standing
 from study.intervals import bootstrap, bootstrap_mean, bounds, wilson
-from study.methods import as_announced_words, rules_changes
+from study.methods import rules_changes
 from study.workers import controls_right, worker_figures
 
 Counted = Mapping[int, Sequence[Vote]]
@@ -41,8 +41,7 @@ def analyse(data: StudyData) -> StudyReport:
     """Return all figures of a study as it is now: each question before and after exclusions, agreement, workers, notes.
 
     The first K votes of an item count, in the order of `data.votes`, by workers who are not excluded now. Approval and
-    rejection change only a worker's record, not the result. Sparse data raise no error and give no NaN: undefined
-    figures have words.
+    rejection change only a worker's record, not the result. Undefined figures of sparse data are words, not NaN.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
     items = [item for item in data.items if item.kind == "item"]
@@ -58,13 +57,16 @@ def analyse(data: StudyData) -> StudyReport:
     votes_excluded = sum(vote.worker in excluded for vote in cast)
     votes_counted = sum(map(len, after.values()))
     times = [vote.submitted for vote in cast]
-    control_votes = [vote for vote in data.votes if vote.kind == "control"]
-    right, seen = controls_right(control_votes, {item.id: item for item in data.items}, rules)
+    right, seen = controls_right(data.votes, {item.id: item for item in data.items}, rules)
     changes, announced, conditions = rules_changes(data.history, times), None, _conditions(data, items)
     first = data.history[0][0] if data.history else rules
+
+    def whole(of_items: Outcomes, questions: Sequence[Question] = rules.questions) -> Slice:
+        return slice_of("", of_images(of_items, questions).values(), telling)
+
     if changes and telling:
         by_first = outcomes_of(items, counted(cast, first.votes, excluded), first, closed)
-        announced = slice_of("", of_images(by_first, first.questions).values(), telling)
+        announced = whole(by_first, first.questions)
     people = 0 if closed else further_people(data, after)
     return StudyReport(
         study=data.study,
@@ -77,10 +79,8 @@ def analyse(data: StudyData) -> StudyReport:
         votes_counted=votes_counted,
         further_people=people,
         images=slice_of("", images.values(), telling),
-        images_before=slice_of("", of_images(outcomes_before, rules.questions).values(), telling),
-        images_adjudicated=(
-            slice_of("", of_images(by_person, rules.questions).values(), telling) if by_person is not None else None
-        ),
+        images_before=whole(outcomes_before),
+        images_adjudicated=whole(by_person) if by_person is not None else None,
         image_slices=slices_of(items, images),
         agreement=_pooled(items, after, rules.questions),
         controls=wilson(right, seen, nothing="no control item was answered yet"),
@@ -100,9 +100,7 @@ def analyse(data: StudyData) -> StudyReport:
         conditions=conditions,
         notes=_TEMPLATES.paragraphs(
             "notes.txt",
-            rules=rules,
-            closed=closed,
-            telling=telling,
+            study=data.study,
             items=len(items),
             cast=bool(cast),
             workers=len({vote.worker for votes in after.values() for vote in votes}),
@@ -220,11 +218,8 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
     ]
     best = [majority([answer for answer, n in outcomes[item].counts.items() for _ in range(n)]) for item in ready]
     decided = [answer for answer in best if answer is not None]
-    by_majority = wilson(
-        sum(a in question.valid for a in decided),
-        len(decided),
-        nothing="every image has as many votes for one answer as for another" if ready else undecided,
-    )
+    equal = "every image has as many votes for one answer as for another"
+    by_majority = wilson(sum(a in question.valid for a in decided), len(decided), equal if ready else undecided)
     model = dawid_skene(answered_votes)
     if not model.labels:
         why = model.words.removeprefix("undefined: ") if ready else undecided
@@ -233,9 +228,8 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
     by_model = wilson(sum(a in question.valid for a in model.labels.values()), len(model.labels))
     agreed = {item: outcomes[item].answer for item in ready if outcomes[item].status == "consensus"}
     differ = tuple(item for item, answer in agreed.items() if model.labels[str(item)] != answer)
-    agrees = (
-        f"differs from the consensus on {count_of(len(differ), 'image')}" if differ else "agrees with every consensus"
-    )
+    apart = count_of(len(differ), "image")
+    agrees = f"differs from the consensus on {apart}" if differ else "agrees with every consensus"
     words = (
         f"Dawid and Skene's model, which weighs workers by how reliable they seem, takes {by_model.count} of "
         f"{by_model.n} images for valid and {agrees} ({model.words})."
@@ -281,9 +275,7 @@ def of_question(outcomes: Outcomes, question: str) -> dict[int, ItemOutcome]:
 
 
 def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -> Slice:
-    """Return the share of valid outcomes among those with a consensus. `telling` is False for outcomes that do not tell
-    if an image is valid; the share is then undefined.
-    """
+    """Return the share of valid outcomes among those with a consensus; undefined if they do not tell of validity."""
     outcomes = list(outcomes)
     decided = [found for found in outcomes if found.status == "consensus"]
     discarded, short, waiting = (
@@ -293,10 +285,8 @@ def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -
         nothing = _NOT_ASKED
     elif not outcomes:
         nothing = "no image was asked this"
-    elif waiting:
-        nothing = "no image has all its votes and a consensus yet"
     else:
-        nothing = "no image found a consensus"
+        nothing = "no image has all its votes and a consensus yet" if waiting else "no image found a consensus"
     valid = sum(found.valid is True for found in decided)
     return Slice(
         name,
@@ -312,8 +302,7 @@ def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -
 def slices_of(items: Sequence[Item], outcomes: Mapping[int, ItemOutcome]) -> Slices:
     """Return the shares by class, edit type, sample and model under test, each in alphabetical order.
 
-    Images without a value come last, as `NONE`. So together the groups contain all images that the question was asked
-    about.
+    Images without a value come last, as `NONE`, so the groups hold all images that the question was asked about.
     """
 
     def by(names: Callable[[Item], Iterable[str]]) -> tuple[Slice, ...]:
@@ -341,11 +330,10 @@ def _model(item: Item) -> tuple[str, ...]:
 
 
 def further_people(data: StudyData, counted: Mapping[int, Sequence[Vote]]) -> int:
-    """Return the minimum number of people who must join so that every image can get all its votes.
+    """Return the minimum number of people who must join so that every image can get all its votes; 0 for none.
 
-    It is 0 if the workers in the study can give them. `counted` has the counted votes by item. Nobody votes twice on an
-    image. Workers who are excluded, blocked or failed the quiz give no more votes. All others in the study are assumed
-    to vote.
+    `counted` has the counted votes by item. Nobody votes twice on an image. Workers who are excluded, blocked or failed
+    the quiz give no more votes. All others in the study are assumed to vote.
     """
     rules = data.study.rules
     able = _able(data)
@@ -372,24 +360,18 @@ def _able(data: StudyData) -> set[str]:
     for vote in data.votes:
         if vote.kind == "quiz" and vote.worker in quizzes and vote.item in known:
             quizzes[vote.worker].append(right(known[vote.item], vote.answers, rules.questions))
-    # Workers without consent or training may still get both.
-    figures = {
-        name: Enrolment(data.study.id, name, True, sum(quiz), len(quiz), rules.training, exclusion=excluded.get(name))
-        for name, quiz in quizzes.items()
-    }
     # Workers from an imported file do not vote here.
     elsewhere = {vote.worker for vote in data.votes if vote.imported}
-    return {
-        worker.id
-        for worker in data.workers
-        if worker.id not in elsewhere
-        and standing(worker, figures[worker.id], rules).kind not in ("not eligible", "excluded")
-    }
+
+    def may_vote(worker: Worker) -> bool:
+        quiz, exclusion = quizzes[worker.id], excluded.get(worker.id)
+        # Workers without consent or training may still get both.
+        later = Enrolment(data.study.id, worker.id, True, sum(quiz), len(quiz), rules.training, exclusion=exclusion)
+        return standing(worker, later, rules).kind not in ("not eligible", "excluded")
+
+    return {worker.id for worker in data.workers if worker.id not in elsewhere and may_vote(worker)}
 
 
 _TEMPLATES = TextTemplates(
-    Path(__file__).with_name("templates"),
-    as_announced_words=as_announced_words,
-    count_of=count_of,
-    further_people_words=further_people_words,
+    Path(__file__).with_name("templates"), count_of=count_of, further_people_words=further_people_words
 )

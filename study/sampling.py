@@ -7,7 +7,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
-"""Type of the things that are drawn, such as numbers or names of images."""
 
 
 def at_random(population: Sequence[T], number: int, seed: int) -> tuple[T, ...]:
@@ -17,7 +16,7 @@ def at_random(population: Sequence[T], number: int, seed: int) -> tuple[T, ...]:
     """
     if number < 1:
         raise ValueError("Draw at least one image.")
-    return tuple(_drawn("sample", seed).sample(list(population), min(number, len(population))))
+    return tuple(random.Random(f"sample {seed}").sample(list(population), min(number, len(population))))
 
 
 def stratified(strata: Mapping[str, Sequence[T]], number: int, seed: int) -> tuple[T, ...]:
@@ -29,7 +28,7 @@ def stratified(strata: Mapping[str, Sequence[T]], number: int, seed: int) -> tup
     """
     if number < 1:
         raise ValueError("Draw at least one image.")
-    drawn = _drawn("strata", seed)
+    drawn = random.Random(f"strata {seed}")
     left = {name: drawn.sample(list(strata[name]), len(strata[name])) for name in sorted(strata)}
     taken: dict[T, None] = {}
     while len(taken) < number:
@@ -44,7 +43,3 @@ def stratified(strata: Mapping[str, Sequence[T]], number: int, seed: int) -> tup
             if left[name] and len(taken) < number:
                 taken[left[name].pop()] = None
     return tuple(taken)
-
-
-def _drawn(what: str, seed: int) -> random.Random:
-    return random.Random(f"{what} {seed}")

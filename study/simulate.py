@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
@@ -179,9 +180,8 @@ class _Annotator:
         try:
             image = await self._picture(str(assignment["image"]))
             source = await self._picture(str(assignment["source"])) if assignment.get("source") else ""
-            judged = judge(
-                self.behaviour, questions, lambda q: self.plan.truth.answer(image, source, q), self.habit, self.drawn
-            )
+            true = partial(self.plan.truth.answer, image, source)
+            judged = judge(self.behaviour, questions, true, self.habit, self.drawn)
             await self._sleep(judged.seconds - (time.monotonic() - began))
             key = secrets.token_urlsafe(16)
             body = {

@@ -1,27 +1,29 @@
-"""Tables of a study: counted votes as `task, worker, label`, all answers, and outcomes by image."""
+"""Tables of a study: counted votes as `task, worker, label`, all answers, outcomes by image, and facts on workers.
+
+What panel participants are paid for, and what they say about themselves, is kept apart from votes.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from core.consensus import ItemOutcome, counted, of_images, outcomes_of
 from core.csv_tables import Row, cells, columns_of, plain
-from core.studies import WORK, Item, Question, Rules, StudyData, Vote, asked, right
+from core.panel import Panel
+from core.studies import ITEM_KINDS, WORK, ApprovalVerdict, Item, Question, Rules, StudyData, Vote, asked, right
 from study.aggregation import dawid_skene
 from study.workers import is_judged
 
 VOTE_COLUMNS = ("task", "worker", "label")
 """Names of the columns that crowd-kit reads."""
-
 ANSWER_COLUMNS = columns_of(
     "item kind question worker answer counted:truth left_out_because expected right:truth assignment:whole "
     "accepted:time submitted:time seconds:number side changes:whole verdict reason comment label classes "
     "edit_types group model model_right:truth"
 )
 """Columns of a table with a row for each question that a worker was asked about an item of any kind."""
-
 RESULT_COLUMNS = columns_of(
     "item question status answer valid:truth votes:whole counts disagreement:number image_status "
     "image_valid:truth status_before answer_before counts_before dawid_skene dawid_skene_probability:number "
@@ -100,9 +102,8 @@ def _why_not(vote: Vote, excluded: Mapping[str, str]) -> str:
 def result_rows(data: StudyData) -> list[Row]:
     """Return a row for each image and each question with fixed answers that was asked about it.
 
-    Columns such as `status_before` hold the outcome as if nobody had been excluded. Dawid and Skene's answer is
-    computed from the same votes as the consensus. It is empty for images that wait for votes, and if the model is
-    undefined.
+    Columns such as `status_before` hold the outcome as if nobody had been excluded. Dawid and Skene's answer uses the
+    votes of the consensus. It is empty for images that wait for votes, and if the model is undefined.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
     items = [item for item in data.items if item.kind == "item"]
@@ -217,6 +218,46 @@ def worker_rows(data: StudyData) -> list[Row]:
             }
         )
     return rows
+
+
+PAYMENT_COLUMNS = (
+    "worker participant items controls quiz training minutes first last approved rejected pending excluded"
+).split()
+
+
+def payment_rows(data: StudyData, participants: Mapping[str, str]) -> list[Row]:
+    """Return the number of answered items, the viewing minutes (with training) and the decisions of each worker."""
+    excluded = {exclusion.worker for exclusion in data.exclusions}
+    rows: list[Row] = []
+    for worker in data.workers:
+        votes = [vote for vote in data.votes if vote.worker == worker.id]
+        if not votes and worker.id not in participants:
+            continue
+        row: Row = {"worker": worker.id, "participant": participants.get(worker.id, "")}
+        columns = zip(("items", "controls", "quiz", "training"), ITEM_KINDS, strict=True)
+        row |= {column: sum(vote.kind == kind for vote in votes) for column, kind in columns}
+        row |= {
+            "minutes": round(sum(vote.seconds for vote in votes) / 60, 1),
+            "first": min((vote.accepted for vote in votes), default=None),
+            "last": max((vote.submitted for vote in votes), default=None),
+            "excluded": worker.id in excluded,
+        }
+        decided = [vote.verdict for vote in votes if vote.kind in WORK]
+        row |= {verdict: decided.count(verdict) for verdict in get_args(ApprovalVerdict)}
+        rows.append(row)
+    return rows
+
+
+def people_columns(panel: Panel, answers: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return the columns of `people_rows`: the worker, the current questions, and earlier questions with answers."""
+    now = [question.text for question in panel.questions]
+    return ["worker", *dict.fromkeys([*now, *(text for given_answers in answers.values() for text in given_answers)])]
+
+
+def people_rows(data: StudyData, columns: Sequence[str], answers: Mapping[str, Mapping[str, str]]) -> list[Row]:
+    """Return the workers' answers about themselves, one column for each question. No votes, no panel ids."""
+    answers_by_worker = ((worker.id, answers.get(worker.id, {})) for worker in data.workers)
+    return [{**{text: of.get(text, "") for text in columns}, "worker": worker} for worker, of in answers_by_worker]
 
 
 def about_item(item: Item) -> Row:

@@ -29,10 +29,7 @@ def feedback(item: NewItem, answers: Answers, questions: Sequence[Question]) -> 
 
 
 def made_training(
-    items: Sequence[NewItem],
-    rules: Rules,
-    known: Sequence[NewItem] = (),
-    left_out: IsLeftOut = lambda item: False,
+    items: Sequence[NewItem], rules: Rules, known: Sequence[NewItem] = (), left_out: IsLeftOut = lambda item: False
 ) -> tuple[NewItem, ...]:
     """Return as many training items as the rules require, made of the source images of `items`, each with its reason.
 

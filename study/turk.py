@@ -38,7 +38,6 @@ OURS = ("_comment", "_seconds", "_side", "_changes", "_counted", "_excluded")
 hold the exact seconds (Turk has whole ones), the side of the generated image, the number of changes, whether the vote
 counts, who excluded its worker ("rule" or "person"), and why."""
 TAIL = ("Approve", "Reject")
-
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _ZONES = {"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6}
@@ -210,9 +209,7 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
         if why:
             excluded[vote.worker] = ("rule" if by == "rule" else "person", why[:500])
     unused = [name for name, belongs in named.items() if not belongs]
-    notes = [
-        f"{count_of(count, 'row')} {what} {'was' if count == 1 else 'were'} left out." for what, count in left.items()
-    ]
+    notes = [f"{count_of(n, 'row')} {what} {'was' if n == 1 else 'were'} left out." for what, n in left.items()]
     if unused:
         asked_for = [f"“{question.id}”" for question in rules.questions]
         phrase = f"question is {asked_for[0]}" if len(asked_for) == 1 else f"questions are {', '.join(asked_for)}"
@@ -224,14 +221,9 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
 
 def _named(items: Sequence[Item]) -> dict[str, Item]:
     """Return items by each name that a file may use for them. A name that two items share is left out."""
-    names: dict[str, Item] = {}
-    doubled: set[str] = set()
-    for item in items:
-        for name in {*_keys(item.public), *_keys(str(item.origin.get("file", "")))}:
-            if name in names:
-                doubled.add(name)
-            names[name] = item
-    return {name: item for name, item in names.items() if name not in doubled}
+    named = [(name, item) for item in items for name in {*_keys(item.public), *_keys(str(item.origin.get("file", "")))}]
+    times = Counter(name for name, _ in named)
+    return {name: item for name, item in named if times[name] == 1}
 
 
 def _keys(name: str) -> tuple[str, ...]:
@@ -274,7 +266,7 @@ def _verdict(row: Mapping[str, str]) -> tuple[ApprovalVerdict, str]:
 
 def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: dict[str, bool]) -> dict[str, str]:
     """Return the answers in a row by question. Record in `named` which names of answers belong to a question."""
-    answer_by_question: dict[str, str] = {}
+    given: dict[str, str] = {}
     for column, cell in row.items():
         if not column.startswith("Answer.") or column in _OWN:
             continue
@@ -293,17 +285,13 @@ def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: d
                 answer = _answer(question, as_written(text))
             else:
                 continue
-            if answer_by_question.setdefault(question.id, answer) != answer:
-                raise ValueError(
-                    f"it answers “{question.id}” with both “{answer_by_question[question.id]}” and “{answer}”"
-                )
-    return answer_by_question
+            if given.setdefault(question.id, answer) != answer:
+                raise ValueError(f"it answers “{question.id}” with both “{given[question.id]}” and “{answer}”")
+    return given
 
 
 def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | None, str]:
-    """Return the question and the option that the name of a column contains, such as valid, valid.label or
-    valid.yes.
-    """
+    """Return the question and the option that a column's name contains, as in valid, valid.label or valid.yes."""
     if question := questions.get(_plain_name(name)):
         return question, ""
     before, _, option = name.rpartition(".")
@@ -365,12 +353,7 @@ def _answer(question: Question, text: str) -> str:
 
 
 def _vote(
-    row: Mapping[str, str],
-    item: Item,
-    rules: Rules,
-    answers: Mapping[str, str],
-    verdict: ApprovalVerdict,
-    reason: str,
+    row: Mapping[str, str], item: Item, rules: Rules, answers: Mapping[str, str], verdict: ApprovalVerdict, reason: str
 ) -> ImportedVote:
     worker = row.get("WorkerId", "")
     if not _WORKER.fullmatch(worker):

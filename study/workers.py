@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import get_args
 
 from core.consensus import ItemOutcome
 from core.studies import WORK, ApprovalVerdict, Exclusion, Item, ItemKind, Rules, Study, StudyData, Vote, right
@@ -38,9 +39,7 @@ def worker_figures(
             for question, answer in vote.answers.items()
             if (found := outcomes.get(vote.item, {}).get(question)) is not None and found.status == "consensus"
         ]
-        decided: dict[ApprovalVerdict, int] = {"approved": 0, "rejected": 0, "pending": 0}
-        for vote in work:
-            decided[vote.verdict] += 1
+        decided = {verdict: sum(vote.verdict == verdict for vote in work) for verdict in get_args(ApprovalVerdict)}
         counted_votes = sum(vote.assignment in in_result for vote in on_items)
         right_controls, controls_seen = controls_right(votes, items, rules)
         nothing = _quiz_failed(*controls_right(votes, items, rules, "quiz"), rules) or "no vote on an item yet"

@@ -20,7 +20,7 @@ from services.evaluation.model_outcomes import RunMasks
 from services.evaluation.results import STANDING, EvaluationResult, strata_of
 from services.evaluation.texts import TEXTS
 from services.studies import draft_form
-from services.studies.control_items import Disguises, keep_in_step
+from services.studies.control_items import disguises, keep_in_step
 from services.studies.drafts import QUIZ
 from services.studies.item_filter import items_of
 from services.studies.templates import TEMPLATES
@@ -123,7 +123,7 @@ def draft_study(
     ]
     study = (create or workspace.studies.create)(title, rules)
     workspace.studies.add_items(study, items)
-    keep_in_step(workspace.studies, study, Disguises(workspace))
+    keep_in_step(workspace.studies, study, disguises(workspace))
     workspace.studies.note(
         "items drawn",
         f"{len(items)} images drawn at random within {' and '.join(STANDING[plan.kind])}, by edit type, seed {seed}",

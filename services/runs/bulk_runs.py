@@ -18,7 +18,7 @@ from core.types import TaskKind
 from services.commands import Command, RunIds, does, parts_of
 from services.edit_conflicts import StateEdit
 from services.runs.execution import Execution
-from services.runs.life_cycle import RecipeName, RunService, task_problem
+from services.runs.life_cycle import RecipeName, RunService, ShownImages, task_problem
 from services.runs.settings import (
     ChangeSetting,
     DefaultSettings,
@@ -86,19 +86,19 @@ class BulkRuns:
         states = tuple(state for state in map(self._states.of, known) if not state.run.removed)
         plans = [state.gate.plan for state in states if state.gate.plan is not None and _may_draw(state)]
         seconds = [plan.seconds for plan in plans]
+        shown = sorted((state.run.id, state.gate.shown) for state in states if _may_draw(state))
         return TogetherState(
             runs=states,
             images=sum(len(plan.images) for plan in plans),
             seconds=None if None in seconds else sum(one for one in seconds if one is not None),
-            shown=_name_of(states) if plans else "",
+            shown=hashlib.sha256(repr(shown).encode()).hexdigest()[:20] if plans else "",
         )
 
     @does("together-setting", TogetherCommand)
     def change_setting(self, runs: RunIds, setting: SettingName, value: SettingValue) -> DoneTogether:
         """Change one setting of several runs."""
-        return self._each(
-            runs, lambda run_id: self._settings.change_setting(ChangeSetting(run=run_id, setting=setting, value=value))
-        )
+        change = self._settings.change_setting
+        return self._each(runs, lambda run_id: change(ChangeSetting(run=run_id, setting=setting, value=value)))
 
     @does("together-preset", TogetherCommand)
     def take_preset(self, runs: RunIds, preset: PresetName) -> DoneTogether:
@@ -108,9 +108,8 @@ class BulkRuns:
     @does("together-defaults", TogetherCommand)
     def put_defaults_back(self, runs: RunIds, sections: Sections) -> DoneTogether:
         """Reset sections of the settings of several runs to the profile's."""
-        return self._each(
-            runs, lambda run_id: self._settings.put_defaults_back(DefaultSettings(run=run_id, sections=sections))
-        )
+        put_back = self._settings.put_defaults_back
+        return self._each(runs, lambda run_id: put_back(DefaultSettings(run=run_id, sections=sections)))
 
     @does("together-recipe", TogetherCommand)
     def set_recipe(self, runs: RunIds, recipe: RecipeName) -> DoneTogether:
@@ -156,13 +155,7 @@ class BulkRuns:
         return self._each(unfinished, self._execution.run_among_others)
 
     @does("together-generate", TogetherCommand)
-    def generate(
-        self,
-        runs: RunIds,
-        shown: Annotated[
-            str, Field(max_length=40, description="Hash of the planned images that you saw; empty to accept any")
-        ] = "",
-    ) -> DoneTogether:
+    def generate(self, runs: RunIds, shown: ShownImages = "") -> DoneTogether:
         """Approve the gates of several runs, so that their planned images are made, one run after another. Raises
         UserError if all gates are closed, or if other images are planned now than were shown.
         """
@@ -196,8 +189,3 @@ def _todo(state: RunState) -> bool:
 
 def _may_draw(state: RunState) -> bool:
     return not state.active and not task_problem(state.run.task)
-
-
-def _name_of(states: Sequence[RunState]) -> str:
-    shown = [(state.run.id, state.gate.shown) for state in states if _may_draw(state)]
-    return hashlib.sha256(repr(sorted(shown)).encode()).hexdigest()[:20]

@@ -1,6 +1,4 @@
-"""Combinations of keywords and alternatives: which of them the stage of counterfactual captions would use, and a
-person's choice.
-"""
+"""Combinations of keywords and alternatives: those that counterfactual captions would use, and a person's choice."""
 
 from __future__ import annotations
 
@@ -45,7 +43,6 @@ class Grid:
     at_once: int
     """Number of keywords that a caption changes."""
     total: int
-    """Number of all combinations."""
     listed: tuple[tuple[Edit, ...], ...]
     """Combinations that a page lists: the first ones, and all planned ones."""
     planned: tuple[tuple[Edit, ...], ...]
@@ -166,9 +163,6 @@ class CombinationEdits:
             chosen.sort(key=lambda pairs: order.get(pairs, len(order)))
 
             def change(plain: dict[str, Any]) -> None:
-                plain[STAGE] |= {
-                    "combinations": "chosen",
-                    "chosen": [[list(pair) for pair in pairs] for pairs in chosen],
-                }
+                plain[STAGE] |= {"combinations": "chosen", "chosen": [list(map(list, pairs)) for pairs in chosen]}
 
             self._settings.change(sent, change)

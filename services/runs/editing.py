@@ -111,26 +111,19 @@ class Editing:
             raise CanBeInsistedOn(str(error), command.model_copy(update={"force": True})) from error
 
     def _change(self, command: ValueEdit, stage: StageName, change: Callable[[Run], Any]) -> None:
-        """Apply `change` to the run's latest values and save the result. A lock keeps other pages out."""
+        """Apply `change` to the latest values of a run. A stale value stays stale. A lock keeps other pages out."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
-            versions = self._workspace.runs.history(run.id, stage)
-            other = self.writes.by_others(versions, command.version, command.tab)
-            version = self._save(run, stage, change(run))
-            if version is None:
-                return
-            self.writes.note(version, command.tab)
-            if other is not None:
+            other = self.writes.by_others(self._workspace.runs.history(run.id, stage), command.version, command.tab)
+            value, settings, stored = change(run), self._runs.settings(run), run.values.get(stage)
+            if stored is not None and stage in self._runs.stale(run, settings):
+                key = stored.value.inputs_key
+            else:
+                key = self._runs.inputs_key(stage, run, settings)
+            changed = stored is None or stored.value.value != value
+            if changed:
+                edited = StageValue(value, Trace(author="person"), key)
+                self.writes.note(self._workspace.runs.append_value(run.id, stage, edited), command.tab)
+            self._notes.solved(run.id, stage)
+            if changed and other is not None:
                 self._notes.tell(run.id, stage, value_conflict(stage, other))
-
-    def _save(self, run: Run, stage: StageName, value: Any) -> int | None:
-        """Save a person's value and return its id, or None if it is unchanged. A stale value stays stale."""
-        settings = self._runs.settings(run)
-        stored = run.values.get(stage)
-        stale = stored is not None and stage in self._runs.stale(run, settings)
-        key = stored.value.inputs_key if stored is not None and stale else self._runs.inputs_key(stage, run, settings)
-        version = None
-        if stored is None or stored.value.value != value:
-            version = self._workspace.runs.append_value(run.id, stage, StageValue(value, Trace(author="person"), key))
-        self._notes.solved(run.id, stage)
-        return version

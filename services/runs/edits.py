@@ -42,6 +42,7 @@ class ProtectedKeyword(UserError):
 EDITS: dict[type[ValueEdit], Callable[..., Any]] = {}
 """The function of each edit command. Its arguments are the stage's latest value, the run and the fields."""
 Function = TypeVar("Function", bound=Callable[..., Any])
+Item = TypeVar("Item", Keyword, Alternative)
 
 _KeywordText = Annotated[str, Field(description="The keyword")]
 _CaptionWords = Annotated[str, Field(description="Words of the caption")]
@@ -81,8 +82,7 @@ def use_keyword(
     used: Annotated[bool, Field(description="True to tick the keyword, so that captions may change it")],
 ) -> Keywords:
     """Tick or untick a keyword."""
-    _held(value, text)
-    return Keywords(tuple(replace(item, used=used) if item.text == text else item for item in value.items))
+    return Keywords(_put(value.items, text, replace(_named(value.items, text, "keyword"), used=used)))
 
 
 @edit("keyword-add", "keywords")
@@ -103,21 +103,20 @@ def reword_keyword(
     force: _Force = False,
 ) -> Keywords:
     """Change the words or edit type of a keyword. Raises ProtectedKeyword as `add_keyword`."""
-    before = _held(value, text)
-    rest = Keywords(tuple(item for item in value.items if item.text != text))
+    before = _named(value.items, text, "keyword")
+    rest = Keywords(_put(value.items, text))
     # A forced keyword stays forced while only its edit type changes.
     force = force or (before.forced and tokens(new) == tokens(text))
     new = _fit_keyword(rest, new, run, force)
     reworded = replace(before, text=new, edit_type=edit_type, forced=force and is_protected(new, run.task))
-    items = (reworded if item.text == text else item for item in value.items)
-    return _in_caption_order(tuple(items), caption_of(run))
+    return _in_caption_order(_put(value.items, text, reworded), caption_of(run))
 
 
 @edit("delete-keyword", "keywords")
 def delete_keyword(value: Keywords, run: Run, text: _KeywordText) -> Keywords:
     """Delete a keyword."""
-    _held(value, text)
-    return Keywords(tuple(item for item in value.items if item.text != text))
+    _named(value.items, text, "keyword")
+    return Keywords(_put(value.items, text))
 
 
 @edit("alternative-use", "alternatives")
@@ -130,9 +129,8 @@ def use_alternative(
 ) -> Alternatives:
     """Tick or untick an alternative."""
     item = _of(value, run, keyword)
-    _option(item, text)
-    options = tuple(replace(option, used=used) if option.text == text else option for option in item.options)
-    return _with(value, replace(item, options=options))
+    option = replace(_named(item.options, text, "alternative"), used=used)
+    return _with(value, replace(item, options=_put(item.options, text, option)))
 
 
 @edit("alternative-add", "alternatives")
@@ -152,20 +150,18 @@ def reword_alternative(
 ) -> Alternatives:
     """Change the words of an alternative."""
     item = _of(value, run, keyword)
-    _option(item, text)
-    others = replace(item, options=tuple(option for option in item.options if option.text != text))
-    new = _fit_alternative(others, new, run.task)
+    used = _named(item.options, text, "alternative").used
+    new = _fit_alternative(replace(item, options=_put(item.options, text)), new, run.task)
     # A new Alternative has no similarity, so that the similarity of the new words is measured.
-    options = tuple(Alternative(new, option.used) if option.text == text else option for option in item.options)
-    return _with(value, replace(item, options=options))
+    return _with(value, replace(item, options=_put(item.options, text, Alternative(new, used))))
 
 
 @edit("delete-alternative", "alternatives")
 def delete_alternative(value: Alternatives, run: Run, keyword: _KeywordText, text: _AlternativeText) -> Alternatives:
     """Delete an alternative."""
     item = _of(value, run, keyword)
-    _option(item, text)
-    return _with(value, replace(item, options=tuple(option for option in item.options if option.text != text)))
+    _named(item.options, text, "alternative")
+    return _with(value, replace(item, options=_put(item.options, text)))
 
 
 @edit("counterfactual-use", "counterfactuals")
@@ -219,10 +215,8 @@ def keyword_of(run: Run, text: str) -> Keyword:
     for item in value_of(run, "alternatives").items:
         if item.keyword == text:
             return Keyword(item.keyword, item.edit_type, forced=item.forced)
-    for keyword in value_of(run, "keywords").items:
-        if keyword.text == text:
-            return Keyword(keyword.text, keyword.edit_type, forced=keyword.forced)
-    raise UserError(f"The keyword “{text}” is no longer there: the list has changed since.")
+    keyword = _named(value_of(run, "keywords").items, text, "keyword")
+    return Keyword(keyword.text, keyword.edit_type, forced=keyword.forced)
 
 
 def caption_of(run: Run) -> str:
@@ -259,11 +253,17 @@ def _in_caption_order(items: tuple[Keyword, ...], caption: str) -> Keywords:
     return Keywords(tuple(sorted(items, key=lambda item: (find_phrase(caption, item.text) or [(len(caption), 0)])[0])))
 
 
-def _held(value: Keywords, text: str) -> Keyword:
-    for item in value.items:
+def _named(items: tuple[Item, ...], text: str, what: str) -> Item:
+    """Return the keyword or alternative with a text. Raises UserError, which calls it `what`, if it is missing."""
+    for item in items:
         if item.text == text:
             return item
-    raise UserError(f"The keyword “{text}” is no longer there: the list has changed since.")
+    raise UserError(f"The {what} “{text}” is no longer there: the list has changed since.")
+
+
+def _put(items: tuple[Item, ...], text: str, *new: Item) -> tuple[Item, ...]:
+    """Return the keywords or alternatives with the `new` one, or none, in place of the one with a text."""
+    return tuple(one for item in items for one in (new if item.text == text else (item,)))
 
 
 def _of(value: Alternatives, run: Run, text: str) -> KeywordAlternatives:
@@ -272,13 +272,6 @@ def _of(value: Alternatives, run: Run, text: str) -> KeywordAlternatives:
         if item.keyword == keyword.text:
             return item
     return KeywordAlternatives(keyword.text, keyword.edit_type, (), keyword.forced)
-
-
-def _option(item: KeywordAlternatives, text: str) -> Alternative:
-    for option in item.options:
-        if option.text == text:
-            return option
-    raise UserError(f"The alternative “{text}” is no longer there: the list has changed since.")
 
 
 def _fit_alternative(item: KeywordAlternatives, text: str, task: Task) -> str:
@@ -290,9 +283,8 @@ def _fit_alternative(item: KeywordAlternatives, text: str, task: Task) -> str:
 
 
 def _with(value: Alternatives, item: KeywordAlternatives) -> Alternatives:
-    if any(other.keyword == item.keyword for other in value.items):
-        return Alternatives(tuple(item if other.keyword == item.keyword else other for other in value.items))
-    return Alternatives((*value.items, item))
+    items = {other.keyword: other for other in value.items} | {item.keyword: item}
+    return Alternatives(tuple(items.values()))
 
 
 def _at(value: CounterfactualCaptions, place: int, was: str, **changes: object) -> CounterfactualCaptions:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,13 +32,10 @@ from core.types import ReviewDecision, to_plain
 from formats.naming import name_of_file
 from pipeline.run_files.embedded import EmbeddedRun, read_run_in, require_run_in, with_run
 from pipeline.run_files.provenance import made_with
-from services.runs.edited_share import FILE as EDITED
-from services.runs.edited_share import edited_csv
 from services.runs.life_cycle import RunService
 from services.runs.predictions import PredictionService, with_mask_checks
-from services.runs.words import edit_words
+from services.runs.words import EDITED, edit_words, edited_csv
 from storage.runs.runs import ImportedRun
-from storage.workspace import Workspace
 
 LONGEST_NAME = 200
 METADATA = "metadata.parquet"
@@ -53,7 +50,6 @@ class Taken:
 
     run_id: str
     case_id: int | None = None
-    """Id of the test case to show; None for none."""
     said: str = ""
     """One or two sentences for the person; "" for none."""
 
@@ -87,9 +83,7 @@ class Exchange:
 
     def saved_with_mask(self, case_id: int) -> tuple[str, bytes]:
         """Return name and bytes of a ZIP file with a test case's image, its mask at the image's size, and the names of
-        the mask's classes.
-
-        Raises UserError for an unknown test case, and for a run without a mask.
+        the mask's classes. Raises UserError for an unknown test case, and for a run without a mask.
         """
         name, data = self.saved_image(case_id)
         stored = self._workspace.test_cases.get(case_id)
@@ -97,7 +91,7 @@ class Exchange:
         if run.mask_sha is None:
             raise UserError("This run has no mask: add one in the card of the source image first.")
         stem = name.removesuffix(".png")
-        mask = resized(self._workspace.images.load(run.mask_sha), Image.open(io.BytesIO(data)).size)
+        mask = _mask_of(self._workspace.images.load(run.mask_sha), data)
         about = {
             "classes": {str(number): name for number, name in run.mask_classes.items()},
             "protected": list(stored.task.protected),
@@ -106,13 +100,34 @@ class Exchange:
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w") as archive:  # PNG is compressed already
             archive.writestr(f"{stem}.png", data)
-            archive.writestr(f"{stem}.mask.png", png_of(mask))
+            archive.writestr(f"{stem}.mask.png", mask)
             archive.writestr("classes.json", json.dumps(about, indent=2, ensure_ascii=False))
         return f"{stem}.zip", file.getvalue()
 
     def saved_accepted(self, run_ids: Sequence[str], file: IO[bytes]) -> str:
         """Write the accepted images of runs as a ZIP file and return its name. Raises UserError if none is accepted."""
-        return write_accepted(self._workspace, self.saved_image, run_ids, file)
+        runs = [self._workspace.runs.get(run_id) for run_id in dict.fromkeys(run_ids)]
+        if not any(accepted_of(run) for run in runs):
+            which = "This run has" if len(runs) == 1 else "These runs have"
+            raise UserError(f"{which} no accepted image yet: accept images, then save them.", field="runs")
+        lines = []
+        what = name_of_file(runs[0].name) if len(runs) == 1 else f"{len(runs)}-runs"
+        name_of_zip = f"{what}-accepted-{datetime.now(UTC):%Y-%m-%d}.zip"
+        with zipfile.ZipFile(file, "w") as archive:  # PNG is compressed already
+            for run in runs:
+                mask = self._workspace.images.load(run.mask_sha) if run.mask_sha is not None else None
+                for case in accepted_of(run):
+                    name, data = self.saved_image(case.id)
+                    archive.writestr(f"images/{name}", data)
+                    if mask is not None:
+                        archive.writestr(f"masks/{name}", _mask_of(mask, data))
+                    lines.append(_about(run, case, name))
+            archive.writestr(METADATA, _table(lines), zipfile.ZIP_DEFLATED)
+            # The head of the card tells Hugging Face `datasets` which files to load.
+            card = _TEXTS.lines("accepted.md", metadata=METADATA, edited=EDITED, name=name_of_zip, rows=lines)
+            archive.writestr(CARD, card, zipfile.ZIP_DEFLATED)
+            archive.writestr(EDITED, edited_csv(self._workspace, [run.id for run in runs]), zipfile.ZIP_DEFLATED)
+        return name_of_zip
 
     def take_picture(self, data: bytes, file_name: str, label: str = "") -> Taken:
         """Open or restore the run in a picture, or begin a run with it. Raises UserError, with nothing changed."""
@@ -126,12 +141,10 @@ class Exchange:
     def restore(self, embedded: EmbeddedRun) -> Taken:
         """Open the run of a file if it is known, else save it. Raises UserError if that needs a missing source."""
         workspace, run_id = self._workspace, embedded.run.id
-        if (
-            workspace.runs.exists(run_id)
-            and self._runs.pixels(workspace.runs.get(run_id).source_sha) == embedded.source_sha
-        ):
+        stored = workspace.runs.get(run_id) if workspace.runs.exists(run_id) else None
+        if stored is not None and self._runs.pixels(stored.source_sha) == embedded.source_sha:
             message = embedded.lost
-            if workspace.runs.get(run_id).removed:
+            if stored.removed:
                 workspace.runs.restore(run_id)
                 message = f"The run had been deleted and was restored. {message}".strip()
             return Taken(run_id, self._case_in(run_id, embedded), message)
@@ -163,9 +176,8 @@ class Exchange:
 def run_record(run: Run) -> RunRecord:
     """Return the record of a run, as stored inside its image files."""
     values = {stage: stored.value for stage, stored in run.values.items()}
-    return RunRecord(
-        **cells(run, "id name profile recipe task settings prompts sample notes mask_classes"), values=values
-    )
+    names = "id name profile recipe task settings prompts sample notes mask_classes"
+    return RunRecord(**cells(run, names), values=values)
 
 
 def file_stem(run: Run, case: StoredTestCase) -> str:
@@ -176,32 +188,6 @@ def file_stem(run: Run, case: StoredTestCase) -> str:
 def accepted_of(run: Run) -> tuple[StoredTestCase, ...]:
     """Return the accepted test cases of a run, oldest first."""
     return tuple(case for case in run.test_cases if case.review is not None and case.review.verdict == "accepted")
-
-
-def write_accepted(
-    workspace: Workspace, saved_image: Callable[[int], tuple[str, bytes]], run_ids: Sequence[str], file: IO[bytes]
-) -> str:
-    """Write the accepted images of runs as a ZIP and return its name. Raises UserError first if there are none."""
-    runs = [workspace.runs.get(run_id) for run_id in dict.fromkeys(run_ids)]
-    if not any(accepted_of(run) for run in runs):
-        which = "This run has" if len(runs) == 1 else "These runs have"
-        raise UserError(f"{which} no accepted image yet: accept images, then save them.", field="runs")
-    lines = []
-    what = name_of_file(runs[0].name) if len(runs) == 1 else f"{len(runs)}-runs"
-    name_of_zip = f"{what}-accepted-{datetime.now(UTC):%Y-%m-%d}.zip"
-    with zipfile.ZipFile(file, "w") as archive:  # PNG is compressed already
-        for run in runs:
-            mask = workspace.images.load(run.mask_sha) if run.mask_sha is not None else None
-            for case in accepted_of(run):
-                name, data = saved_image(case.id)
-                archive.writestr(f"images/{name}", data)
-                if mask is not None:
-                    archive.writestr(f"masks/{name}", _mask_of(mask, data))
-                lines.append(_about(run, case, name))
-        archive.writestr(METADATA, _table(lines), zipfile.ZIP_DEFLATED)
-        archive.writestr(CARD, _card(lines, name_of_zip), zipfile.ZIP_DEFLATED)
-        archive.writestr(EDITED, edited_csv(workspace, [run.id for run in runs]), zipfile.ZIP_DEFLATED)
-    return name_of_zip
 
 
 def _table(lines: Sequence[dict[str, Any]]) -> bytes:
@@ -215,20 +201,8 @@ def _table(lines: Sequence[dict[str, Any]]) -> bytes:
     return file.getvalue()
 
 
-def _card(lines: Sequence[dict[str, Any]], name: str) -> str:
-    """Return the README. Its head tells Hugging Face `datasets` which files to load."""
-    return _TEXTS.lines(
-        "accepted.md",
-        metadata=METADATA,
-        edited=EDITED,
-        name=name,
-        images=len(lines),
-        runs=len({line["run"] for line in lines}),
-        masks=any("mask_file_name" in line for line in lines),
-    )
-
-
 def _mask_of(mask: Image.Image, image: bytes) -> bytes:
+    """Return a mask as a PNG file of the same size as an image file."""
     with Image.open(io.BytesIO(image)) as shown:
         size = shown.size
     return png_of(resized(mask, size))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from random import SystemRandom
 from typing import Annotated, Any
@@ -24,7 +24,6 @@ from core.settings import Settings
 from core.stored_runs import JobState, Run
 from core.types import GENERATION, Alternatives, Keyword, KeywordAlternatives, StageName, StageValue
 from pipeline.conditioning import NamedMask
-from pipeline.driver import Driver
 from pipeline.freshness import drawing_key
 from pipeline.lots import phases_of
 from pipeline.recipes import edits_in_words, recipe_of
@@ -33,14 +32,12 @@ from pipeline.stages import alternatives
 from pipeline.stages.generation import PlannedImage
 from services.commands import KnownStage, RunCommand, does
 from services.edit_conflicts import LARGEST_ID, CaseId
-from services.jobs import JobHandle, JobQueue, Part
+from services.jobs import JobHandle, Part
 from services.runs.editing import Editing
 from services.runs.edits import keyword_of
-from services.runs.estimates import Estimates
-from services.runs.life_cycle import RunService, case_of, require_task
-from services.runs.live_images import ControlImages, Previews, draw_with
+from services.runs.life_cycle import RunService, ShownImages, case_of, require_task
+from services.runs.live_images import Previews
 from services.runs.state import CanBeInsistedOn, RunStates, StageNotes
-from storage.workspace import Workspace
 
 REPLACED = "An earlier stage was changed after your edit, so this ran again. Undo or the history restores your edit."
 """Notice at a stage whose value a person wrote and a model replaced, since an earlier stage had changed."""
@@ -55,14 +52,12 @@ class RunStage(RunCommand):
 
 
 class RunStore:
-    """The driver's access to a run of a workspace. `job_id` is the job to which new images belong. Values with equal
-    `batch` are undone together. By default, all values of this store have the same one.
+    """The driver's access to a run of a workspace. `job` is the id of the job to which new images belong. Values with
+    equal `batch` are undone together. By default, all values of this store have the same one.
     """
 
-    def __init__(
-        self, runs: RunService, run: Run, notes: StageNotes, job_id: int | None = None, batch: str = ""
-    ) -> None:
-        self._workspace, self._runs, self._run_id, self._job_id = runs.workspace, runs, run.id, job_id
+    def __init__(self, runs: RunService, run: Run, notes: StageNotes, job: int | None = None, batch: str = "") -> None:
+        self._workspace, self._runs, self._run_id, self._job_id = runs.workspace, runs, run.id, job
         self._notes = notes
         self._source = runs.source(run)
         self._batch = batch or secrets.token_hex(8)
@@ -116,27 +111,22 @@ class _Wanted:
         return [self._images[part.id] for part in self._taken]
 
     def dropped(self) -> Collection[int]:
-        remaining = {part.id for part in self._handle.at_parts()}
+        remaining = {part.id for part in self._handle.view.at_parts}
         return [place for place, part in enumerate(self._taken) if part.id not in remaining]
 
     def waiting(self) -> int:
-        return self._handle.parts_waiting()
+        return len(self._handle.view.waiting)
 
 
-@dataclass(frozen=True)
 class Execution:
     """Work on a workspace's runs, for any thread. Starting raises UserError for a busy run or incomplete task."""
 
-    workspace: Workspace
-    runs: RunService
-    driver: Driver
-    jobs: JobQueue
-    notes: StageNotes
-    editing: Editing
-    states: RunStates
-    estimates: Estimates
-    control_images: ControlImages
-    previews: Previews
+    def __init__(
+        self, runs: RunService, notes: StageNotes, editing: Editing, states: RunStates, previews: Previews
+    ) -> None:
+        self.workspace, self.runs, self.driver, self.jobs = runs.workspace, runs, runs.driver, runs.jobs
+        self.notes, self.editing, self.states, self.previews = notes, editing, states, previews
+        self.estimates, self.control_images = states.estimates, states.control_images
 
     @does("cancel", RunCommand)
     def cancel(self, run: str) -> None:
@@ -155,9 +145,7 @@ class Execution:
 
     @does("delete-job-part")
     def delete_job_part(
-        self,
-        job: _Job,
-        part: Annotated[int, Field(ge=0, le=LARGEST_ID, description="Image number, from 0")],
+        self, job: _Job, part: Annotated[int, Field(ge=0, le=LARGEST_ID, description="Image number, from 0")]
     ) -> Any:
         """Remove an image from a job. If the image is being drawn, drawing stops at once and the next image begins."""
         return self.jobs.delete_part(job, part)
@@ -171,8 +159,6 @@ class Execution:
         """Move a job, or an image of a job, one place up in the queue."""
         return self.jobs.move_up(job, part)
 
-    # Text stages
-
     @does("run", RunStage)
     def run_stage(self, sent: RunStage) -> None:
         """Run one text stage, even if its value is fresh. A value that a person wrote is replaced only with `force`. If
@@ -181,9 +167,10 @@ class Execution:
         """
         if not sent.force and self._holds_edit(self.workspace.runs.get(sent.run), sent.stage):
             message = (
-                "You edited this. Running the stage again puts the model's value in its place; Undo and the history"
+                "You edited this. Running the stage again puts the model's value in its place; Undo and the history "
+                "keep yours."
             )
-            raise CanBeInsistedOn(f"{message} keep yours.", sent.model_copy(update={"force": True}))
+            raise CanBeInsistedOn(message, sent.model_copy(update={"force": True}))
         self.start(sent.run, (sent.stage, *self._filled_with(sent)), sent.stage)
 
     def _filled_with(self, command: RunStage) -> tuple[StageName, ...]:
@@ -197,8 +184,7 @@ class Execution:
     @does("run-from", RunCommand)
     def run_from(self, run: str, stage: KnownStage) -> None:
         """Run a text stage, then all later text stages that are empty or stale. If a person wrote the stage's value and
-        it is fresh, the value stays and a later stage is the first to run. Raises UserError if that is so for all these
-        stages.
+        it is fresh, the value stays and a later stage is the first to run. Raises UserError if all values stay.
         """
         _require_text_stage(stage)
         stored = self.workspace.runs.get(run)
@@ -226,17 +212,13 @@ class Execution:
         return all(version.author == "person" or version.value.value != stored.value.value for version in versions)
 
     def run_among_others(self, run: str) -> None:
-        """Like `run_up_to_gate`, for one of several runs in a request. If the models do not fit into memory together,
-        the job waits again between stages of different models, so that each model is loaded once for all these runs.
-        """
+        """Like `run_up_to_gate`, for one of several runs. If the models do not fit into memory, the job `waits`."""
         self.start(run, recipe_of(self.workspace.runs.get(run).recipe).names, waits=not self.driver.models.fit_together)
 
     def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "", waits: bool = False) -> None:
         """Queue text stages of a run as a job. The stage `anew` runs even if its value is fresh. `waits`: before stages
         of another model, the job waits again behind all other jobs.
         """
-        for stage in stages:
-            _require_text_stage(stage)
         run = self.workspace.runs.get(run_id)
         require_task(run)
         for stage in stages:
@@ -244,7 +226,6 @@ class Execution:
         if anew:
             self.notes.solved(run_id, anew)
         request = Request(run.task, self.runs.settings(run), run.recipe, stages=stages, anew=anew, images=())
-
         batch = secrets.token_hex(8)  # the values of a job are undone together
 
         def work(part: tuple[StageName, ...], handle: JobHandle) -> None:
@@ -273,48 +254,28 @@ class Execution:
         run = self.workspace.runs.get(run_id)
         stored = run.values.get("alternatives")
         before: Alternatives = stored.value.value if stored else Alternatives(())
-        models, prompt = self.driver.models, self.runs.prompts(run)["alternatives"]
+        models, prompt, stop = self.driver.models, self.runs.prompts(run)["alternatives"], handle.cancelled
         seed = len(RunStore(self.runs, run, self.notes).tries("alternatives"))
         try:
             if "caption" not in run.values:
                 raise UserError(recipe_of(run.recipe).missing("caption"))
             caption, settings = run.values["caption"].value.value, self.runs.settings(run).alternatives
-            with stoppable(handle.cancelled):
+            with stoppable(stop):
                 grown, trace = alternatives.more(
-                    caption,
-                    before,
-                    keyword,
-                    run.task,
-                    models.language,
-                    prompt,
-                    settings,
-                    seed,
-                    models.sentences,
-                    handle.cancelled,
+                    caption, before, keyword, run.task, models.language, prompt, settings, seed, models.sentences, stop
                 )
         except UserError as error:
             self.notes.failed(run_id, "alternatives", error)
             raise
-        stop_if(handle.cancelled)
+        stop_if(stop)
         with self.runs.changing:
             now = self.workspace.runs.get(run_id)
             self.editing.append_by_model(now, "alternatives", joined(now, before, grown), trace)
         self.notes.solved(run_id, "alternatives")
 
-    # Images
-
     @does("generate", RunCommand, stage_of_command="generation")
-    def generate(
-        self,
-        run: str,
-        shown: Annotated[
-            str,
-            Field(max_length=40, description="Hash of the planned images that the gate showed; empty to accept any"),
-        ] = "",
-    ) -> None:
-        """Approve the gate of a run, so that its planned images are made. Raises UserError if the gate is closed, or if
-        other images are planned now than were shown.
-        """
+    def generate(self, run: str, shown: ShownImages = "") -> None:
+        """Approve the gate of a run: its planned images are made. Raises UserError if it is closed or has changed."""
         require_task(self.workspace.runs.get(run))
         with self.runs.changing:
             gate = self.states.of(run).gate
@@ -354,14 +315,8 @@ class Execution:
         values = {name: stored.value.value for name, stored in run.values.items()}
         key = drawing_key(recipe, run.task, self.runs.pixels(run.source_sha), values, settings)
         names = [f"{edits_in_words(recipe.name, image.counterfactual)} · seed {image.seed}" for image in images]
-        request = Request(
-            run.task,
-            settings,
-            recipe.name,
-            prompts=self.runs.templates(run),
-            stages=(),
-            images=tuple(images),
-        )
+        prompts = self.runs.templates(run)
+        request = Request(run.task, settings, recipe.name, prompts=prompts, stages=(), images=tuple(images))
         self.jobs.require_idle(run_id)
         # The job is stored before it waits: if the server is killed, a record of the missing images remains.
         job_id = self.workspace.jobs.start(run_id, len(images), key)
@@ -384,8 +339,7 @@ class Execution:
         outcome: tuple[JobState, str] = ("failed", "The studio itself failed; the terminal says more.")
         try:
             run = self.workspace.runs.get(run_id)
-            request = replace(request, task=run.task)
-            self._drive(request, run, handle, GENERATION, job_id, _Wanted(request.images or (), handle))
+            self._drive(replace(request, task=run.task), run, handle, GENERATION, job_id)
             outcome = ("done", "")
         except Cancelled:
             outcome = ("interrupted", "The studio was stopped.") if handle.closing else ("cancelled", "")
@@ -397,14 +351,7 @@ class Execution:
             self.workspace.jobs.finish(job_id, *outcome)
 
     def _drive(
-        self,
-        request: Request,
-        run: Run,
-        handle: JobHandle,
-        at: StageName,
-        job_id: int | None = None,
-        requested: _Wanted | None = None,
-        batch: str = "",
+        self, request: Request, run: Run, handle: JobHandle, at: StageName, job_id: int | None = None, batch: str = ""
     ) -> None:
         """Run the driver and report to pages. An error is noted at its stage, or at `at` if no stage had begun."""
         failed: list[Exception] = []
@@ -436,7 +383,8 @@ class Execution:
         written = {stage for stage in request.stages or () if stage != request.anew and self._holds_edit(run, stage)}
         try:
             store = RunStore(self.runs, run, self.notes, job_id, batch)
-            self.driver.run(request, store, tell, handle.cancelled, requested)
+            wanted = _Wanted(request.images, handle) if request.images else None
+            self.driver.run(request, store, tell, handle.cancelled, wanted)
             if failed:
                 raise _of_all(failed, len(request.images or ()))
         except UserError as error:
@@ -451,8 +399,7 @@ class Execution:
 
         def draw(handle: JobHandle) -> None:
             try:
-                side = settings.generation.short_side
-                draw_with(self.control_images, stored, settings.conditioning, side, self.driver.models.detector)
+                self.control_images.draw(stored, settings, self.driver.models.detector)
             except UserError as error:
                 self.notes.failed(run, GENERATION, error)
                 raise
@@ -464,13 +411,10 @@ class Execution:
 
 
 def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
-    """Return the run's present alternatives, which a person may have edited, with those that `grown` has and `before`
-    lacks.
-    """
+    """Return the run's present alternatives, which a person may have edited, with the new ones of `grown`."""
     stored = run.values.get("alternatives")
-    items: dict[str, KeywordAlternatives] = {
-        item.keyword: item for item in (stored.value.value.items if stored else ())
-    }
+    present = stored.value.value.items if stored else ()
+    items: dict[str, KeywordAlternatives] = {item.keyword: item for item in present}
     had = {(item.keyword, option.text) for item in before.items for option in item.options}
     for item in grown.items:
         known = items.get(item.keyword, replace(item, options=()))

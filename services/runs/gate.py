@@ -1,5 +1,4 @@
-"""The gate before generation: which images would be made if a person approved, or why none can be made. This module
-only reads runs.
+"""The gate before generation: which images would be made if a person approved, or why none can be made.
 
 It also finds outdated images of a run: those made for another task, caption, mask or region than the run has now.
 """
@@ -32,11 +31,18 @@ from storage.workspace import Workspace
 EARLIER_CAPTION = "of an earlier caption"
 EARLIER_MASK = "of an earlier mask"
 EARLIER_SOURCE_CAPTION = "of an earlier caption of the source"
-"""Reason why an image drawn from the inverted source is outdated."""
 EARLIER_REGION = "of an earlier region"
-"""Reason why an image is outdated whose method changes only a region of the source."""
 EARLIER_TASK = "made for "
 """Beginning of the reason why an image made for another task is outdated. The other task follows."""
+
+
+MaskClasses = tuple[tuple[int, str], ...]
+"""The number and name of each class of a mask, sorted, as a key of caches."""
+
+
+def classes_of(run: Run) -> MaskClasses:
+    """Return the classes of a run's mask as a key of caches."""
+    return tuple(sorted(run.mask_classes.items()))
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,7 @@ def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | Non
     made_of = [
         recipe.name,
         drawing_key(recipe, run.task, run.source_sha, values, settings),
-        [run.mask_sha, sorted(run.mask_classes.items())] if on_mask else None,
+        [run.mask_sha, classes_of(run)] if on_mask else None,
         [(image.counterfactual.text, image.seed) for image in plan.images],
         texts,
     ]
@@ -193,22 +199,14 @@ class Outdated:
         if run.mask_sha is None:
             return True
         try:
-            classes = tuple(sorted(run.mask_classes.items()))
-            expected = self._wanted(run.mask_sha, classes, size, lineage.method, lineage.settings)
-            return any(
-                name not in case.artifacts or self._held(case.artifacts[name].sha) != sha
-                for name, sha in expected.items()
-            )
+            expected = self._wanted(run.mask_sha, classes_of(run), size, lineage.method, lineage.settings)
+            stored = case.artifacts
+            return any(name not in stored or self._held(stored[name].sha) != sha for name, sha in expected.items())
         except UserError:  # a missing or damaged file, which the page reports elsewhere
             return True
 
     def _wanted_shas(
-        self,
-        mask_sha: str,
-        classes: tuple[tuple[int, str], ...],
-        size: tuple[int, int],
-        method: str,
-        settings: MethodSettings,
+        self, mask_sha: str, classes: MaskClasses, size: tuple[int, int], method: str, settings: MethodSettings
     ) -> dict[str, str]:
         mask = NamedMask(self._workspace.images.load(mask_sha), dict(classes))
         artifacts = method_of(method).mask_artifacts(settings, mask, size)

@@ -1,6 +1,4 @@
-"""Creates, names, lists, deletes and restores runs, sets their task and mask, and reads their settings, prompts and
-stale stages.
-"""
+"""Creates, names, lists, deletes and restores runs, sets task and mask, and reads settings, prompts and staleness."""
 
 from __future__ import annotations
 
@@ -35,6 +33,9 @@ LISTED_RUNS = 60
 LISTED_REMOVED = 20
 MOST_AT_ONCE = 1000
 _Several = Annotated[RunIds, Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")]
+ShownImages = Annotated[
+    str, Field(max_length=40, description="Hash of the planned images that you saw; empty to accept any")
+]
 RecipeName = Annotated[str, Field(max_length=80, description="The name of the recipe")]
 
 
@@ -91,8 +92,6 @@ class RunService:
         """Begin a new run with a copy of the picture, task and texts of another run, without its images."""
         return OpenedRun(self.workspace.runs.duplicate(run))
 
-    # Settings, prompts and staleness of a run
-
     def settings(self, run: Run, recipe_name: str = "") -> Settings:
         """Return a run's settings for its recipe or `recipe_name`; the profile's if the stored ones do not fit."""
         recipe = recipe_of(recipe_name or run.recipe)
@@ -143,8 +142,6 @@ class RunService:
         with Image.open(self.workspace.images.path(source_sha)) as image:
             return image.size
 
-    # The list of runs
-
     def listing(self, find: str = "") -> Listing:
         """List the runs whose name or label contains `find`, in any case."""
         find = " ".join(find.split())
@@ -162,8 +159,6 @@ class RunService:
         """Return the latest `LISTED_RUNS` runs, the most recently changed first."""
         return self.workspace.runs.search(LISTED_RUNS)
 
-    # New and deleted runs
-
     @does("run-from-sample", keeps=True)
     def from_sample(
         self,
@@ -172,9 +167,7 @@ class RunService:
             bool, Field(description="False to keep the run out of the list until something is done with it")
         ] = True,
     ) -> OpenedRun:
-        """Begin a run with a sample picture of the profile, its task, and its mask if the task is segmentation. Raises
-        UserError if there is no sample of this name.
-        """
+        """Begin a run with a sample picture of the profile, its task, and its mask for segmentation."""
         begun = sample_named(self.samples, sample)
         picture = read_image(begun.path)
         run_id = self._new(picture.image, begun.task, begun.name, picture.notes, begun.name)
@@ -198,9 +191,7 @@ class RunService:
 
     @does("delete-run", RunCommand)
     def delete(self, run: str) -> None:
-        """Delete a run: it leaves the list, but can be restored in full. Raises UserError for a run that is busy or
-        unknown.
-        """
+        """Delete a run: it leaves the list, but can be restored in full. Raises UserError if it is busy or unknown."""
         self.delete_all((run,))
 
     @does("delete-runs", keeps=True)
@@ -240,8 +231,6 @@ class RunService:
         reason = " ".join(reason.split()) if verdict == "rejected" else ""
         self.workspace.test_cases.review(reviewed.id, verdict, reason)
 
-    # Task and mask
-
     @does("task", RunCommand)
     def set_task(
         self,
@@ -249,11 +238,7 @@ class RunService:
         kind: Annotated[TaskKind, Field(description="Kind of task of the model under test")],
         label: Annotated[str, Field(description="Label for classification: what the picture shows")] = "",
         protected: Annotated[
-            Texts,
-            Field(
-                max_length=200,
-                description="Protected classes for segmentation, as a list or with commas",
-            ),
+            Texts, Field(max_length=200, description="Protected classes for segmentation, as a list or with commas")
         ] = (),
     ) -> None:
         """Set the task of a run. An incomplete task is saved, but no stage runs before the task is complete."""

@@ -1,8 +1,6 @@
-"""Pictures kept in memory for a short time: control images while a person changes a threshold, and previews of
-unfinished images.
+"""Pictures kept in memory for a short time: control images while a person changes a threshold, and previews.
 
-Simple control images are computed at once. Control images that a model must draw are drawn by the worker thread on
-request.
+Simple control images are computed at once. Control images that a model must draw are drawn on request.
 """
 
 from __future__ import annotations
@@ -62,9 +60,11 @@ class ControlImages:
         key = _key(run.source_sha, settings.conditioning, settings.generation.short_side)
         return settings.conditioning.kind not in DRAWN_BY_MODEL or self._drawn.get(key) is not None
 
-    def keep(self, run: Run, settings: ConditioningSettings, side: int, drawn: Pixels) -> None:
-        """Store a control image that a model has drawn."""
-        self._drawn.put(_key(run.source_sha, settings, side), drawn)
+    def draw(self, run: Run, settings: Settings, detector: Callable[[ControlKind], Detector]) -> None:
+        """Let a model draw a run's control image, and store it. Raises the errors of loading the model."""
+        side, conditioning = settings.generation.short_side, settings.conditioning
+        drawn = control_image(Image.fromarray(self.fitted(run.source_sha, side)), conditioning, detector)
+        self._drawn.put(_key(run.source_sha, conditioning, side), np.asarray(drawn, np.uint8))
 
     def fitted(self, sha: str, side: int) -> Pixels:
         """Return a source image as the generator gets it, with short side `side`: RGB, shape (h, w, 3)."""
@@ -84,18 +84,6 @@ class ControlImages:
         mask = NamedMask(self._workspace.images.load(run.mask_sha), run.mask_classes)
         height, width = self.fitted(run.source_sha, side).shape[:2]
         return np.asarray(painted(mask, (width, height)), np.uint8)
-
-
-def draw_with(
-    control_images: ControlImages,
-    run: Run,
-    settings: ConditioningSettings,
-    side: int,
-    detector: Callable[[ControlKind], Detector],
-) -> None:
-    """Let a model draw a run's control image, and store it. Raises the errors of loading the model."""
-    drawn = control_image(Image.fromarray(control_images.fitted(run.source_sha, side)), settings, detector)
-    control_images.keep(run, settings, side, np.asarray(drawn, np.uint8))
 
 
 def _key(sha: str, settings: ConditioningSettings, side: int) -> tuple[object, ...]:

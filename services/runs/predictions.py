@@ -1,5 +1,4 @@
-"""Predictions of the model under test for a run's images. The worker thread computes and stores them while no job
-waits.
+"""Predictions of the model under test for a run's images. The worker thread computes them while no job waits.
 
 A request of a page only looks up stored predictions. It loads no model, and reads no images but masks and class maps.
 """
@@ -16,6 +15,7 @@ from typing import Protocol
 from PIL import Image
 
 from core.errors import Cancelled, UserError
+from core.latest import Latest
 from core.masks import MASK_KEPT, resized
 from core.model_identity import ModelIdentity
 from core.predictions import ClassFigures, PredictedBatch, Prediction, decode_map
@@ -32,6 +32,7 @@ from services.evaluation.model_choice import ChooseModelUnderTest, chosen_model
 from services.evaluation.model_files import found_here
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.jobs import JobQueue
+from services.runs.gate import MaskClasses, classes_of
 from services.runs.life_cycle import RunService
 from services.runs.model_loading import ModelLoading
 from services.runs.settings import RunSettings
@@ -40,6 +41,8 @@ from storage.evaluation.predictions import new_predictions
 from storage.workspace import Workspace, kept_model
 
 log = logging.getLogger(__name__)
+MOST_KNOWN = 50_000
+"""Maximum number of predictions in memory."""
 DOING = "asking the model under test"
 MASK_WAITS = "being measured"
 
@@ -69,6 +72,7 @@ class _Loaded:
     """The stored record of a model under test; None for a model that only checks masks."""
 
 
+Names = tuple[str, ...]
 MaskChecks = tuple[Check, ...] | str
 """Checks that an image keeps its mask, or words on why there are none."""
 Load = Callable[[UnderTestSettings], Predictor]
@@ -113,9 +117,7 @@ class ModelComparison:
         return no_class_words(label, self.classes)
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
-        """Return all checks of a test case, the checks of its mask last. Mask checks that came with an imported file
-        count until the studio has computed its own.
-        """
+        """Return all checks of a test case, mask checks last: those of an imported file until others are known."""
         return with_mask_checks(case.checks, self.mask_kept.get(case.id), self.masked)
 
     def unmeasured(self, case: StoredTestCase) -> str:
@@ -133,7 +135,7 @@ class PredictionService:
         self._models: dict[str, _Loaded] = {}
         self._loading = ModelLoading[Predictor]()
         self._masks = RunMasks(workspace)
-        self._known: dict[tuple[str, str], Prediction] = {}
+        self._known = Latest[Prediction](MOST_KNOWN)
         """Known predictions by the image's SHA-256 and the model's key."""
         self._pending: set[tuple[str, str]] = set()
         """Requested predictions: the image's SHA-256 and the `model_key`."""
@@ -146,8 +148,8 @@ class PredictionService:
         """Return the known predictions for a run, and request the missing ones from the worker thread."""
         chosen = self.model_of(run, settings)
         if chosen is None:
-            checks_by_case, measuring = self._masks_kept(run, None, "", None, {})
-            return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=checks_by_case)
+            kept, measuring = self._masks_kept(run, None, "", None, {})
+            return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=kept)
         model = model_key(chosen)
         if not run.test_cases:
             return ModelComparison(chosen, self._problem(model))
@@ -174,11 +176,9 @@ class PredictionService:
             for case, prediction in results.items()
             if source is not None
         }
-        checks_by_case, measuring = self._masks_kept(run, chosen, problem, source, figures)
+        kept, measuring = self._masks_kept(run, chosen, problem, source, figures)
         waiting = (bool(missing) and not problem) or measuring
-        return ModelComparison(
-            chosen, problem, waiting, source, results, figures, masked, outcomes, checks_by_case, classes
-        )
+        return ModelComparison(chosen, problem, waiting, source, results, figures, masked, outcomes, kept, classes)
 
     def mask_checks(self, run: Run, settings: Settings, case: StoredTestCase) -> tuple[Check, ...]:
         """Return the known checks that a test case keeps its mask. Missing predictions are not requested."""
@@ -192,9 +192,8 @@ class PredictionService:
             return ()
         key = self.key_of(chosen)
         source, prediction = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
-        figures = self._compared(run, case.task, source, prediction) if prediction is not None else None
-        check = mask_check(figures) if figures is not None else None
-        return (check,) if check is not None else ()
+        checks = _mask_check(self._compared(run, case.task, source, prediction) if prediction is not None else None)
+        return () if isinstance(checks, str) else checks
 
     def _masks_kept(
         self,
@@ -205,9 +204,8 @@ class PredictionService:
         figures: Mapping[int, tuple[ClassFigures, ...]],
     ) -> tuple[dict[int, MaskChecks], bool]:
         """Return the mask checks of each segmentation test case, or words on why there are none; and True if some are
-        still to be computed by the profile's segmenter. The profile's segmenter makes the checks if the profile has
-        one, otherwise the model `under_test` does. `problem` says why `under_test` cannot be asked, `source` is its
-        prediction on the source, and `figures` holds its figures by test case id.
+        still to be computed. The profile's segmenter makes the checks if there is one, otherwise the model `under_test`
+        does. `problem` says why that cannot be asked; `source` and `figures` are its prediction and figures.
         """
         checker = self._profile.checks.own_segmenter()
         cases = [case for case in run.test_cases if case.task.kind == "segmentation"]
@@ -229,11 +227,11 @@ class PredictionService:
         missing = [case.image_sha for case in reversed(cases) if checks_by_case[case.id] is None]
         if missing:
             self._ask(checker, [run.source_sha, *missing])
-        mask_checks: dict[int, MaskChecks] = {}
-        for case, checks in checks_by_case.items():
-            unknown = "n/a, the checking model knows no protected class of the mask"
-            mask_checks[case] = MASK_WAITS if checks is None else checks or unknown
-        return mask_checks, bool(missing)
+        unknown = "n/a, the checking model knows no protected class of the mask"
+        known: dict[int, MaskChecks] = {
+            case: MASK_WAITS if checks is None else checks or unknown for case, checks in checks_by_case.items()
+        }
+        return known, bool(missing)
 
     def _kept_by(self, key: str, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
         """Return the mask checks by the profile's segmenter, whose predictions have `key`; None if some are missing."""
@@ -242,29 +240,22 @@ class PredictionService:
             return None
         assert run.mask_sha is not None
         edited = tuple(edit.keyword for edit in case.lineage.counterfactual.edits)
-        return self._keep(source, prediction, run.mask_sha, _frozen(run.mask_classes), case.task.protected, edited)
+        return self._keep(source, prediction, run.mask_sha, classes_of(run), case.task.protected, edited)
 
     def _kept_checks(
-        self,
-        source: Prediction,
-        found: Prediction,
-        mask_sha: str,
-        mask_classes: tuple[tuple[int, str], ...],
-        protected: tuple[str, ...],
-        edited: tuple[str, ...],
+        self, source: Prediction, found: Prediction, sha: str, classes: MaskClasses, protected: Names, edited: Names
     ) -> tuple[Check, ...]:
         if "classification" in (source.kind, found.kind):
             return ()
         try:
             before, after = decode_map(source.class_map), decode_map(found.class_map)
-            mask = resized(self._workspace.images.load(mask_sha), before.size)
+            mask = resized(self._workspace.images.load(sha), before.size)
         except (UserError, OSError, ValueError):  # a missing or damaged file: the page reports it elsewhere
             log.exception("the mask cannot be checked")
             return ()
         after = after if after.size == before.size else resized(after, before.size)
         settings = self._profile.checks
-        named = dict(mask_classes)
-        shares = kept_in_mask(before, after, source.classes, mask, named, protected, settings.things, edited)
+        shares = kept_in_mask(before, after, source.classes, mask, dict(classes), protected, settings.things, edited)
         return kept_checks(shares, settings.bands)
 
     def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
@@ -288,21 +279,15 @@ class PredictionService:
             return self._problems.get(model, "")
 
     def _look_up(self, sha: str, key: str) -> Prediction | None:
-        with self._lock:
-            if (sha, key) in self._known:
-                return self._known[sha, key]
-        prediction = self._workspace.predictions.latest(sha, key)
-        if prediction is not None:
-            with self._lock:
-                self._known[sha, key] = prediction
-        return prediction
+        known = self._known.get((sha, key)) or self._workspace.predictions.latest(sha, key)
+        return None if known is None else self._known.put((sha, key), known)
 
     def _ask(self, chosen: UnderTestSettings, shas: list[str]) -> None:
         model, key = model_key(chosen), self.key_of(chosen)
         for sha in dict.fromkeys(shas):
             with self._lock:
                 # The worker thread may have made the prediction since the look-up.
-                if (sha, model) in self._pending or (sha, key) in self._known:
+                if (sha, model) in self._pending or self._known.get((sha, key)):
                     continue
                 self._pending.add((sha, model))
             # One image at a time, so that a person's job can begin between two images.
@@ -316,8 +301,7 @@ class PredictionService:
             # An evaluation may have stored the prediction by now, perhaps with another file of the same model.
             prediction = self._workspace.predictions.latest(sha, loaded.key) or self._read(loaded, sha)
             measure(self._workspace, self._masks, loaded.key, sha)
-            with self._lock:
-                self._known[sha, loaded.key] = prediction
+            self._known.put((sha, loaded.key), prediction)
         except Cancelled:  # a person's job goes first: the page that waits asks again
             pass
         except UserError as error:
@@ -377,15 +361,10 @@ class PredictionService:
         """Return the class figures of one generated image; None without a prediction, or for a classifier."""
         if source is None or "classification" in (source.kind, found.kind):
             return None
-        return self._compare(source, found, run.mask_sha, _frozen(run.mask_classes), task.protected)
+        return self._compare(source, found, run.mask_sha, classes_of(run), task.protected)
 
     def _figures(
-        self,
-        source: Prediction,
-        generated: Prediction,
-        mask_sha: str | None,
-        mask_classes: tuple[tuple[int, str], ...],
-        protected: tuple[str, ...],
+        self, source: Prediction, generated: Prediction, mask_sha: str | None, classes: MaskClasses, protected: Names
     ) -> tuple[ClassFigures, ...]:
         try:
             before, after = decode_map(source.class_map), decode_map(generated.class_map)
@@ -397,7 +376,7 @@ class PredictionService:
         except (UserError, OSError, ValueError):  # a missing or damaged file: the page leaves these figures out
             log.exception("the figures of the model under test cannot be worked out")
             return ()
-        return against_mask(before, after, source.classes, mask, dict(mask_classes), protected)
+        return against_mask(before, after, source.classes, mask, dict(classes), protected)
 
 
 def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: bool) -> tuple[Check, ...]:
@@ -434,10 +413,6 @@ def model_key(chosen: UnderTestSettings) -> str:
     return f"{chosen.title}{changed}{f' ({details})' if details else ''}"
 
 
-def _frozen(classes: Mapping[int, str]) -> tuple[tuple[int, str], ...]:
-    return tuple(sorted(classes.items()))
-
-
 def load_model(chosen: UnderTestSettings) -> Predictor:
     """Load a model under test. Raises UserError if the model cannot be loaded."""
     from evaluation.models import ModelUnderTest
@@ -446,7 +421,7 @@ def load_model(chosen: UnderTestSettings) -> Predictor:
 
 
 class ModelChoices:
-    """The commands to choose the model under test of a run, and to ask it again."""
+    """Chooses and asks the models under test of runs. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, settings: RunSettings, predictions: PredictionService) -> None:
         self._runs, self._settings, self._predictions = runs, settings, predictions
@@ -466,3 +441,14 @@ class ModelChoices:
         chosen = self._predictions.model_of(stored, self._runs.settings(stored))
         if chosen is not None:
             self._predictions.try_again(chosen)
+
+    def ask(self, run: str, model: str) -> str | None:
+        """Request the predictions of a run's model under test for its images. `model` is the key of the model, "" for
+        any. Return "", or a sentence if the model cannot be asked, or None if the run has another model.
+        """
+        stored = self._runs.workspace.runs.get(run)
+        settings = self._runs.settings(stored)
+        chosen = self._predictions.model_of(stored, settings)
+        if chosen is None or model not in ("", self._predictions.key_of(chosen)):
+            return None
+        return self._predictions.compare(stored, settings).problem

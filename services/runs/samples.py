@@ -1,7 +1,6 @@
 """The sample pictures of a profile. Each is a file `NAME.png`, with its task and caption in `NAME.json`.
 
-A file `NAME.mask.png` holds the mask, if any. Then `mask_classes` in the JSON lists the names of the class numbers from
-0.
+A file `NAME.mask.png` holds the mask, if any. Then `mask_classes` in the JSON names the classes from number 0.
 """
 
 from __future__ import annotations
@@ -44,11 +43,9 @@ def _read(path: Path) -> Sample:
     try:
         data = json.loads(described.read_text(encoding="utf-8"))
         task, caption = from_plain(Task, data["task"]), str(data.get("caption", ""))
-        mask = path.with_suffix(".mask.png")
-        if not mask.is_file():
+        if not (mask := path.with_suffix(".mask.png")).is_file():
             return Sample(path.stem, path, task, caption)
-        classes = {number: str(name) for number, name in enumerate(data["mask_classes"])}
-        return Sample(path.stem, path, task, caption, mask, classes)
+        return Sample(path.stem, path, task, caption, mask, dict(enumerate(map(str, data["mask_classes"]))))
     except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
         raise UserError(f"The sample {described} is damaged: restore it, or remove both of its files.") from error
 
@@ -67,7 +64,5 @@ def sample_of(samples: tuple[Sample, ...], run: Run) -> Sample | None:
 
 
 def known_classes(samples: tuple[Sample, ...]) -> Mapping[int, str]:
-    """Return the class names that are suggested for a new mask, which are the class names of the first sample with a
-    mask.
-    """
+    """Return the class names to suggest for a new mask: those of the first sample with a mask."""
     return next((sample.classes for sample in samples if sample.classes), {})

@@ -1,5 +1,4 @@
-"""The commands to change a run's settings and prompts: one by one, by a preset of the profile, or back to the
-profile's.
+"""The commands to change a run's settings and prompts: one by one, by a preset, or back to the profile's.
 
 A change always applies to the latest state of a run, even if the person saw an earlier one: see `edit_conflicts`.
 """
@@ -23,7 +22,6 @@ from services.runs.life_cycle import RunService, case_of
 from services.runs.state import StageNotes
 
 Plain = dict[str, Any]
-"""Settings as plain data: by section, a value for each setting."""
 SettingName = Annotated[str, Field(max_length=100, description="Section and name, such as generation.steps")]
 SettingValue = Annotated[
     bool | int | float | str, Field(description="The new value; a text is converted to the type of the setting")
@@ -117,24 +115,16 @@ class RunSettings:
         if preset not in presets:
             raise UserError(f"There is no preset {preset!r}: choose {', '.join(presets) or 'none'}.")
         self._require_read(sent.run, "generation.steps")
-        self._change_generation(sent, self._profile.preset(preset))
+        self.change(sent, lambda plain: plain["generation"].update(self._profile.preset(preset)))
 
     @does("reuse-seed", edit_conflicts.StateEdit, stage_of_command="generation")
-    def reuse_seed(
-        self,
-        sent: edit_conflicts.StateEdit,
-        case: edit_conflicts.CaseId,
-    ) -> None:
+    def reuse_seed(self, sent: edit_conflicts.StateEdit, case: edit_conflicts.CaseId) -> None:
         """Fix the seed of the next images to a test case's. Raises UserError for a test case of another run."""
-        lineage = case_of(self._workspace, sent.run, case).lineage
-        self._change_generation(sent, {"seed_mode": "fixed", "seed": lineage.seed})
-
-    def _change_generation(self, command: edit_conflicts.StateEdit, changes: Mapping[str, Any]) -> None:
-        self.change(command, lambda plain: plain["generation"].update(changes))
+        fixed = {"seed_mode": "fixed", "seed": case_of(self._workspace, sent.run, case).lineage.seed}
+        self.change(sent, lambda plain: plain["generation"].update(fixed))
 
     def change(self, command: edit_conflicts.StateEdit, change: Callable[[Plain], None]) -> None:
-        """Apply `change` to the run's latest settings and save the result. A lock keeps other pages from saving in
-        between.
+        """Apply `change` to the run's latest settings and save the result. A lock keeps other pages out.
 
         If another page changed settings in the meantime, the person sees a message about it at the card of their own
         change. Raises UserError, and saves nothing, if the changed settings are invalid.
@@ -184,9 +174,7 @@ class RunSettings:
         sent: PromptEdit,
         template: Annotated[str, Field(description="The template, with the variables that its stage fills in")],
     ) -> None:
-        """Save an own prompt template for a language stage of a run. Raises an error that names a wrong or missing
-        variable.
-        """
+        """Save an own prompt template for a language stage of a run. Raises an error that names a wrong variable."""
         template = template.replace("\r\n", "\n")
         recipe = recipe_of(self._workspace.runs.get(sent.run).recipe)
         name = _prompt_name(recipe, sent)

@@ -1,5 +1,4 @@
-"""Similarity of people's alternatives to their keywords. The worker thread measures it while no job waits, and it is
-cached here.
+"""Similarity of people's alternatives to their keywords. It is measured while no job waits, and cached.
 
 An edit is saved and shown before its similarity is measured, so that no edit waits for a model.
 """
@@ -37,30 +36,26 @@ class Similarities:
 
     def filled(self, value: Alternatives, task: Task) -> Alternatives:
         """Return the alternatives with the similarities measured so far, and request the missing ones."""
-        unmeasured = [
-            (option.text, item.keyword, item.edit_type, task)
-            for item in value.items
-            for option in item.options
-            if option.similarity is None
-        ]
+
+        def asked(item: KeywordAlternatives, option: Alternative) -> _Asked:
+            return option.text, item.keyword, item.edit_type, task
+
+        unmeasured = [asked(item, one) for item in value.items for one in item.options if one.similarity is None]
         if not unmeasured:
             return value
         with self._lock:
             new = [one for one in unmeasured if one not in self._known and one not in self._waiting]
             self._waiting.update(new)
+            known = {one: self._known.get(one) for one in unmeasured}
         if new:
             self._jobs.when_idle("comparing words", lambda: self._measure(new))
-        return Alternatives(tuple(self._item(item, task) for item in value.items))
 
-    def _item(self, item: KeywordAlternatives, task: Task) -> KeywordAlternatives:
-        def measured(option: Alternative) -> Alternative:
-            with self._lock:
-                known = self._known.get((option.text, item.keyword, item.edit_type, task))
-            if option.similarity is not None or known is None:
-                return option
-            return replace(option, similarity=known[0], like=known[1])
+        def measured(item: KeywordAlternatives, option: Alternative) -> Alternative:
+            found = known.get(asked(item, option)) if option.similarity is None else None
+            return option if found is None else replace(option, similarity=found[0], like=found[1])
 
-        return replace(item, options=tuple(map(measured, item.options)))
+        items = (replace(item, options=tuple(measured(item, one) for one in item.options)) for item in value.items)
+        return Alternatives(tuple(items))
 
     def _measure(self, unmeasured: list[_Asked]) -> None:
         measured: dict[_Asked, tuple[float, str] | None] = dict.fromkeys(unmeasured)

@@ -14,17 +14,7 @@ from core.masks import NO_MASK, InMask, NamedMask, in_mask
 from core.run_steps import RunSteps
 from core.settings import ConditioningSettings, ControlKind, Settings
 from core.stored_runs import Run, StoredState, StoredValue
-from core.types import (
-    Alternative,
-    Alternatives,
-    Check,
-    CounterfactualCaption,
-    Keyword,
-    KeywordAlternatives,
-    StageName,
-    Task,
-    stage_title,
-)
+from core.types import Alternative, Alternatives, Check, CounterfactualCaption, Keyword, KeywordAlternatives, StageName
 from pipeline.checks.texts import alternative_checks, caption_checks, counterfactual_checks, keyword_checks
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
@@ -32,10 +22,11 @@ from pipeline.recipes import Recipe, recipe_of, recipes_for
 from services.commands import RunCommand
 from services.jobs import JobView
 from services.runs.estimates import Estimates
-from services.runs.gate import Gate, Outdated, gate_of
+from services.runs.gate import Gate, Outdated, classes_of, gate_of
 from services.runs.life_cycle import RunService
 from services.runs.live_images import ControlImages
 from services.runs.similarity import Similarities
+from services.runs.words import section_title
 
 
 @dataclass(frozen=True)
@@ -55,9 +46,7 @@ class Problem:
 
 
 class CanBeInsistedOn(UserError):
-    """Raised for a command that is probably a mistake. The command `insist` carries it out if the person wants it
-    anyway.
-    """
+    """Raised for a command that is probably a mistake. If the person wants it anyway, `insist` carries it out."""
 
     def __init__(self, text: str, insist: RunCommand) -> None:
         super().__init__(text)
@@ -148,7 +137,7 @@ def profile_options(profile: Profile) -> ProfileOptions:
         tuple(profile.generator.controlnets),
         profile.settings.conditioning,
         {name: profile.preset(name) for name in profile.presets},
-        (*(stage.title for stage in recipe_of(profile.first_recipe).stages), stage_title("generation")),
+        (*(stage.title for stage in recipe_of(profile.first_recipe).stages), section_title("generation")),
     )
 
 
@@ -178,7 +167,6 @@ class RunState:
     notices: dict[StageName, str]
     """Notices by stage. Each stays until its stage is edited or run again."""
     prompts: PromptSet
-    """Prompts of the language stages of this run."""
     earlier_prompts: tuple[StoredState, ...]
     """States of the run in which its prompts changed, oldest first."""
     alternatives: Alternatives
@@ -189,11 +177,6 @@ class RunState:
     """Notice on a source image of a kind that the profile's models do not know; "" for other images."""
     steps: RunSteps = field(default_factory=RunSteps)
     """Steps that changed the run, and which of them were undone."""
-
-    @property
-    def current(self) -> frozenset[int]:
-        """Return the ids of the test cases that are not outdated."""
-        return frozenset(case.id for case in self.run.test_cases if case.id not in self.outdated)
 
     @property
     def active(self) -> bool:
@@ -229,19 +212,14 @@ class RunState:
 class RunStates:
     """Reads the whole state of a run. Thread-safe."""
 
-    def __init__(
-        self,
-        runs: RunService,
-        notes: StageNotes,
-        estimates: Estimates,
-        control_images: ControlImages,
-        similarities: Similarities,
-    ) -> None:
+    def __init__(self, runs: RunService, notes: StageNotes) -> None:
         self._runs, self._workspace, self._driver, self._jobs = runs, runs.workspace, runs.driver, runs.jobs
-        self._notes, self._estimates, self._control_images = notes, estimates, control_images
-        self._outdated, self._similarities = Outdated(runs.workspace), similarities
+        self.estimates, self.control_images = Estimates(runs), ControlImages(runs.workspace)
+        self.similarities = Similarities(runs.driver.models, runs.jobs)
+        self._notes, self._outdated = notes, Outdated(runs.workspace)
         self._model_names = model_names(runs.profile)
-        self._masks = lru_cache(maxsize=64)(self._read_mask)
+        load = runs.workspace.images.load
+        self._masks = lru_cache(maxsize=64)(lambda sha, of, task: in_mask(NamedMask(load(sha), dict(of)), task))
 
     def of(self, run_id: str) -> RunState:
         """Return the state of a run. Raises UserError for an unknown one."""
@@ -252,7 +230,7 @@ class RunStates:
         size = self._runs.size(run.source_sha)
         prompts = self._runs.prompts(run)
         other_mask = self._outdated.of_another_mask(run, size)
-        failures, warming_up = self._notes.failures(run_id), self._estimates.warming_up
+        failures, warming_up = self._notes.failures(run_id), self.estimates.warming_up
         return RunState(
             run=run,
             source_size=size,
@@ -268,24 +246,15 @@ class RunStates:
             histories=self._histories(run),
             job=self._jobs.of_run(run_id),
             gate=gate_of(
-                self._driver,
-                run,
-                settings,
-                prompts,
-                stale,
-                size,
-                warming_up,
-                other_mask,
-                failures,
-                self._in_mask(run),
+                self._driver, run, settings, prompts, stale, size, warming_up, other_mask, failures, self._in_mask(run)
             ),
-            control_there=self._control_images.has(run, settings),
+            control_there=self.control_images.has(run, settings),
             outdated=self._outdated.reasons(run, size),
             model_names=self._model_names,
             notices=self._notes.notices(run_id),
             prompts=prompts,
             earlier_prompts=self._workspace.runs.prompt_states(run_id),
-            alternatives=self._similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
+            alternatives=self.similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
             generator_runs=recipe.drawing_method.runs(self._driver.models),
             unknown_picture=self._runs.notice(run.source_sha),
             steps=self._workspace.steps.of(run_id),
@@ -295,12 +264,9 @@ class RunStates:
         if run.mask_sha is None:
             return NO_MASK
         try:
-            return self._masks(run.mask_sha, tuple(sorted(run.mask_classes.items())), run.task)
+            return self._masks(run.mask_sha, classes_of(run), run.task)
         except UserError:  # a missing or damaged file, which the page reports elsewhere
             return NO_MASK
-
-    def _read_mask(self, sha: str, classes: tuple[tuple[int, str], ...], task: Task) -> InMask:
-        return in_mask(NamedMask(self._workspace.images.load(sha), dict(classes)), task)
 
     def refused(self, run_id: str, stage: StageName, error: UserError) -> None:
         """Show the error of a refused command at a stage until the run changes: the command may be allowed then."""

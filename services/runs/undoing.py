@@ -1,5 +1,4 @@
-"""The commands to undo and redo the last step of a run. A step may be an edit, a run of stages, or a change of another
-kind.
+"""The commands to undo and redo the last step of a run. A step may be an edit, a run of stages or another change.
 
 Nothing is deleted: undo saves the earlier value again, and all values stay in the history.
 """
@@ -32,7 +31,6 @@ class Undone:
     """Result of an undo or a redo."""
 
     said: str
-    """The result in one sentence."""
     again: str
     """The command that reverses it: "undo" or "redo"."""
 
@@ -54,8 +52,7 @@ class Undoing:
         tab: Tab = "",
     ) -> Undone:
         """Undo the last step of a run: an edit, a run of stages, or a change of the task, settings, a verdict or the
-        name. Images stay. Raises UserError if there is no such step, or if the step changed the recipe and the run is
-        busy.
+        name. Images stay. Raises UserError if there is no such step, or if it changed the recipe and the run is busy.
         """
         with self._runs.changing:
             steps = self._workspace.steps.of(run)
@@ -69,14 +66,8 @@ class Undoing:
         return Undone(f"Taken back: {words_of(step)}.", "redo")
 
     @does("redo", RunCommand)
-    def redo(
-        self,
-        run: str,
-        tab: Tab = "",
-    ) -> Undone:
-        """Redo the step that was undone last, if nothing else was changed since. Raises UserError if there is nothing
-        to redo, or if the step changed the recipe and the run is busy.
-        """
+    def redo(self, run: str, tab: Tab = "") -> Undone:
+        """Redo the step that was undone last, if nothing else was changed since. Raises UserError as `undo`."""
         with self._runs.changing:
             step = self._workspace.steps.of(run).next_redo
             if step is None:

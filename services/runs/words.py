@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from core.csv_tables import csv_text, facts
 from core.lineage import DEFAULT_RECIPE, Artifact
-from core.stored_runs import RunSummary, StoredTestCase
+from core.stored_runs import EditedShare, RunSummary, StoredTestCase
 from core.types import GENERATION, stage_title
 from pipeline.methods import method_of
 from pipeline.recipes import edits_in_words, known_recipes, recipe_of, section_card
+from storage.workspace import Workspace
 
 DEFAULT_ARTIFACTS = recipe_of(DEFAULT_RECIPE).drawing_method.artifacts
-"""Artifacts that the method of the default recipe declares."""
+EDITED = "edited_values.csv"
+"""Name of an exported file with the share of each stage's values that people changed."""
+EDITED_COLUMNS = ("profile", "stage", "values", "changed", "share")
 
 
 def edit_words(case: StoredTestCase) -> str:
@@ -42,3 +49,13 @@ def text_progress(run: RunSummary) -> str:
     if recipe is not None and recipe.last.name in done:
         return "ready to generate"
     return f"{stage_title(done[-1]).lower()} done" if done else "not begun"
+
+
+def edited_rows(shares: Sequence[EditedShare]) -> list[dict[str, Any]]:
+    """Return one row for each profile and stage, with the columns `EDITED_COLUMNS`."""
+    return [facts(one, "profile stage values changed", share=round(one.share, 4)) for one in shares]
+
+
+def edited_csv(workspace: Workspace, run_ids: Sequence[str]) -> bytes:
+    """Return the shares of these runs as CSV. If no value is stored for them, the CSV has only the header."""
+    return csv_text(edited_rows(workspace.runs.edited(run_ids)), EDITED_COLUMNS).encode()

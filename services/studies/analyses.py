@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from core.latest import Latest
 from core.studies import Adjudication, StudyData
 from core.study_report import StudyReport
 from services.own_processes import end_with_parent, own_processes
@@ -25,9 +25,7 @@ KEPT = 8
 QUICK_SECONDS = 0.1
 """An analysis that takes at most this many seconds is repeated at every change."""
 SHARE, LONGEST_SECONDS = 0.05, 20.0
-"""Limits for a slower analysis: the maximum share of the time spent on repeating it, and the maximum age in seconds of
-the older figures that are shown in between.
-"""
+"""Maximum share of the time spent on repeating a slower analysis, and its maximum age in seconds."""
 Stamp = tuple[object, object]
 """Two values that differ after a change: the study's state, never shown late, and a number for all its data."""
 
@@ -61,7 +59,7 @@ class Analyses:
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
         """Protects the attributes below, and `_locks`, which has a lock for each study."""
-        self._kept: OrderedDict[str, Analysis] = OrderedDict()
+        self._kept = Latest[Analysis](KEPT)
         self._changes = 0
         """Number of calls of `changed`. An analysis that began before the latest call is not cached."""
 
@@ -76,7 +74,7 @@ class Analyses:
             analysis = self._analysed(study_id, stamp)
             with self._lock:
                 if self._changes == changes:
-                    self._keep(study_id, analysis)
+                    self._kept.put(study_id, analysis)
             return analysis
 
     def is_current(self, found: Analysis) -> bool:
@@ -84,12 +82,10 @@ class Analyses:
         return found.stamp == self._stamp(found.data.study.id)
 
     def changed(self) -> None:
-        """Discard all cached analyses after a lead's change, so that the lead sees it. The analyses of all studies are
-        discarded, since a change to a worker's record affects every study.
-        """
+        """Discard all analyses after a lead's change. A change to a worker's record affects every study."""
         with self._lock:
             self._changes += 1
-            self._kept.clear()
+            self._kept = Latest(KEPT)
 
     def adjudicated(self, study_id: str, decision: Adjudication) -> None:
         """Apply an adjudication to the cached analysis, so that deciding many cases needs no analysis after each."""
@@ -104,7 +100,7 @@ class Analyses:
                 else case
                 for case in cached.report.disagreements
             )
-            self._keep(study_id, replace(cached, report=replace(cached.report, disagreements=cases), shown={}))
+            self._kept.put(study_id, replace(cached, report=replace(cached.report, disagreements=cases), shown={}))
 
     @staticmethod
     def _still_good(analysis: Analysis, stamp: Stamp) -> bool:
@@ -125,13 +121,6 @@ class Analyses:
             report, more = _timed(data)
         return Analysis(data, report, stamp, time.monotonic(), seconds + more)
 
-    def _keep(self, study_id: str, found: Analysis) -> None:
-        """Cache an analysis. The caller must hold `_lock`."""
-        self._kept[study_id] = found
-        self._kept.move_to_end(study_id)
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-
     def _lock_of(self, study_id: str) -> threading.Lock:
         with self._lock:
             return self._locks.setdefault(study_id, threading.Lock())
@@ -146,8 +135,4 @@ def _timed(data: StudyData) -> tuple[StudyReport, float]:
 
 def analyses_of(studies: Studies) -> Analyses:
     """Return the analyses of a workspace's studies, shared by all pages so that none is made twice."""
-
-    def stamp(study_id: str) -> Stamp:
-        return studies.get(study_id).state, studies.revision(study_id)
-
-    return Analyses(studies.data, stamp)
+    return Analyses(studies.data, lambda study_id: (studies.get(study_id).state, studies.revision(study_id)))

@@ -1,7 +1,6 @@
 """The annotation service: gives workers their next item by the rules of the study, and stores their answers.
 
-Every method reads the workspace again, so a worker may have two pages, reload a page, or continue after a restart of
-the server.
+Every method reads the workspace again: a worker may have two pages, reload a page, or go on after the server restarts.
 """
 
 from __future__ import annotations
@@ -25,30 +24,17 @@ from services.commands import Command, Commands, does
 from storage.studies.assignments import LONGEST_KEY
 from storage.studies.studies import Studies
 from study.control_items import judge, next_kind
-from study.eligibility import Standing, standing
+from study.eligibility import Standing, StandingKind, standing
 from study.questions import check_answers
 from study.training import feedback
 
-Status = Literal[
-    "item",
-    "training",
-    "feedback",
-    "quiz",
-    "consent",
-    "person",
-    "done",
-    "waiting",
-    "paused",
-    "closed",
-    "not eligible",
-    "excluded",
-]
+Status = StandingKind | Literal["item", "feedback", "person", "done", "waiting", "paused", "closed"]
+"""Status of a worker's page. No page has the standing "may vote"."""
 LONGEST_COMMENT = 2000
 """Maximum number of characters of a comment or a text answer."""
 LONGEST_NAME = 200
 """Maximum number of characters of a code, a link or an id. Real ones are far shorter."""
 MOST_ANSWERS = 40
-_MISSING = "There is no such thing, or it is not yours. Please reload the page."
 _TEXTS = DataTable(__file__, str)
 """Sentences for a worker who gets no item, by reason."""
 log = logging.getLogger(__name__)
@@ -58,7 +44,7 @@ class NotYours(UserError):
     """Raised if something does not exist or is somebody else's. The message hides which of the two."""
 
     def __init__(self) -> None:
-        super().__init__(_MISSING)
+        super().__init__("There is no such thing, or it is not yours. Please reload the page.")
 
 
 class WorkerNotAllowed(UserError):
@@ -136,15 +122,15 @@ def _seconds(value: object) -> float:
 
 
 def without_signs(text: str) -> str:
-    """Return the text without surrogates and control characters, which nobody types on purpose. Line ends and tabs
-    stay.
-    """
+    """Return the text without surrogates and control characters, except line ends and tabs."""
     cleaned = "".join(letter for letter in text if (letter >= " " and letter != "\x7f") or letter in "\n\t")
     return cleaned.encode("utf-8", "ignore").decode("utf-8")
 
 
 Name = Annotated[str, _line(LONGEST_NAME)]
 """Type of a command's field for a code, a link or an id."""
+AssignmentId = Annotated[Name, Field(description="The id of the item's assignment")]
+GivenAnswers = Annotated[dict[str, Any], BeforeValidator(_answers)]
 Key = Annotated[str, _line(LONGEST_KEY)]
 """Type of a command's field for the key of a request, which is not longer than the storage allows."""
 
@@ -162,9 +148,7 @@ class OfStudy(WorkerCommand):
 
 
 class AnnotationService:
-    """Hands out items and takes answers. All methods may be called from any thread. `picture` returns a stored image,
-    or raises UserError if it is missing or damaged.
-    """
+    """Hands out items and takes answers. Thread-safe. `picture` raises UserError for a missing or damaged image."""
 
     def __init__(self, studies: Studies, picture: Callable[[str], object]) -> None:
         self._studies, self._picture = studies, picture
@@ -175,16 +159,10 @@ class AnnotationService:
         """Return the studies of a worker. Running ones come first, and in each state those with work left."""
         listed = []
         for study_id in self._studies.workers.enrolled(worker):
-            study = self._studies.get(study_id)
-            enrolment = self._studies.workers.enrolment(study_id, worker)
-            if enrolment is not None:
-                listed.append(ListedStudy(study, *self._progress(study, enrolment)))
+            study, enrolment = self._of(study_id, worker)
+            listed.append(ListedStudy(study, *self._progress(study, enrolment)))
         order = ("running", "paused", "draft", "closed")
         return tuple(sorted(listed, key=lambda place: (order.index(place.study.state), not place.left)))
-
-    def study(self, study_id: str, worker: str) -> Study:
-        """Return a study of this worker. Raises NotYours for any other."""
-        return self._of(study_id, worker)[0]
 
     def commands(self) -> Commands:
         """Return a worker's commands by name."""
@@ -193,41 +171,30 @@ class AnnotationService:
         return commands
 
     @does("next", OfStudy)
-    def next_command(self, worker: str, study: Name) -> Any:
-        """Return the worker's next step: an item, which is leased to this worker, or the reason why none exists."""
-        return self.next(study, worker)
-
-    @does("undo", OfStudy)
-    def undo_command(self, worker: str, study: Name) -> Any:
-        """Undo the worker's last answer, so that its item comes again."""
-        return self.undo(study, worker)
-
-    def next(self, study_id: str, worker: str) -> AnnotationStep:
-        """Return the next step: an item leased to this worker, or the reason why none exists. Raises NotYours."""
-        study, enrolment = self._judged(*self._of(study_id, worker))
-        now = self._standing(study, worker, enrolment)
-        if study.state == "closed":
-            return self._without(study, enrolment, "closed", _TEXTS["closed"])
+    def next(self, study: str, worker: str) -> AnnotationStep:
+        """Return the worker's next step: an item leased to this worker, or why none exists. Raises NotYours."""
+        joined, enrolment = self._judged(*self._of(study, worker))
+        now = self._standing(joined, worker, enrolment)
+        if joined.state == "closed":
+            return self._without(joined, enrolment, "closed", _TEXTS["closed"])
         if now.kind in ("not eligible", "excluded"):
-            return self._without(study, enrolment, now.kind, now.text)
-        if study.state == "draft":
-            return self._without(study, enrolment, "paused", _TEXTS["draft"])
-        if study.state == "paused":
-            return self._without(study, enrolment, "paused", _TEXTS["paused"])
+            return self._without(joined, enrolment, now.kind, now.text)
+        if joined.state in ("draft", "paused"):
+            return self._without(joined, enrolment, "paused", _TEXTS[joined.state])
         if now.kind == "consent":
-            return self._without(study, enrolment, "consent", now.text)
-        questions = self._studies.panels.get(study.id).questions
-        if questions and not self._studies.panels.was_asked(study.id, worker):
-            step = self._without(study, enrolment, "person", "A few questions about you first.")
+            return self._without(joined, enrolment, "consent", now.text)
+        questions = self._studies.panels.get(study).questions
+        if questions and not self._studies.panels.was_asked(study, worker):
+            step = self._without(joined, enrolment, "person", "A few questions about you first.")
             return replace(step, person=questions)
-        if enrolment.training_seen and (unread := self._studies.assignments.to_read(study.id, worker)) is not None:
-            return self._with(study, enrolment, unread)
+        if enrolment.training_seen and (unread := self._studies.assignments.to_read(study, worker)) is not None:
+            return self._with(joined, enrolment, unread)
         if now.kind in ("training", "quiz"):
-            return self._first(study, enrolment, now)
-        return self._item(study, enrolment)
+            return self._first(joined, enrolment, now)
+        return self._item(joined, enrolment)
 
     @does("consent", OfStudy)
-    def consent(self, study: Name, worker: str) -> AnnotationStep:
+    def consent(self, study: str, worker: str) -> AnnotationStep:
         """Record that the worker agrees to take part in a study, and return the next step. Raises NotYours."""
         self._of(study, worker)
         self._studies.workers.consent(study, worker)
@@ -238,13 +205,10 @@ class AnnotationService:
         self,
         study: str,
         worker: str,
-        answers: Annotated[
-            dict[str, Any], BeforeValidator(_answers), Field(description="The answer by the text of each question")
-        ],
+        answers: Annotated[GivenAnswers, Field(description="The answer by the text of each question")],
     ) -> AnnotationStep:
         """Store the worker's answers to the questions about themselves, apart from the votes, and return the next step.
-        Each question may be skipped. Later answers change nothing. Raises NotYours, or UnfitAnswers for an answer that
-        is too long or not offered.
+        Each question may be skipped. Later answers change nothing. Raises NotYours, or UnfitAnswers for a bad answer.
         """
         self._of(study, worker)
         typed = {}
@@ -267,16 +231,15 @@ class AnnotationService:
         self,
         *,
         worker: str,
-        assignment: Annotated[Name, Field(description="The id of the item's assignment")],
-        answers: Annotated[dict[str, Any], BeforeValidator(_answers), Field(description="The answer by question id")],
+        assignment: AssignmentId,
+        answers: Annotated[GivenAnswers, Field(description="The answer by question id")],
         comment: Annotated[str, BeforeValidator(_typed), Field(description="A comment by the worker")] = "",
         seconds: Annotated[float, BeforeValidator(_seconds), Field(description="Seconds that the worker looked")] = 0.0,
         key: Annotated[Key, Field(description="A text of your choice: sent twice, answers count once")],
     ) -> AnnotationStep:
         """Save the answers to an item and return the next step. Sending the same key again saves nothing. Raises
         NotYours for another worker's assignment, WorkerNotAllowed for a worker who may not vote, Over for a closed
-        study, UnfitAnswers for answers that do not fit the questions, and VoteRefused for an item with enough votes or
-        a paused study.
+        study, UnfitAnswers for answers that do not fit the questions, and VoteRefused for a full item or paused study.
         """
         leased = self.assignment(assignment, worker)
         study, enrolment = self._of(leased.study_id, worker)
@@ -299,10 +262,8 @@ class AnnotationService:
     def keep_draft(
         self,
         worker: str,
-        assignment: Annotated[Name, Field(description="The id of the item's assignment")],
-        answers: Annotated[
-            dict[str, Any], BeforeValidator(_answers), Field(description="The answers so far by question id")
-        ],
+        assignment: AssignmentId,
+        answers: Annotated[GivenAnswers, Field(description="The answers so far by question id")],
         comment: Annotated[str, BeforeValidator(_typed), Field(description="The comment so far")] = "",
         seconds: Annotated[float, BeforeValidator(_seconds), Field(description="Seconds of looking so far")] = 0.0,
         at: Annotated[
@@ -310,8 +271,7 @@ class AnnotationService:
         ] = 0.0,
     ) -> bool:
         """Save answers that are not submitted yet, so that they come back with the item. They are no vote. Return
-        False, with nothing saved, if the item was submitted. Raises NotYours for another worker's assignment, and
-        UnfitAnswers for a too long text.
+        False, with nothing saved, if the item was submitted. Raises NotYours, or UnfitAnswers for a too long text.
         """
         leased = self.assignment(assignment, worker)
         study, _ = self._of(leased.study_id, worker)
@@ -324,35 +284,30 @@ class AnnotationService:
         return self._studies.assignments.keep_draft(leased.public, worker, draft)
 
     @does("go-on", WorkerCommand)
-    def go_on(
-        self,
-        worker: str,
-        assignment: Annotated[Name, Field(description="The id of the training item's assignment")],
-    ) -> AnnotationStep:
-        """Record that the worker has read the feedback on a training item, and return the next step. Repeating this
-        changes nothing. Raises NotYours.
-        """
+    def go_on(self, worker: str, assignment: AssignmentId) -> AnnotationStep:
+        """Record that the worker has read the feedback on a training item, and return the next step."""
         leased = self.assignment(assignment, worker)
         if leased.item.kind != "training":
             raise NotYours
         self._studies.assignments.read_on(leased.public, worker)
         return self.next(leased.study_id, worker)
 
-    def undo(self, study_id: str, worker: str) -> AnnotationStep:
-        """Undo the last answer, except in training. Raises NotYours, WorkerNotAllowed, Over or UserError."""
-        study, enrolment = self._of(study_id, worker)
-        if study.state == "closed":
+    @does("undo", OfStudy)
+    def undo(self, study: str, worker: str) -> AnnotationStep:
+        """Undo the worker's last answer, so that its item comes again. Raises NotYours, Over or WorkerNotAllowed."""
+        joined, enrolment = self._of(study, worker)
+        if joined.state == "closed":
             raise Over("This study is closed: answers can no longer be taken back.")
-        now = self._standing(study, worker, enrolment)
+        now = self._standing(joined, worker, enrolment)
         if now.kind not in ("may vote", "training", "quiz"):
             raise WorkerNotAllowed(now.text)
-        assignment = self._studies.assignments.undo(study_id, worker)
+        assignment = self._studies.assignments.undo(study, worker)
         if assignment is None:
             raise UserError("There is no answer to take back: only the last answer can be taken back, and only once.")
-        return self._with(*self._of(study_id, worker), assignment)
+        return self._with(*self._of(study, worker), assignment)
 
     @does("pause", OfStudy)
-    def pause(self, study: Name, worker: str) -> None:
+    def pause(self, study: str, worker: str) -> None:
         """Release the items that are leased to the worker, so that other workers can get them."""
         self._of(study, worker)
         self._studies.assignments.release(study, worker)
@@ -373,7 +328,7 @@ class AnnotationService:
 
     def example(self, study_id: str, number: int, worker: str) -> str:
         """Return the SHA-256 of an example, by number from 0, in a study of this worker. Raises NotYours."""
-        examples = self.study(study_id, worker).rules.examples
+        examples = self._of(study_id, worker)[0].rules.examples
         if not 0 <= number < len(examples):
             raise NotYours
         return examples[number].sha
@@ -410,6 +365,7 @@ class AnnotationService:
         return study, enrolment
 
     def _first(self, study: Study, enrolment: Enrolment, now: Standing) -> AnnotationStep:
+        """Return the step with the next training or quiz item."""
         kind: ItemKind = "training" if now.kind == "training" else "quiz"
         assignment = self._claim(study, enrolment.worker, kind)
         if assignment is not None and assignment.item.kind != kind:  # a lease from before the quiz was required again
@@ -477,25 +433,17 @@ class AnnotationService:
     def _ahead(self, study: Study, enrolment: Enrolment, assignment: Assignment) -> Item | None:
         """Return the item that `next` would probably give after this assignment, or None."""
         ahead = partial(self._studies.assignments.ahead, study.id, enrolment.worker)
-        items, controls = enrolment.items_seen, enrolment.controls_seen
-        if assignment.item.kind == "training":
+        now = assignment.item.kind
+        if now == "training":
             seen = enrolment.training_seen + (assignment.state != "submitted")
-            more = seen < _training(study)
-            return ahead("training", assignment.id) if more else None
-        if assignment.item.kind == "quiz":
-            if enrolment.quiz_seen + 1 < study.rules.eligibility.quiz:
-                return ahead("quiz", assignment.id)
-        elif assignment.item.kind == "item":
-            items += 1
-        else:
-            controls += 1
+            return ahead("training", assignment.id) if seen < _training(study) else None
+        if now == "quiz" and enrolment.quiz_seen + 1 < study.rules.eligibility.quiz:
+            return ahead("quiz", assignment.id)
+        items, controls = enrolment.items_seen + (now == "item"), enrolment.controls_seen + (now == "control")
         kind: ItemKind = next_kind(study.rules, enrolment.worker, items, controls)
         if kind == "item" and study.rules.most_items and items >= study.rules.most_items:
             return None
-        next_item = ahead(kind, assignment.id)
-        if next_item is None and kind == "control":
-            next_item = ahead("item", assignment.id)
-        return next_item
+        return ahead(kind, assignment.id) or (ahead("item", assignment.id) if kind == "control" else None)
 
     def _without(self, study: Study, enrolment: Enrolment, status: Status, text: str) -> AnnotationStep:
         undo = status in ("done", "waiting") and self._studies.assignments.can_undo(study.id, enrolment.worker)

@@ -13,7 +13,6 @@ import hashlib
 import hmac
 import secrets
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -24,8 +23,9 @@ from pydantic import BeforeValidator, Field
 from core.errors import DiskTrouble, UserError
 from core.images import png_of
 from core.latest import Latest
-from core.panel import Panel, checked_participant
+from core.panel import checked_participant
 from core.png import bare
+from core.studies import Study
 from services.commands import Command
 from services.limits import Limiter, address_key
 from services.studies.annotation import Name
@@ -132,16 +132,13 @@ class AnnotatorSessions:
 
     def require(self, token: str) -> str:
         """Return the worker whose session a token belongs to. Raises NotSignedIn if it belongs to none."""
-        worker = self.worker(token)
-        if not worker:
-            raise NotSignedIn("Please sign in with your code, or open the link of your invitation.")
-        return worker
+        if worker := self.worker(token):
+            return worker
+        raise NotSignedIn("Please sign in with your code, or open the link of your invitation.")
 
     def sign_in(self, sent: SignIn, address: str | None, browser: str = "") -> tuple[str, str]:
         """Open a session with a personal code. Return the worker and the token of the session. `browser` is a secret
-        text that identifies the browser.
-
-        Raises NotSignedIn for a wrong code, TooMany after too many wrong codes.
+        text that identifies the browser. Raises NotSignedIn for a wrong code, TooMany after too many wrong codes.
         """
         key = address_key(address)
         with self._one_at_a_time:  # from the check to the count: otherwise many tries at once would all pass the check
@@ -157,9 +154,7 @@ class AnnotatorSessions:
     def join(self, sent: Join, there: str, address: str | None, browser: str = "") -> Joined:
         """Join a study by its link: enrol the worker `there`, who is signed in, or create a new worker. A person who
         joins again from the same browser before beginning the study stays the same worker. `browser` is a secret text
-        that identifies the browser.
-
-        Raises NotSignedIn for an invalid link, TooMany after too many invalid links or joins.
+        that identifies the browser. Raises NotSignedIn for an invalid link, TooMany after too many of these or joins.
         """
         key = address_key(address)
         with self._one_at_a_time:
@@ -168,10 +163,13 @@ class AnnotatorSessions:
             if panelled is not None:
                 return panelled
             if there:
-                study_id = self._study_of(sent.link, key)
-                self._studies.workers.enrol(study_id, there)
+                study = self._open_study(sent.link)
+                if study is None:
+                    self._links.failed(key, sent.link)
+                    raise NotSignedIn("This invitation is not open; please ask the person who sent it for another one.")
+                self._studies.workers.enrol(study.id, there)
                 self._studies.workers.came_from(there, browser)
-                return Joined(study_id, there, "", "")
+                return Joined(study.id, there, "", "")
             self._joins.check(key)
             try:
                 study_id, worker, code = self._studies.workers.join(sent.link, browser)
@@ -188,12 +186,10 @@ class AnnotatorSessions:
 
     def _of_panel(self, sent: Join, key: str, browser: str) -> Joined | None:
         """Join as the worker of the panel participant whom the link names, even if another worker is signed in. Return
-        None if the study of the link takes no participants of a panel. Raises NotSignedIn for a link that names nobody,
-        TooMany as `join`.
+        None if the study of the link takes no participants of a panel. Raises NotSignedIn or TooMany as `join`.
         """
-        study = next((one for one in self._studies.all() if one.state in _OPEN and _same(one.link, sent.link)), None)
-        panel = self._studies.panels.get(study.id) if study is not None else Panel()
-        if study is None or not panel.parameter:
+        study = self._open_study(sent.link)
+        if study is None or not (panel := self._studies.panels.get(study.id)).parameter:
             return None
         participant = checked_participant(sent.parameters.get(panel.parameter, ""))
         if not participant:
@@ -211,16 +207,12 @@ class AnnotatorSessions:
         if token:
             self._studies.sessions.close(token)
 
-    def _study_of(self, link: str, key: str) -> str:
+    def _open_study(self, link: str) -> Study | None:
+        """Return the running or paused study with this link, or None."""
         for study in self._studies.all():
-            if study.state in _OPEN and _same(study.link, link):
-                return study.id
-        self._links.failed(key, link)
-        raise NotSignedIn("This invitation is not open; please ask the person who sent it for another one.")
-
-
-def _same(link: str, presented: str) -> bool:
-    return bool(link) and hmac.compare_digest(link.encode(), presented.encode())
+            if study.link and hmac.compare_digest(study.link.encode(), link.encode()) and study.state in _OPEN:
+                return study
+        return None
 
 
 class PictureTokens:
@@ -242,12 +234,8 @@ class PictureTokens:
         return [self.give(worker, sha) for sha in shas]
 
     def open(self, token: str, worker: str, judging: Mapping[str, Collection[str]]) -> str | None:
-        """Return the SHA-256 of the picture that a worker's token represents. None if the worker neither judges the
-        picture now nor gets it next.
-        """
+        """Return the SHA-256 of a token's picture, or None if the worker neither judges it now nor gets it next."""
         sha = self.image(token, worker)
-        if sha is None:
-            return None
         expected = any(sha in (self._ahead.get((worker, study_id)) or ()) for study_id in judging)
         return sha if expected or any(sha in shas for shas in judging.values()) else None
 
@@ -270,36 +258,17 @@ class Pictures:
     """Returns stored images without metadata and caches the latest. `read`, if given, returns a file's bytes."""
 
     def __init__(
-        self,
-        load: Callable[[str], Image.Image],
-        held: int = MAX_HELD,
-        read: Callable[[str], bytes] | None = None,
+        self, load: Callable[[str], Image.Image], held: int = MAX_HELD, read: Callable[[str], bytes] | None = None
     ) -> None:
-        self._load, self._most, self._read = load, held, read
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self._size = 0
-        self._lock = threading.Lock()
+        self._load, self._read, self._kept = load, read, Latest[bytes](held, weigh=len)
 
     def png(self, sha: str) -> bytes:
         """Return a PNG file of only an image's pixels. Raises UserError if the image is missing or damaged."""
-        with self._lock:
-            if sha in self._kept:
-                self._kept.move_to_end(sha)
-                return self._kept[sha]
-        data = self._made(sha)  # without the lock: no request waits for another one, though two may do the same work
-        with self._lock:
-            if sha not in self._kept and len(data) <= self._most:
-                self._kept[sha] = data
-                self._size += len(data)
-                while self._size > self._most:
-                    _, dropped = self._kept.popitem(last=False)
-                    self._size -= len(dropped)
-        return data
+        return self._kept.once(sha, lambda: self._made(sha))
 
     def _made(self, sha: str) -> bytes:
-        if self._read is not None:
-            data = self._read(sha)
-            pixels = bare(data) if hashlib.sha256(data).hexdigest() == sha else None
+        if self._read is not None and hashlib.sha256(data := self._read(sha)).hexdigest() == sha:
+            pixels = bare(data)
             if pixels is not None:
                 return pixels
         return png_of(self._load(sha))

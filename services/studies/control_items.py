@@ -16,6 +16,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from PIL import Image, ImageEnhance
 
@@ -37,9 +38,7 @@ LOOKS = (
     ((0.84, 0.96), (0.95, 1.15), -0.10),
     ((0.60, 0.70), (0.60, 0.80), 0.06),
 )
-"""The disguises from number 1: ranges of brightness and saturation, as factors, and warmth, as the share that red gains
-and blue loses.
-"""
+"""The disguises from 1: ranges of brightness and saturation (factors), and warmth (share red gains and blue loses)."""
 Disguise = Callable[[str, int], str]
 """Function that returns the SHA-256 of a disguised copy of an image. Each number from 1 gives a different copy."""
 _STEPPING = threading.Lock()
@@ -56,24 +55,28 @@ def keep_in_step(studies: Studies, study_id: str, disguise: Disguise) -> bool:
 
 
 def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
-    items = studies.items(study.id)
+    rules, items = study.rules, studies.items(study.id)
     plain = [item for item in items if item.kind == "item"]
-    rules = study.rules
-    left_out = _left_out(rules, [item for item in items if item.kind != "item" and MADE not in item.origin])
-    controls: Sequence[NewItem] = _given(items, "control")
-    quiz: Sequence[NewItem] = _given(items, "quiz")
-    training: Sequence[NewItem] = _given(items, "training") if rules.training else ()
-    if rules.training and (_made(items, "training") or not training):
-        training = (*training, *made_training(plain, rules, (*controls, *quiz), left_out))
-    of_training = pictures_of(training)
-    if rules.controls.share > 0 and (_made(items, "control") or not controls):
-        controls = (*controls, *made_controls(plain, rules, left_out, apart=of_training))
-    if rules.eligibility.quiz and (_made(items, "quiz") or not quiz):
-        quiz = (*quiz, *made_quiz(plain, rules, controls, left_out, of_training))
-    others = [item for item in items if item.kind == "item" or MADE not in item.origin]
-    # Training items first: they get the pictures without a disguise.
-    needed = _shown([item for item in (*training, *controls, *quiz) if MADE in item.origin], rules, disguise, others)
     made = [item for item in items if item.kind != "item" and MADE in item.origin]
+    given = [item for item in items if item.kind != "item" and MADE not in item.origin]
+    left_out = _left_out(rules, given)
+    controls, quiz, training = (tuple[NewItem, ...](item for item in given if item.kind == kind) for kind in _KNOWN)
+
+    def makes(kind: ItemKind, there: Sequence[NewItem]) -> bool:
+        return not there or any(item.kind == kind for item in made)
+
+    if not rules.training:
+        training = ()
+    elif makes("training", training):
+        training += made_training(plain, rules, (*controls, *quiz), left_out)
+    of_training = pictures_of(training)
+    if rules.controls.share > 0 and makes("control", controls):
+        controls += made_controls(plain, rules, left_out, apart=of_training)
+    if rules.eligibility.quiz and makes("quiz", quiz):
+        quiz += made_quiz(plain, rules, controls, left_out, of_training)
+    # Training items first: they get the pictures without a disguise.
+    new = [item for item in (*training, *controls, *quiz) if MADE in item.origin]
+    needed = _shown(new, rules, disguise, [*plain, *given])
     if sorted(map(_signature, needed)) == sorted(map(_signature, made)):
         return False
     if made:
@@ -145,33 +148,14 @@ def _look(item: NewItem) -> int:
     return int(item.origin.get(LOOK, item.image_sha != what_it_shows(item).image_sha))
 
 
-def _given(items: Sequence[Item], kind: ItemKind) -> tuple[Item, ...]:
-    return tuple(item for item in items if item.kind == kind and MADE not in item.origin)
-
-
-def _made(items: Sequence[Item], kind: ItemKind) -> tuple[Item, ...]:
-    return tuple(item for item in items if item.kind == kind and MADE in item.origin)
-
-
 def _signature(item: NewItem) -> tuple[str, str, str, str, str]:
     return (item.kind, item.image_sha, item.source_sha or "", item.label, str(sorted(item.expected.items())))
 
 
-class Disguises:
-    """Makes and stores the disguised images of one workspace. Thread-safe."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._made: dict[tuple[str, int], str] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, sha: str, number: int) -> str:
-        """Return the SHA-256 of an image's disguise, always the same. Raises UserError for a missing image."""
-        with self._lock:
-            if (sha, number) not in self._made:
-                picture = disguised(self._workspace.images.load(sha), sha, number)
-                self._made[sha, number] = self._workspace.images.add(picture)
-            return self._made[sha, number]
+def disguises(workspace: Workspace) -> Disguise:
+    """Return a function that stores an image's disguise, always the same. It raises UserError for a missing image."""
+    images = workspace.images
+    return lru_cache(maxsize=None)(lambda sha, number: images.add(disguised(images.load(sha), sha, number)))
 
 
 def disguised(image: Image.Image, seed: str, number: int = 1) -> Image.Image:

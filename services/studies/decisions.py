@@ -1,8 +1,7 @@
 """A lead's decisions in a running or closed study: on workers, and on questions without a consensus.
 
 Approvals and rejections of assignments form a worker's record. Exclusion removes a worker's votes from the result.
-Adjudications, the lead's answers to questions without a consensus, are stored apart from the votes and never override a
-consensus.
+Adjudications, the lead's answers to questions without a consensus, are stored apart and never override a consensus.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import Field, StrictInt
+from pydantic import Field
 
 from core.errors import UserError
 from core.studies import Adjudication, ApprovalVerdict, Worker
@@ -20,7 +19,7 @@ from core.study_report import Disagreement, StudyReport
 from services.commands import Missing, does
 from services.studies.analyses import Analyses
 from services.studies.draft_form import typed_text
-from services.studies.drafts import StudyCommand
+from services.studies.drafts import ItemId, StudyCommand
 from services.studies.life_cycle import NewCode
 from storage.studies.studies import Studies
 
@@ -143,7 +142,7 @@ class StudyDecisions:
     def adjudicate(
         self,
         study: str,
-        item: Annotated[StrictInt, Field(description="The id of the item")],
+        item: ItemId,
         question: Annotated[str, typed_text(40), Field(description="The id of the question")],
         answer: Annotated[str, typed_text(100), Field(description="One of its answers; empty to withdraw")],
         reason: Annotated[Reason, Field(description="The reason. It is included in the exports")] = "",

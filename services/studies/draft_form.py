@@ -1,9 +1,7 @@
-"""Reads the form in which a lead sets up a study: turns typed values into rules, and reports problems by field. Saves
-nothing.
+"""Reads the form in which a lead sets up a study: turns typed values into rules, with problems by field. Saves nothing.
 
 Each readable field is used at once. An unreadable field keeps its last valid value, so that a mistake in one field
-loses nothing in others. Fields that are valid alone may still conflict; conflicts are reported, and prevent the start
-of the study.
+loses nothing in others. Fields that are valid alone may still conflict; conflicts are reported, and prevent the start.
 """
 
 from __future__ import annotations
@@ -11,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator
 
-from core.form_numbers import FormNumber, form_numbers
+from core.form_numbers import form_numbers
 from core.studies import (
     LONGEST_STUDY_TEXT,
+    LONGEST_WHY,
     QUESTION_KINDS,
     ControlPolicy,
     Eligibility,
@@ -45,51 +44,39 @@ def read_name(data: Mapping[str, Any]) -> str:
     return name
 
 
-def read_draft_name(data: Mapping[str, Any], before: str) -> tuple[str, tuple[RuleProblem, ...]]:
-    """Return the typed name and no problem. If the form has no valid name, return the name `before` and the problem."""
-    if "name" not in data:
-        return before, ()
-    try:
-        return read_name(data), ()
-    except ValueError as error:
-        return before, (RuleProblem("name", str(error)),)
-
-
-def read_rules(data: Mapping[str, Any], rules: Rules) -> tuple[Rules, tuple[RuleProblem, ...]]:
-    """Return the rules changed by the form `data`, and the unreadable fields. Other fields stay as they are."""
+def read_draft(data: Mapping[str, Any], name: str, rules: Rules) -> tuple[str, Rules, tuple[RuleProblem, ...]]:
+    """Return name and rules changed by the form `data`, and the unreadable fields. Other fields stay as they are."""
     problems: list[RuleProblem] = []
+    try:
+        name = read_name(data) if "name" in data else name
+    except ValueError as error:
+        problems.append(RuleProblem("name", str(error)))
 
     def with_numbers(part: _Part) -> _Part:
         numbers: dict[str, Any] = {}
-        for name, number in form_numbers(part).items():
+        for field, number in form_numbers(part).items():
             try:
-                numbers |= {name: number.read(data[name])} if name in data else {}
+                numbers |= {field: number.read(data[field])} if field in data else {}
             except ValueError as error:
-                problems.append(RuleProblem(name, str(error), number.label))
+                problems.append(RuleProblem(field, str(error), number.label))
         return replace(part, **numbers)
 
     changed: dict[str, Any] = {}
-    for name in ("instructions", "consent"):
-        if name in data:
-            text = _text(data[name])
+    for field in ("instructions", "consent"):
+        if field in data:
+            text = _text(data[field])
             if len(text) > LONGEST_STUDY_TEXT:
-                problems.append(too_long(name, text))
+                problems.append(too_long(field, text))
             else:
-                changed[name] = text
-    for name in ("show_source", "show_captions"):
-        if name in data:
-            changed[name] = data[name] is True
+                changed[field] = text
+    changed |= {field: data[field] is True for field in ("show_source", "show_captions") if field in data}
     if isinstance(data.get("questions"), list):
         changed["questions"] = _questions(data["questions"])
     if isinstance(data.get("examples"), list):
         changed["examples"] = _examples(data["examples"], rules.examples)
     controls, eligibility = with_numbers(rules.controls), with_numbers(rules.eligibility)
-    return replace(with_numbers(rules), controls=controls, eligibility=eligibility, **changed), tuple(problems)
-
-
-def typed_number(number: FormNumber) -> BeforeValidator:
-    """Return the validator of a command field with a typed number."""
-    return BeforeValidator(number.read)
+    rules = replace(with_numbers(rules), controls=controls, eligibility=eligibility, **changed)
+    return name, rules, tuple(problems)
 
 
 def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
@@ -104,6 +91,9 @@ def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
         return text
 
     return BeforeValidator(read)
+
+
+WhyText = Annotated[str, typed_text(LONGEST_WHY, one_line=True)]
 
 
 def _questions(sent: Sequence[object]) -> tuple[Question, ...]:
@@ -147,11 +137,8 @@ def short_name(text: str, taken: Sequence[str]) -> str:
     """Return an id for a question, made from the first words of its text, that is not in `taken`."""
     words = [word for word in re.findall(r"[a-z0-9]+", text.casefold()) if word not in _SMALL]
     name = "-".join(words[:3])[:30].strip("-") or "question"
-    return next(
-        candidate
-        for candidate in (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
-        if candidate not in taken
-    )
+    candidates = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+    return next(candidate for candidate in candidates if candidate not in taken)
 
 
 _SMALL = frozenset("a an and are as at be do does how in is it of on or still that the this to was what which".split())
@@ -172,9 +159,7 @@ def _text(value: object) -> str:
 
 
 def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question, ...]:
-    """Return the questions after the act "up", "down" or "remove" on the question at the zero-based position `place`,
-    or after "add", which appends a new question.
-    """
+    """Return the questions after "up", "down" or "remove" at the zero-based `place`, or after "add" at the end."""
     after = list(questions)
     if act == "add":
         after.append(Question(short_name("", [question.id for question in after]), "", "yes-no", valid=("yes",)))
@@ -190,13 +175,10 @@ def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question
     sound: list[Question] = []
     for question in after:
         # The question that this one follows may be removed, or come later now.
-        sound.append(question if not question.follows or question.follows in known else _alone(question))
+        stays = not question.follows or question.follows in known
+        sound.append(question if stays else replace(question, follows="", follows_answer=""))
         known.add(question.id)
     return tuple(sound)
-
-
-def _alone(question: Question) -> Question:
-    return replace(question, follows="", follows_answer="")
 
 
 def default_rules(template_rules: Rules, quiz: int, seed: int) -> Rules:

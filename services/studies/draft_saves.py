@@ -1,8 +1,7 @@
 """Tracks the pages' saves of drafts. A save is refused if it would overwrite another page's changes, and ignored if it
-comes twice or after a later one of its page.
+comes twice or after a later one of its page: a request sent while the page closes may come twice or late.
 
-Each page numbers its requests, since a request sent while the page closes may come twice, or before an earlier one. The
-tracks are kept until the server stops; after that, only a page that shows the saved state of the form may go on.
+The tracks are kept until the server stops; after that, only a page that shows the saved state of the form may go on.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from core.errors import UserError
+from core.latest import Latest
 from core.studies import Study
 
 TABS_KEPT = 2000
@@ -40,11 +40,12 @@ class DraftSaves:
 
     def __init__(self) -> None:
         self._last: dict[str, _TabSaves] = {}
-        self._taken: dict[tuple[str, str], int] = {}
+        self._taken = Latest[int](TABS_KEPT)
 
     def is_late(self, study_id: str, tab: str, number: int) -> bool:
         """Return True if this request, or a later one of its page, was handled already."""
-        return bool(tab) and number <= self._taken.get((study_id, tab), -1)
+        last = self._taken.get((study_id, tab))
+        return bool(tab) and last is not None and number <= last
 
     def refuse_overwriting(self, study: Study, based: str, tab: str) -> None:
         """Raise UserError if another page has changed the form since the state `based`, which the page `tab` shows."""
@@ -62,9 +63,7 @@ class DraftSaves:
         """Record a page's save. `as_typed` is True if the save changed nothing but the typed form."""
         if not tab:
             return
-        self._taken[before.id, tab] = number
-        for old in list(self._taken)[:-TABS_KEPT]:
-            del self._taken[old]
+        self._taken.put((before.id, tab), number)
         last = self._last.get(before.id)
         own_states = last.earlier if last and last.tab == tab and last.now == form_state(before) else ()
         # After a command that added a question, a form typed before lacks the question and must not remove it.

@@ -1,8 +1,7 @@
 """The commands with which a lead sets up a study before its start, from the name to the items.
 
 A draft is saved while the lead types. Each command contains the form as typed so far, which is saved first. A page also
-sends the state of the form that it shows (`based`), so that two windows never overwrite each other's changes. Pages
-number their requests, since a request sent while the page closes may come twice, or before an earlier one.
+sends the state of the form that it shows (`based`), so that two windows never overwrite each other: see `draft_saves`.
 """
 
 from __future__ import annotations
@@ -21,28 +20,14 @@ from core.catalogue import Order, PageKey
 from core.csv_tables import cells
 from core.errors import UserError
 from core.image_filter import UNREAD, ImageFilter
-from core.settings import Settings
-from core.stored_runs import Run
-from core.studies import (
-    LONGEST_WHY,
-    Finding,
-    InstructionExample,
-    Item,
-    ItemKind,
-    NewItem,
-    RuleProblem,
-    Rules,
-    Study,
-    Worker,
-)
+from core.studies import Finding, InstructionExample, Item, ItemKind, NewItem, RuleProblem, Rules, Study, Worker
 from core.study_report import PowerPlan
 from core.words import count_of
 from services.commands import Command, Missing, does, in_words
 from services.evaluation.model_outcomes import RunMasks, measure
-from services.runs.predictions import PredictionService
 from services.studies import draft_form
-from services.studies.control_items import MADE, Disguises, keep_in_step, leave_out
-from services.studies.draft_form import typed_text
+from services.studies.control_items import MADE, disguises, keep_in_step, leave_out
+from services.studies.draft_form import WhyText, typed_text
 from services.studies.draft_saves import DraftSaves, form_state
 from services.studies.item_filter import ItemDraw, draw, items_of, model_name, note_of, pool_of, recipes_in
 from services.studies.templates import TEMPLATES
@@ -57,12 +42,10 @@ MEASURING_SECONDS = 0.05
 """Seconds spent comparing class maps after a filter change. The page reports how many remain."""
 PICKABLE = 60
 """Maximum number of pictures of each group from which a lead can choose examples."""
+ItemId = Annotated[StrictInt, Field(description="The id of the item")]
+TemplateName = Annotated[str, typed_text(40), Field(description="The name of a question template")]
 AskModel = Callable[[str, str], str | None]
-"""Function that takes a run's id and the key of a model under test ("" for any), and requests the model's predictions
-for the run's images from the worker thread.
-
-Returns "", or a sentence if the model cannot be asked, or None if the run has another model under test.
-"""
+"""Function that requests predictions, as `services.runs.predictions.ModelChoices.ask`."""
 _OTHER_MODEL = "These images belong to runs with another model under test: choose that one, or change it there."
 _NO_TEMPLATE = "There is no such template. Please reload the page."
 
@@ -159,15 +142,11 @@ class StudyDrafts:
         """Returns the items of a study, of all kinds."""
         self._lock = threading.RLock()
         self._masks = RunMasks(workspace)
-        self.disguise = Disguises(workspace)
+        self.disguise = disguises(workspace)
         self._saves = DraftSaves()
 
-    # Queries
-
     def state(self, study_id: str, unread: Sequence[RuleProblem] = ()) -> DraftState:
-        """Bring a draft's made control, quiz and training items up to date, then return the state of the draft.
-        `unread` holds the problems of unreadable fields.
-        """
+        """Update a draft's made items, then return its state. `unread` holds the problems of unreadable fields."""
         keep_in_step(self._studies, study_id, self.disguise)
         study, items = self._studies.get(study_id), self.items(study_id)
         troubles = (*unread, *problems_of(study.rules))
@@ -211,8 +190,6 @@ class StudyDrafts:
             ("Generated images that are not in this study", tuple(others)[:PICKABLE]),
         )
 
-    # Commands
-
     @does("create-study", keeps=True)
     def create(
         self,
@@ -221,7 +198,7 @@ class StudyDrafts:
             typed_text(10 * draft_form.LONGEST_NAME),
             Field(description=f"The name of the study, at most {draft_form.LONGEST_NAME} characters"),
         ],
-        template: Annotated[str, typed_text(40), Field(description="The name of a question template")] = "own",
+        template: TemplateName = "own",
     ) -> str:
         """Begin a draft of a study with the questions and texts of a template. Return the study's id."""
         chosen = TEMPLATES.get(template or "own")
@@ -262,7 +239,7 @@ class StudyDrafts:
         with self._lock:
             study = self._draft(sent)
             if self._saves.is_late(sent.study, sent.tab, sent.number):
-                return self.state(sent.study, _read(sent.form, study)[2])
+                return self.state(sent.study, draft_form.read_draft(sent.form, study.name, study.rules)[2])
             self._saves.refuse_overwriting(study, sent.based, sent.tab)
             unread = self._save(sent, study, of_rules)
             of_items()
@@ -279,8 +256,7 @@ class StudyDrafts:
         with self._lock:
             study = self._draft(sent)
             self._saves.refuse_overwriting(study, sent.based, sent.tab)
-            _, _, unread = _read(sent.form, study)
-            return self.state(sent.study, unread)
+            return self.state(sent.study, draft_form.read_draft(sent.form, study.name, study.rules)[2])
 
     @does("edit-questions", DraftCommand)
     def edit_questions(
@@ -293,14 +269,8 @@ class StudyDrafts:
         return self.change(sent, lambda rules: replace(rules, questions=draft_form.moved(rules.questions, do, place)))
 
     @does("take-template", DraftCommand)
-    def take_template(
-        self,
-        sent: DraftCommand,
-        template: Annotated[str, typed_text(40), Field(description="The name of a question template")],
-    ) -> DraftState:
-        """Replace the draft's questions and texts by the questions and texts of a template. Raises UserError if it is
-        unknown.
-        """
+    def take_template(self, sent: DraftCommand, template: TemplateName) -> DraftState:
+        """Replace the draft's questions and texts by those of a template. Raises UserError if it is unknown."""
         chosen = TEMPLATES.get(template)
         if chosen is None:
             raise UserError(_NO_TEMPLATE)
@@ -315,9 +285,8 @@ class StudyDrafts:
     ) -> DraftState:
         """Add a picture of the workspace as an example in the instructions. Raises UserError for an unknown picture."""
         self._workspace.images.path(sha)
-        return self.change(
-            sent, lambda rules: replace(rules, examples=(*rules.examples, InstructionExample(sha, "", "")))
-        )
+        example = InstructionExample(sha, "", "")
+        return self.change(sent, lambda rules: replace(rules, examples=(*rules.examples, example)))
 
     @does("delete-example", DraftCommand)
     def delete_example(
@@ -328,8 +297,7 @@ class StudyDrafts:
         """Remove an example from the instructions."""
 
         def without(rules: Rules) -> Rules:
-            left = (example for number, example in enumerate(rules.examples) if number != place)
-            return replace(rules, examples=tuple(left))
+            return replace(rules, examples=(*rules.examples[:place], *rules.examples[place + 1 :]))
 
         return self.change(sent, without)
 
@@ -337,15 +305,14 @@ class StudyDrafts:
     def mark_item(
         self,
         sent: DraftCommand,
-        item: Annotated[StrictInt, Field(description="The id of the item")],
+        item: ItemId,
         kind: Annotated[ItemKind, Field(description="The new kind of the item")],
         expected: Annotated[
             dict[str, str],
             Field(default={}, description="The right answer by question id, for questions where it is known"),
         ],
         why: Annotated[
-            str,
-            typed_text(LONGEST_WHY, one_line=True),
+            WhyText,
             Field(description="For a training item: why these answers are right. A worker reads it after answering"),
         ] = "",
     ) -> DraftState:
@@ -430,9 +397,7 @@ class StudyDrafts:
         return len(answers)
 
     @does("delete-item", DraftCommand)
-    def delete_item(
-        self, sent: DraftCommand, item: Annotated[StrictInt, Field(description="The id of the item")]
-    ) -> DraftState:
+    def delete_item(self, sent: DraftCommand, item: ItemId) -> DraftState:
         """Remove one item from the draft; a missing one changes nothing."""
         return self._remove(sent, lambda known: known.id == item)
 
@@ -456,7 +421,7 @@ class StudyDrafts:
 
     def _save(self, sent: DraftCommand, study: Study, change: Callable[[Rules], Rules]) -> tuple[RuleProblem, ...]:
         """Save the form's readable fields, with `change` applied to the rules. Return the unreadable fields."""
-        name, typed, unread = _read(sent.form, study)
+        name, typed, unread = draft_form.read_draft(sent.form, study.name, study.rules)
         rules = change(typed)
         if rules != study.rules:
             self._studies.set_rules(sent.study, rules)
@@ -477,36 +442,12 @@ class StudyDrafts:
 def power_of(
     rules: Rules, items: int, width: float, valid: float, accuracy: float, minutes: float
 ) -> tuple[int, PowerPlan | None]:
-    """Return the number of images for a confidence interval of this width, and a plan for `items` images (None if
-    `items` is 0).
+    """Return the number of images for a confidence interval of this width, and a plan for `items` images (None for 0).
 
-    `valid` and `accuracy` are the expected shares of valid images and of right votes, from 0 to 1. `minutes` is the
-    expected time of a vote. Raises ValueError with a sentence if no plan is possible.
+    The other arguments are those of `study.power.plan`. Raises ValueError with a sentence if no plan is possible.
     """
     needed = items_for(width, rules, valid, accuracy)
     return needed, plan(items, rules, valid, accuracy, minutes) if items else None
-
-
-def model_asker(
-    workspace: Workspace, settings_of: Callable[[Run], Settings], predictions: PredictionService
-) -> AskModel:
-    """Return a function that requests the predictions of a run's model under test for the run's images."""
-
-    def ask(run_id: str, model: str) -> str | None:
-        run = workspace.runs.get(run_id)
-        settings = settings_of(run)
-        chosen = predictions.model_of(run, settings)
-        if chosen is None or model not in ("", predictions.key_of(chosen)):
-            return None
-        return predictions.compare(run, settings).problem
-
-    return ask
-
-
-def _read(form: Mapping[str, Any], study: Study) -> tuple[str, Rules, tuple[RuleProblem, ...]]:
-    rules, of_rules = draft_form.read_rules(form, study.rules)
-    name, of_name = draft_form.read_draft_name(form, study.name)
-    return name, rules, (*of_name, *of_rules)
 
 
 def _seed() -> int:

@@ -1,5 +1,4 @@
-"""Exports a study as tables, as a file for Mechanical Turk, as figures, or whole as a zip; and restores a study from
-its zip.
+"""Exports a study as tables, as a file for Mechanical Turk, as figures, or whole as a zip; and restores a zip.
 
 The zip is sent while it is packed, so its size costs no memory. The manifest is the last file, so a zip with a manifest
 is complete. A zip to restore may come from anybody. So each needed file is checked against the manifest, and the
@@ -16,26 +15,25 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
-from core.csv_tables import Cell, Kind, Row, csv_text, facts, plain
+from core.csv_tables import Cell, Kind, Row, cells, csv_text, facts, plain
 from core.errors import UserError
 from core.images import MAX_BYTES, read_image
 from core.studies import StudyData, asked, wording
 from core.study_report import StudyReport
 from core.version import version
-from services.runs.edited_share import FILE as EDITED
-from services.runs.edited_share import edited_csv
-from services.studies.imports import MOST_LIST, ZipFiles
+from services.runs.words import EDITED, edited_csv
+from services.studies.imports import MOST_LIST, zip_files
+from services.studies.item_filter import SENTENCES
 from storage.workspace import Workspace
 from study import tables
 from study.figure_rows import FIGURE_COLUMNS, figure_rows
 from study.methods import paragraph
-from study.panel import PAYMENT_COLUMNS, payment_rows, people_columns, people_rows
 from study.questions import check_rules
 from study.results import analyse
-from study.tables import answer_rows, result_rows
 from study.truth import TRUTH_COLUMNS, pixels_of, sight
 from study.turk import turk_columns, turk_rows
 
@@ -62,38 +60,26 @@ class StudyExport:
 
     workspace: Workspace
     data: StudyData
-    _report: StudyReport | None = None
 
-    @property
+    @cached_property
     def report(self) -> StudyReport:
-        if self._report is None:
-            self._report = analyse(self.data)
-        return self._report
+        return analyse(self.data)
 
 
 def results_json(study: StudyExport) -> bytes:
     """Return the whole report and the methods paragraph as nested JSON."""
-    report = {
-        "format": FORMAT,
-        "program": version(),
-        "exported": _now(),
-        "methods": paragraph(study.report),
-        **plain(study.report),
-    }
+    about = {"format": FORMAT, "program": version(), "exported": _now(), "methods": paragraph(study.report)}
+    report = about | plain(study.report)
     report["study"].pop("link", None)  # anybody with the link can join
     return _dumped(report)
 
 
 def truth_csv(study: StudyExport) -> bytes:
     """Return a CSV of how items and questions look, with known right answers, for simulated annotators."""
-    seen: dict[str, str] = {}
 
+    @cache
     def pixels(sha: str | None) -> str:
-        if sha is None:
-            return ""
-        if sha not in seen:
-            seen[sha] = pixels_of(study.workspace.images.load(sha))
-        return seen[sha]
+        return "" if sha is None else pixels_of(study.workspace.images.load(sha))
 
     rules = study.data.study.rules
     rows: list[Row] = []
@@ -111,15 +97,15 @@ def truth_csv(study: StudyExport) -> bytes:
 def payment_csv(study: StudyExport) -> bytes:
     """Return a CSV with each worker's work and its approval, from which a panel can pay its participants."""
     participants = study.workspace.studies.panels.participants(study.data.study.id)
-    return _csv(payment_rows(study.data, participants), PAYMENT_COLUMNS)
+    return _csv(tables.payment_rows(study.data, participants), tables.PAYMENT_COLUMNS)
 
 
 def people_csv(study: StudyExport) -> bytes:
     """Return a CSV with the workers' answers to the questions about themselves, by pseudonym."""
     panels, study_id = study.workspace.studies.panels, study.data.study.id
     answers = panels.people(study_id)
-    columns = people_columns(panels.get(study_id), answers)
-    return _csv(people_rows(study.data, columns, answers), columns)
+    columns = tables.people_columns(panels.get(study_id), answers)
+    return _csv(tables.people_rows(study.data, columns, answers), columns)
 
 
 EXPORTS: Mapping[str, tuple[str, Callable[[StudyExport], bytes]]] = {
@@ -153,15 +139,13 @@ def zipped(workspace: Workspace, study_id: str) -> tuple[str, Iterator[bytes]]:
     study = StudyExport(workspace, data)
     history = workspace.studies.rules_history(study_id)
     entries = workspace.studies.log(study_id, limit=100_000)
+    log = [{"time": entry.created, **cells(entry, "event detail worker")} for entry in entries]
     more = {
         RECORDS: _dumped(records),
         "study.json": _dumped(_about(study.data, history)),
         EDITED: edited_csv(workspace, [item.origin["run"] for item in study.data.items if "run" in item.origin]),
         "workers.csv": _csv(tables.worker_rows(study.data), tables.WORKER_COLUMNS),
-        "log.csv": _csv(
-            [{"time": e.created, "event": e.event, "detail": e.detail, "worker": e.worker} for e in entries],
-            ("time", "event", "detail", "worker"),
-        ),
+        "log.csv": _csv(log, ("time", "event", "detail", "worker")),
     }
     return f"{stem(study.data)}.zip", _zip(study, more)
 
@@ -301,17 +285,18 @@ def _now() -> str:
 
 
 _README = Path(__file__).with_name("exported-study.txt")
-"""The description of a study's zip, which is added to the zip as README.txt."""
 
 
 def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
     """Restore a study from its zip. Return its id and a note for the person. Raises UserError if that fails."""
-    files = ZipFiles(file)
+    files = zip_files(file)
     for name in (MANIFEST, RECORDS):
         if name not in files.names:
             raise UserError(_NO_STUDY.format(missing=name))
     manifest = _json(files.read(MANIFEST, MOST_LIST), MANIFEST)
-    sums = {str(entry.get("name")): entry.get("sha256") for entry in _list(manifest.get("files")) if _is_map(entry)}
+    listed = manifest.get("files")
+    entries = map(_map, listed if isinstance(listed, list) else [])
+    sums = {str(entry.get("name")): entry.get("sha256") for entry in entries}
 
     def checked(name: str, most: int) -> bytes:
         if name not in files.names:
@@ -322,17 +307,13 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
         return data
 
     records = _json(checked(RECORDS, MOST_RECORDS), RECORDS)
-    record = records.get("study")
     known = {study.id: study.name for study in workspace.studies.all()}
-    if _is_map(record) and record.get("id") in known:
-        name = known[record["id"]]
+    if name := known.get(str(_map(records.get("study")).get("id"))):
         raise UserError(f"This workspace has this study already, as “{name}”: only a missing one can be restored.")
-    manifest_pictures = manifest.get("pictures")
     images = {}
-    for name, sha in (manifest_pictures if _is_map(manifest_pictures) else {}).items():
+    for name, sha in _map(manifest.get("pictures")).items():
         images[str(sha)] = workspace.images.add(read_image(checked(str(name), MAX_BYTES)).image)
-    left_out = manifest.get("left_out")
-    for name, sha in (left_out if _is_map(left_out) else {}).items():
+    for name, sha in _map(manifest.get("left_out")).items():
         try:
             workspace.images.read(str(sha))
         except UserError as error:
@@ -342,24 +323,15 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
             ) from error
         images[str(sha)] = str(sha)
     study_id = workspace.studies.restore(records, images, _check)
-    study = workspace.studies.get(study_id)
-    messages = [f"“{study.name}” is back, with {study.items:,} images and {study.votes:,} votes that count."]
-    if study.state == "paused":
-        messages.append("It is paused, and its invitation is closed.")
-    if study.workers:
-        messages.append(
-            "Codes, sign-ins and panel data are not in the file. Annotators who go on need new codes, people of a "
-            "panel are taken for new ones, and the panel's completion code and questions must be set again."
-        )
-    return study_id, " ".join(messages)
+    return study_id, SENTENCES.paragraph("restored.txt", study=workspace.studies.get(study_id))
 
 
 def _check(data: StudyData) -> None:
     """Check that pages and exports can show the study. Raises their errors."""
     check_rules(data.study.rules)
     paragraph(analyse(data))
-    answer_rows(data)
-    result_rows(data)
+    tables.answer_rows(data)
+    tables.result_rows(data)
 
 
 def _json(data: bytes, name: str) -> Mapping[str, Any]:
@@ -372,9 +344,5 @@ def _json(data: bytes, name: str) -> Mapping[str, Any]:
     return value
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _is_map(value: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
+def _map(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

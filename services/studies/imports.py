@@ -1,5 +1,4 @@
-"""Imports items and votes that were made elsewhere: from a zip, a list, images, a folder, or the results of Mechanical
-Turk.
+"""Imports items and votes made elsewhere: from a zip, a list, images, a folder, or the results of Mechanical Turk.
 
 The files may come from anybody. So names are never used as paths, sizes are limited before unpacking, and all pictures
 are read by `read_image`. A study gets all items or votes of a file, or none.
@@ -11,9 +10,10 @@ import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 from core.csv_tables import read_csv
 from core.errors import UserError
@@ -23,7 +23,7 @@ from core.studies import Item, NewItem, Rules, asked, right
 from core.words import composed, count_of
 from formats.files import BROKEN_ARCHIVE, by_form, hidden, is_image, names_by_form, zip_name
 from services.commands import in_words
-from services.studies.control_items import Disguises, keep_in_step
+from services.studies.control_items import disguises, keep_in_step
 from storage.studies.imported_votes import IMPORTED
 from storage.workspace import Workspace
 from study.listed_items import ListedItem, by_folder, listed_items
@@ -40,77 +40,58 @@ LISTS = ("items.csv", "metadata.csv")
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
-class ZipFiles:
-    """The files of a zip. Raises UserError if it is no zip, has too many files, or unpacks to too many bytes."""
+@dataclass(frozen=True)
+class ImportFiles:
+    """Files that come from outside."""
 
-    any_name = False
-
-    def __init__(self, file: Path | bytes) -> None:
-        try:
-            self._archive = zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file)
-        except BROKEN_ARCHIVE as error:
-            raise UserError("The zip is damaged or cut short: pack it again.") from error
-        entries = [entry for entry in self._archive.infolist() if not entry.is_dir()]
-        if len(entries) > MOST_FILES:
-            raise UserError(f"The zip has {len(entries):,} files, but at most {MOST_FILES:,} can be read at once.")
-        if sum(entry.file_size for entry in entries) > MOST_UNPACKED:
-            raise UserError(f"The zip unpacks to more than {MOST_UNPACKED // 10**9} GB: cut it into several.")
-        self._entries = {zip_name(entry).replace("\\", "/"): entry for entry in entries}
-        if len(self._entries) < len(entries):
-            raise UserError("Two files in the zip have the same name: pack it again.")
-        self.names = tuple(self._entries)
+    names: tuple[str, ...]
+    """Paths of the files, with "/" between folders."""
+    opened: Callable[[str], IO[bytes]]
+    damaged: str = "cannot be read: {}."
+    """End of the sentence about a file that cannot be read; {} stands for the reason."""
+    any_name: bool = False
+    """True if a file with any suffix may be an image."""
 
     def read(self, name: str, most: int) -> bytes:
+        """Return the bytes of a file. Raises UserError if it is damaged or has more than `most` bytes."""
         try:
-            with self._archive.open(self._entries[name]) as file:
+            with self.opened(name) as file:
                 data = file.read(most + 1)
         except BROKEN_ARCHIVE as error:
-            raise UserError(f"“{_short(name)}” in the zip is damaged, or has a password: pack it again.") from error
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"“{_short(name)}” {self.damaged.format(reason)}") from error
         return _bounded(data, name, most)
 
 
-class FolderFiles:
-    """The files of a local folder, for the command line. `only_list` is the one CSV file to read."""
-
-    any_name = False
-
-    def __init__(self, folder: Path, only_list: str = "") -> None:
-        self._folder = folder
-        paths = sorted(
-            path
-            for path in folder.rglob("*")
-            if path.is_file() and (not only_list or path.suffix.lower() != ".csv" or path == folder / only_list)
-        )
-        if len(paths) > MOST_FILES:
-            raise UserError(f"{folder} holds {len(paths):,} files, but at most {MOST_FILES:,} can be read at once.")
-        self.names = tuple(path.relative_to(folder).as_posix() for path in paths)
-
-    def read(self, name: str, most: int) -> bytes:
-        try:
-            with (self._folder / name).open("rb") as file:
-                return _bounded(file.read(most + 1), name, most)
-        except OSError as error:
-            raise UserError(f"“{_short(name)}” cannot be read: {error.strerror or error}.") from error
+def zip_files(file: Path | bytes) -> ImportFiles:
+    """Open a zip. Raises UserError if it is no zip, has too many files, or unpacks to too many bytes."""
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file)
+    except BROKEN_ARCHIVE as error:
+        raise UserError("The zip is damaged or cut short: pack it again.") from error
+    listed = [entry for entry in archive.infolist() if not entry.is_dir()]
+    if len(listed) > MOST_FILES:
+        raise UserError(f"The zip has {len(listed):,} files, but at most {MOST_FILES:,} can be read at once.")
+    if sum(entry.file_size for entry in listed) > MOST_UNPACKED:
+        raise UserError(f"The zip unpacks to more than {MOST_UNPACKED // 10**9} GB: cut it into several.")
+    entries = {zip_name(entry).replace("\\", "/"): entry for entry in listed}
+    if len(entries) < len(listed):
+        raise UserError("Two files in the zip have the same name: pack it again.")
+    damaged = "in the zip is damaged, or has a password: pack it again."
+    return ImportFiles(tuple(entries), lambda name: archive.open(entries[name]), damaged)
 
 
-class OneFile:
-    """A single uploaded file."""
-
-    any_name = True
-
-    def __init__(self, name: str, data: bytes) -> None:
-        self.names: tuple[str, ...] = (name,)
-        self._data = data
-
-    def read(self, name: str, most: int) -> bytes:
-        return _bounded(self._data, name, most)
-
-
-ImportFiles = ZipFiles | FolderFiles | OneFile
-"""Files that come from outside. `names` are their paths, with "/" between folders. `any_name` is True if a file with
-any suffix may be an image. `read` returns the bytes of a file, and raises UserError if the file is damaged or has more
-than `most` bytes.
-"""
+def folder_files(folder: Path, only_list: str = "") -> ImportFiles:
+    """Open a local folder, for the command line. `only_list` is the one CSV file to read."""
+    paths = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and (not only_list or path.suffix.lower() != ".csv" or path == folder / only_list)
+    )
+    if len(paths) > MOST_FILES:
+        raise UserError(f"{folder} holds {len(paths):,} files, but at most {MOST_FILES:,} can be read at once.")
+    names = tuple(path.relative_to(folder).as_posix() for path in paths)
+    return ImportFiles(names, lambda name: (folder / name).open("rb"))
 
 
 def files_of(name: str, file: Path | bytes) -> ImportFiles:
@@ -120,12 +101,12 @@ def files_of(name: str, file: Path | bytes) -> ImportFiles:
         with file.open("rb") as opened:
             data = opened.read(4)
     if data.startswith(b"PK\x03\x04") or name.lower().endswith(".zip"):
-        return ZipFiles(file)
+        return zip_files(file)
     if isinstance(file, Path):
         if file.stat().st_size > MAX_BYTES:
             raise UserError(f"The file is larger than {MAX_BYTES // 1_000_000} MB.")
         data = file.read_bytes()
-    return OneFile(name or "image", data)
+    return ImportFiles((name or "image",), lambda _: io.BytesIO(data), any_name=True)
 
 
 def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[tuple[NewItem, ...], tuple[str, ...]]:
@@ -177,7 +158,7 @@ def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tup
         with in_words():
             check_more(study.rules, items)
     workspace.studies.add_items(study_id, items)
-    keep_in_step(workspace.studies, study_id, Disguises(workspace))
+    keep_in_step(workspace.studies, study_id, disguises(workspace))
     return len(items), " ".join((f"{count_of(len(items), 'image')} added.", *notes))
 
 
@@ -189,9 +170,7 @@ def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[
 
 
 def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int, str, str]:
-    """Describe a result file of Mechanical Turk. Return the number of votes, notes for the person, and sentences on
-    rows that are no votes. Saves nothing. Raises as `read_votes`.
-    """
+    """Return the number of votes in a file of Mechanical Turk, notes, and sentences on bad rows. Saves nothing."""
     _, turk = read_votes(workspace, study_id, data)
     return len(turk.votes), " ".join((f"{_counted(turk.votes)}.", *turk.notes)), " ".join(turk.problems)
 
@@ -211,10 +190,9 @@ def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool
         if (item := by_id[vote.item])
     ]
     count = workspace.studies.import_votes(study_id, rows)
-    for worker, (by, why) in turk.excluded.items():
-        workspace.studies.workers.exclude(
-            study_id, worker if worker.startswith(IMPORTED) else IMPORTED + worker, why, by
-        )
+    for name, (by, why) in turk.excluded.items():
+        worker = name if name.startswith(IMPORTED) else IMPORTED + name
+        workspace.studies.workers.exclude(study_id, worker, why, by)
     left = (f"Left out: {' '.join(turk.problems)}",) if turk.problems else ()
     return count, " ".join((f"{_counted(rows)} brought in.", *left, *turk.notes))
 

@@ -1,8 +1,7 @@
 """Draws items for a study from the test cases that match a filter, with all facts about them that the analysis needs.
 
 Reconstructions are drawn only if the filter names their recipe: a study usually asks about edits, and reconstructions
-have none. The catalogue finds the matching test cases, `study.sampling` draws among them, and only the drawn ones are
-read.
+have none. The catalogue finds the matching test cases, `study.sampling` draws among them, and only these are read.
 """
 
 from __future__ import annotations
@@ -10,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from core.csv_tables import cells
 from core.errors import UserError
@@ -21,13 +21,14 @@ from core.image_filter import UNREAD, Facet, ImageFilter
 from core.masks import NamedMask, numbers_of
 from core.stored_studies import Candidate
 from core.studies import NewItem
+from core.text_templates import TextTemplates
 from core.types import EDIT_TYPES, Task
 from core.words import classes_in, count_of
 from evaluation.metrics import share
 from pipeline.recipes import RECONSTRUCTION, control_recipes, known_recipes
 from services.curation.views import WHICH, Filter
 from services.evaluation.model_outcomes import RunMasks, kind_of, verdict_with_masks
-from services.studies.draft_form import typed_number, typed_text
+from services.studies.draft_form import typed_text
 from storage.curation.catalogue import Catalogue
 from storage.workspace import Workspace
 from study.sampling import at_random, stratified
@@ -42,6 +43,7 @@ ASKED_OF_SCENES = ("road", "vehicle", "pedestrian")
 """Classes that questions ask about. They include narrower classes in data sets, such as car for vehicle."""
 LEAST_SHARE = 0.0005
 """Minimum share of a mask's pixels from which a class counts as shown. People could not find a smaller one."""
+SENTENCES = TextTemplates(Path(__file__).with_name("sentences"), count_of=count_of, reconstruction=RECONSTRUCTION.title)
 MOST_STRATA = 100_000
 MOST = 20_000
 """Maximum number of items in one draw."""
@@ -57,7 +59,7 @@ class ItemDraw(BaseModel):
         description=f"{WHICH}. Reconstructions only with their recipe, such as recipe={RECONSTRUCTION.name}",
     )
     how: How = Field("random", description="At random, or equally many of each label or edit type")
-    count: Annotated[int, typed_number(FormNumber(1, MOST))] = Field(
+    count: Annotated[int, BeforeValidator(FormNumber(1, MOST).read)] = Field(
         100, description=f"Number of items, at most {MOST:,}"
     )
     group: Annotated[str, typed_text(60, one_line=True)] = Field(
@@ -96,10 +98,8 @@ class Pool:
 
 def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
     """Return the pool of a draw, without images that are items of `study`. Reads only counts."""
-    rest, standings = (
-        replace(_without_reconstructions(request.filter), models={}, test_cases=True),
-        request.filter.models,
-    )
+    standings = request.filter.models
+    rest = replace(_without_reconstructions(request.filter), models={}, test_cases=True)
     model = next(filter(None, standings), "") or catalogue.most_read(rest)
     fitting = replace(rest, models={name or model: values for name, values in standings.items()})
 
@@ -131,8 +131,7 @@ def draw(workspace: Workspace, pool: Pool, request: ItemDraw, seed: int) -> tupl
     catalogue, selection = workspace.catalogue, pool.selection
     everything = catalogue.ids(selection)
     if not everything:
-        left_out = _left_out(pool.reconstructions)
-        raise UserError(f"No image is left that fits: change the filter, or generate more images.{left_out}")
+        raise UserError(SENTENCES.paragraph("none-left.txt", pool=pool))
     if request.how in ("label", "edit type"):
         facet: Facet = "class" if request.how == "label" else "edit type"
         within = _labelled(selection) if request.how == "label" else selection
@@ -190,32 +189,7 @@ def items_of(
 
 def note_of(pool: Pool, request: ItemDraw) -> str:
     """Return one or more sentences on the test cases that a draw can choose."""
-    left_out = _left_out(pool.reconstructions)
-    if not pool.fitting and not pool.unread and not pool.unmeasured:
-        return f"No test case of this workspace fits.{left_out}"
-    free, in_study = pool.free, pool.fitting - pool.free
-    words = f"{free:,} fit"
-    if standings := [standing for values in request.filter.models.values() for standing in values]:
-        words += f": {model_name(pool.model) or 'the model under test'} is {' or '.join(standings)}"
-    words += f", besides {in_study:,} that are in the study already." if in_study else "."
-    if pool.strata:
-        sizes = sorted((number, name) for name, number in pool.strata.items())
-        words += f" {len(sizes)} groups, from {sizes[0][0]} ({sizes[0][1]}) to {sizes[-1][0]} ({sizes[-1][1]})."
-    if free and request.count > free:
-        words += f" You ask for {request.count:,}: all {free:,} would be taken."
-    if pool.unread:
-        words += f" {pool.unread:,} were not read by it yet."
-    if pool.unmeasured:
-        words += f" {pool.unmeasured:,} are still to be measured; a draw waits for them."
-    return words + left_out
-
-
-def _left_out(reconstructions: int) -> str:
-    """Return a sentence on the reconstructions left out; "" for none."""
-    if not reconstructions:
-        return ""
-    number = count_of(reconstructions, "reconstruction", "is")
-    return f" {number} left out: choose their recipe, such as “{RECONSTRUCTION.title}”, to draw them."
+    return SENTENCES.paragraph("note.txt", pool=pool, request=request, model=model_name(pool.model))
 
 
 def recipes_in(catalogue: Catalogue) -> tuple[tuple[str, str], ...]:

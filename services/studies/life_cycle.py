@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, create_model
 
 from core.errors import UserError
 from core.form_numbers import FormNumber, form_numbers
@@ -19,7 +19,6 @@ from core.text_templates import TextTemplates
 from core.words import count_of
 from services.commands import Commands, in_words
 from services.studies.control_items import for_more
-from services.studies.draft_form import typed_number
 from services.studies.drafts import StudyCommand, StudyDrafts
 from services.studies.item_filter import ItemDraw
 from storage.engine.rows import whole
@@ -30,35 +29,27 @@ from study.questions import check_rules
 from study.readiness import check_more
 
 MOST_CODES = 200
-_Count = Annotated[int, typed_number(form_numbers(Rules)["votes"])]
+_Count = Annotated[int, BeforeValidator(form_numbers(Rules)["votes"].read)]
 
 
-class DeleteDraft(StudyCommand, name="delete-draft"):
-    """Delete a draft for good."""
+def _command(name: str, words: str) -> type[StudyCommand]:
+    """Return the type of a command on a study that has no other fields. `words` describe it."""
+    return create_model(name, __base__=StudyCommand, __module__=__name__, __doc__=words, __cls_kwargs__={"name": name})
 
 
-class StartStudy(StudyCommand, name="start-study"):
-    """Start a study: its rules are fixed as version 1, and workers can vote."""
-
-
-class PauseStudy(StudyCommand, name="pause-study"):
-    """Pause a running study: workers get no items, and no votes are taken until it is resumed."""
-
-
-class ResumeStudy(StudyCommand, name="resume-study"):
-    """Resume a paused study."""
-
-
-class CloseStudy(StudyCommand, name="close-study"):
-    """Close a study permanently: no more votes are taken."""
-
-
-class ArchiveStudy(StudyCommand, name="archive-study"):
-    """Archive a study: it moves to the end of the list, and a running study is paused."""
-
-
-class UnarchiveStudy(StudyCommand, name="unarchive-study"):
-    """Take a study out of the archive. A paused study stays paused."""
+DeleteDraft = _command("delete-draft", "Delete a draft for good.")
+StartStudy = _command("start-study", "Start a study: its rules are fixed as version 1, and workers can vote.")
+PauseStudy = _command(
+    "pause-study", "Pause a running study: workers get no items, and no votes are taken until it is resumed."
+)
+ResumeStudy = _command("resume-study", "Resume a paused study.")
+CloseStudy = _command("close-study", "Close a study permanently: no more votes are taken.")
+ArchiveStudy = _command(
+    "archive-study", "Archive a study: it moves to the end of the list, and a running study is paused."
+)
+UnarchiveStudy = _command("unarchive-study", "Take a study out of the archive. A paused study stays paused.")
+OpenInvitation = _command("open-invitation", "Make a link with which anybody can take part in a study.")
+EndInvitation = _command("end-invitation", "Make the link of a study invalid, permanently.")
 
 
 class AskForVotes(StudyCommand, name="ask-for-votes"):
@@ -72,18 +63,10 @@ class AddItems(StudyCommand, ItemDraw, name="add-items"):
     """Draw more test cases into a started study, and add control items made from their sources."""
 
 
-class OpenInvitation(StudyCommand, name="open-invitation"):
-    """Make a link with which anybody can take part in a study."""
-
-
-class EndInvitation(StudyCommand, name="end-invitation"):
-    """Make the link of a study invalid, permanently."""
-
-
 class MakeCodes(StudyCommand, name="make-codes"):
     """Add new workers to a study, each with a personal code."""
 
-    codes: Annotated[int, typed_number(FormNumber(1, MOST_CODES))] = Field(
+    codes: Annotated[int, BeforeValidator(FormNumber(1, MOST_CODES).read)] = Field(
         description=f"Number of workers, 1 to {MOST_CODES}"
     )
 
@@ -153,10 +136,10 @@ class StudyLifeCycle:
             DeleteDraft: _Act(("draft",), lambda study, _: studies.delete_draft(study.id)),
             StartStudy: _Act(("draft",), lambda study, _: studies.start(study.id), self._before_start),
             PauseStudy: _Act(("running",), lambda study, _: studies.pause(study.id)),
-            ResumeStudy: _Act(("paused",), lambda study, _: studies.resume(study.id), _before_resume),
+            ResumeStudy: _Act(("paused",), lambda study, _: studies.resume(study.id)),
             CloseStudy: _Act(live, lambda study, _: studies.close(study.id)),
-            ArchiveStudy: _Act((*live, "closed"), lambda study, _: studies.archive(study.id, True), _before_archive),
-            UnarchiveStudy: _Act((), lambda study, _: studies.archive(study.id, False), _before_unarchive),
+            ArchiveStudy: _Act((*live, "closed"), lambda study, _: studies.archive(study.id, True)),
+            UnarchiveStudy: _Act((), lambda study, _: studies.archive(study.id, False)),
             AskForVotes: _Act(
                 live, lambda study, sent: studies.set_votes(study.id, sent.votes, sent.consensus), _before_votes
             ),
@@ -202,11 +185,14 @@ class StudyLifeCycle:
         act = self._acts[type(sent)]
         if act.states and study.state not in act.states:
             raise UserError(f"This study is {study.state} by now. Please reload the page.")
+        archived, refusal = _IN_ARCHIVE.get(type(sent), (study.archived, ""))
+        if study.archived != archived:
+            raise UserError(refusal)
         values = act.look(study, sent)
         title, button, *words = _CONSEQUENCES.paragraphs(f"{sent.name}.txt", study=study, sent=sent, **values)
-        return Consequences(title, tuple(words), button, final=isinstance(sent, DeleteDraft | CloseStudy))
+        return Consequences(title, tuple(words), button, final=type(sent) in (DeleteDraft, CloseStudy))
 
-    def _before_start(self, study: Study, sent: StartStudy) -> Mapping[str, object]:
+    def _before_start(self, study: Study, sent: StudyCommand) -> Mapping[str, object]:
         with in_words():
             check_rules(study.rules)
         draft = self._drafts.state(study.id)
@@ -216,22 +202,20 @@ class StudyLifeCycle:
         return {"draft": draft.study}
 
     def _before_items(self, study: Study, sent: AddItems) -> Mapping[str, object]:
-        new, drawn = self._drawn(study, sent)
-        controls = for_more(study, self._drafts.items(study.id), new, self._drafts.disguise)
+        new, controls, drawn = self._drawn(study, sent)
         return {"new": len(new), "drawn": drawn, "controls": len(controls)}
 
     def _add_items(self, study: Study, sent: AddItems) -> None:
-        new, words = self._drawn(study, sent)
-        controls = for_more(study, self._drafts.items(study.id), new, self._drafts.disguise)
+        new, controls, words = self._drawn(study, sent)
         self._studies.add_items(study.id, [*new, *controls])
         self._studies.note("items drawn", words, study.id)
 
-    def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], str]:
-        """Return the new items of a draw, and the draw in words. Raises UserError if they cannot be added."""
+    def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], tuple[NewItem, ...], str]:
+        """Return the items of a draw, their control items, and the draw in words. Raises UserError if none fit."""
         new, words = self._drafts.drawn(study, sent)
         with in_words():
             check_more(study.rules, new)
-        return new, words
+        return new, for_more(study, self._drafts.items(study.id), new, self._drafts.disguise), words
 
     def _make_codes(self, study: Study, sent: MakeCodes) -> NewCodes:
         codes = []
@@ -252,22 +236,12 @@ class StudyLifeCycle:
         return [self._studies.workers.get(name) for name in dict.fromkeys(sent.workers)]
 
 
-def _before_resume(study: Study, _sent: ResumeStudy) -> Mapping[str, object]:
-    if study.archived:
-        raise UserError("This study is in the archive: take it out first.")
-    return {}
-
-
-def _before_archive(study: Study, _sent: ArchiveStudy) -> Mapping[str, object]:
-    if study.archived:
-        raise UserError("This study is in the archive already.")
-    return {}
-
-
-def _before_unarchive(study: Study, _sent: UnarchiveStudy) -> Mapping[str, object]:
-    if not study.archived:
-        raise UserError("This study is not in the archive.")
-    return {}
+_IN_ARCHIVE: Mapping[type[StudyCommand], tuple[bool, str]] = {
+    ResumeStudy: (False, "This study is in the archive: take it out first."),
+    ArchiveStudy: (False, "This study is in the archive already."),
+    UnarchiveStudy: (True, "This study is not in the archive."),
+}
+"""True for a command on archived studies only, False for one on others only, each with the refusal."""
 
 
 def _before_votes(study: Study, sent: AskForVotes) -> Mapping[str, object]:

@@ -55,53 +55,42 @@ class Previewed:
     """True if the page may go back a step. False after a training item, whose answer is final."""
 
 
-@dataclass(frozen=True)
-class _Way:
-    """The items that one annotator would see, in order."""
-
-    training: tuple[Item, ...]
-    quiz: tuple[Item, ...]
-    items: tuple[Item, ...]
-    """The items after training and quiz, with control items among them."""
-
-
 def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
     """Return the step of the preview with this number. Raises UserError for an unknown study."""
     study, number = studies.get(sent.study), sent.number
-    way = _way(study, studies.items(study.id))
+    training, quiz, items = _way(study, studies.items(study.id))
     if not study.rules.questions:
-        return Previewed(
-            study, number, "closed", "There is no question yet: add a question, then open the preview again."
-        )
+        words = "There is no question yet: add a question, then open the preview again."
+        return Previewed(study, number, "closed", words)
     if number == 1:
         return Previewed(study, number, "consent", "Please read what you agree to before the first image.")
     side: Side = random.Random(f"{study.rules.seed} {number}").choice(("left", "right"))
     place = number - 2
-    if place < 2 * len(way.training):
+    if place < 2 * len(training):
         # Each training item has two steps, question and feedback, and stays on the same side of the page.
-        at, explains, of = place // 2, place % 2, len(way.training)
-        item, side = way.training[at], random.Random(f"{study.rules.seed} training {at}").choice(("left", "right"))
+        at, explains, of = place // 2, place % 2, len(training)
+        item, side = training[at], random.Random(f"{study.rules.seed} training {at}").choice(("left", "right"))
         if explains:
             explained = feedback(item, sent.answers, study.rules.questions)
             return Previewed(study, number, "feedback", "", at, of - at, item, side, explained, undo=False)
         text = f"A short training comes first: image {at + 1} of {of}. After each answer you are told what is right."
         return Previewed(study, number, "training", text, at, of - at, item, side, undo=False)
-    place -= 2 * len(way.training)
-    undo = bool(place) or not way.training
-    if place < len(way.quiz):
-        text = f"A short quiz comes first: question {place + 1} of {len(way.quiz)}."
-        return Previewed(study, number, "quiz", text, place, len(way.quiz) - place, way.quiz[place], side, undo=undo)
-    place -= len(way.quiz)
-    if place < len(way.items):
-        return Previewed(study, number, "item", "", place, len(way.items) - place, way.items[place], side, undo=undo)
+    place -= 2 * len(training)
+    undo = bool(place) or not training
+    if place < len(quiz):
+        text = f"A short quiz comes first: question {place + 1} of {len(quiz)}."
+        return Previewed(study, number, "quiz", text, place, len(quiz) - place, quiz[place], side, undo=undo)
+    place -= len(quiz)
+    if place < len(items):
+        return Previewed(study, number, "item", "", place, len(items) - place, items[place], side, undo=undo)
     words = "You have judged all images. There are no more for you in this study."
-    return Previewed(
-        study, number, "done", words if way.items else "There is no image in this study yet.", len(way.items)
-    )
+    return Previewed(study, number, "done", words if items else "There is no image in this study yet.", len(items))
 
 
-def _way(study: Study, items: tuple[Item, ...]) -> _Way:
-    """Return the items in a fixed random order, with control items where `next_kind` puts them."""
+def _way(study: Study, items: tuple[Item, ...]) -> tuple[list[Item], list[Item], list[Item]]:
+    """Return the training items, the quiz items and the other items that one annotator would see, in order. The others
+    come in a fixed random order, with control items where `next_kind` puts them.
+    """
     chance = random.Random(f"preview {study.rules.seed}")
     plain = [item for item in items if item.kind == "item"]
     controls = [item for item in items if item.kind == "control"]
@@ -110,12 +99,12 @@ def _way(study: Study, items: tuple[Item, ...]) -> _Way:
     chance.shuffle(plain)
     chance.shuffle(controls)
     shown: list[Item] = []
-    seen = controls_seen = 0
+    seen = 0
     while seen < len(plain):
+        controls_seen = len(shown) - seen
         if next_kind(study.rules, SOMEBODY, seen, controls_seen) == "control" and controls_seen < len(controls):
             shown.append(controls[controls_seen])
-            controls_seen += 1
         else:
             shown.append(plain[seen])
             seen += 1
-    return _Way(tuple(training), tuple(quiz), tuple(shown))
+    return training, quiz, shown

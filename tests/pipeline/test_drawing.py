@@ -278,7 +278,7 @@ class Painter:
             while not self.go_on.wait(0.005):
                 if handle.cancelled.is_set():
                     raise Cancelled
-                if not handle.at_parts():
+                if not handle.view.at_parts:
                     break
             else:
                 self.made.append(parts[0].name)
@@ -298,7 +298,7 @@ def test_images_that_wait_are_moved_up_and_removed(jobs: JobQueue) -> None:
     assert jobs.move_up(number, 3) and not jobs.move_up(number, 1) and not jobs.move_up(number, 0)
     view = jobs.view(number)
     assert view is not None and [part.name for part in view.waiting] == ["two", "four", "three"]
-    assert view.at_part is not None and view.at_part.name == "one"
+    assert [part.name for part in view.at_parts] == ["one"]
     assert jobs.delete_part(number, 2) and not jobs.delete_part(number, 2) and not jobs.delete_part(number, 99)
     work.go_on.set()
     over(jobs)
@@ -312,7 +312,7 @@ def test_the_image_at_work_is_cancelled_alone(jobs: JobQueue) -> None:
 
     def second_at_work() -> bool:
         view = jobs.view(number)
-        return view is None or (view.at_part is not None and view.at_part.id == 1)
+        return view is None or [part.id for part in view.at_parts] == [1]
 
     until(second_at_work)
     work.go_on.set()
@@ -349,7 +349,7 @@ def test_the_queue_says_what_is_at_work_and_how_long_it_takes(jobs: JobQueue) ->
     first = jobs.submit("a", ("generation",), work, ("<b>snowy</b> · seed 1", "rainy · seed 2"), 3.0)
     jobs.submit("b", ("generation",), work, ("foggy · seed 3",), 4.0)
     assert work.begun.wait(60)
-    jobs._update(first, progress=Progress("generation", 2, 8, 5.0, "image 1 of 2"), preview="abc")
+    jobs._update(jobs._jobs[first], progress=Progress("generation", 2, 8, 5.0, "image 1 of 2"), preview="abc")
     shown = queue_part(jobs.active(), {"a": "one", "b": "a <i>bird</i>"}, "a", "another run")
     assert "3 running or waiting · 9 s left" in shown and "previews/abc.png" in shown
     assert "&lt;b&gt;snowy" in shown and "<b>snowy" not in shown and "<i>bird" not in shown

@@ -52,7 +52,7 @@ def drawing_of(state: RunState) -> Drawing | None:
     if job is None or running_stage(job) != "generation" or job.progress is None:
         return None
     steps = state.recipe.drawing_method.settings_of(state.settings).steps or state.settings.generation.steps
-    name = job.at_part.name if job.at_part is not None else "drawing"
+    name = job.at_parts[0].name if job.at_parts else "drawing"
     if len(job.at_parts) > 1:
         name = f"{len(job.at_parts)} images"
     picture = el("img", src=image_url(state.run.source_sha), alt="No preview yet")

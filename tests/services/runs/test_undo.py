@@ -11,8 +11,8 @@ from PIL import Image
 from core.errors import UserError
 from core.stored_runs import Run
 from core.types import to_plain
-from services.runs.edited_share import edited_csv
 from services.runs.state import CanBeInsistedOn
+from services.runs.words import edited_csv
 from services.studio import Studio
 from tests.support.explorer import draw, fill, text_run
 from tests.support.serving import until

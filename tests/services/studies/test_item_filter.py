@@ -19,7 +19,7 @@ from core.stored_studies import Candidate
 from core.studies import ControlPolicy, Eligibility, Item, NewItem, Question, Rules, Study, Worker, asked, right
 from pipeline.recipes import RECONSTRUCTION
 from services.evaluation.model_outcomes import RunMasks, measure, verdict_of
-from services.studies.control_items import MADE, Disguises, for_more, keep_in_step
+from services.studies.control_items import MADE, disguises, for_more, keep_in_step
 from services.studies.drafts import DrawsItems, StudyDrafts
 from services.studies.item_filter import ItemDraw, Pool, draw, items_of, model_name, note_of, pool_of
 from services.studies.templates import TEMPLATES
@@ -378,7 +378,7 @@ def test_a_quiz_has_as_many_questions_as_can_be_made(count: int, labels: tuple[s
 @pytest.mark.slow
 def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -> None:
     object_runs(workspace, 10)
-    studies, disguise = workspace.studies, Disguises(workspace)
+    studies, disguise = workspace.studies, disguises(workspace)
     rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4))
     study = studies.create("Birds", rules)
     chosen = drawable(workspace, ItemDraw())
@@ -404,7 +404,7 @@ def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -
 @pytest.mark.slow
 def test_what_was_given_is_not_made_beside_it_with_another_answer(workspace: Workspace) -> None:
     object_runs(workspace, 10)
-    studies, disguise = workspace.studies, Disguises(workspace)
+    studies, disguise = workspace.studies, disguises(workspace)
     study = studies.create("Birds", replace(CLASSIFICATION, eligibility=Eligibility(quiz=4)))
     studies.add_items(study, items_of(drawable(workspace, ItemDraw()), "random", MODEL, RunMasks(workspace)))
     keep_in_step(studies, study, disguise)
@@ -422,7 +422,7 @@ def test_what_was_given_is_not_made_beside_it_with_another_answer(workspace: Wor
 @pytest.mark.slow
 def test_beside_its_source_a_made_item_cannot_be_told_by_equal_pictures_or_captions(workspace: Workspace) -> None:
     object_runs(workspace, 10)
-    studies, disguise = workspace.studies, Disguises(workspace)
+    studies, disguise = workspace.studies, disguises(workspace)
     study = studies.create("Birds", replace(TEMPLATES["lance"].rules(), eligibility=Eligibility(quiz=4)))
     chosen = drawable(workspace, ItemDraw())
     studies.add_items(study, items_of(chosen, "random", MODEL, RunMasks(workspace)))
@@ -432,12 +432,12 @@ def test_beside_its_source_a_made_item_cannot_be_told_by_equal_pictures_or_capti
     assert all(item.counterfactual and item.counterfactual != item.caption for item in made)
     shown, source = workspace.images.load(made[0].image_sha), workspace.images.load(str(made[0].source_sha))
     assert shown.size == source.size and shown.tobytes() != source.convert("RGB").tobytes()
-    assert not keep_in_step(studies, study, Disguises(workspace)), "the same again: nothing to do"
+    assert not keep_in_step(studies, study, disguises(workspace)), "the same again: nothing to do"
 
 
 def test_of_few_sources_no_control_or_quiz_item_shows_the_picture_of_another(workspace: Workspace) -> None:
     object_runs(workspace, 2)  # two sources with four images each
-    studies, disguise = workspace.studies, Disguises(workspace)
+    studies, disguise = workspace.studies, disguises(workspace)
     rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4), controls=ControlPolicy(share=0.4))
     study = studies.create("Birds", rules)
     studies.add_items(study, items_of(drawable(workspace, ItemDraw()), "random", MODEL, RunMasks(workspace)))
@@ -447,7 +447,7 @@ def test_of_few_sources_no_control_or_quiz_item_shows_the_picture_of_another(wor
     assert len({item.source_sha for item in made}) == 2
     pictures = [workspace.images.load(item.image_sha).convert("RGB").tobytes() for item in made]
     assert len(set(pictures)) == 8
-    assert not keep_in_step(studies, study, Disguises(workspace)), "the same again: nothing to do"
+    assert not keep_in_step(studies, study, disguises(workspace)), "the same again: nothing to do"
     # Each source comes equally often as an item, so a repeated source gives nothing away. With fewer items it would.
     assert not [found for found in findings(rules, studies.items(study)) if "could recognise" in found.text]
     few = [item for item in studies.items(study) if item.kind != "item"]
@@ -466,7 +466,7 @@ def test_control_items_that_come_with_more_images_are_others_than_those_there(
     workspace: Workspace, template: str
 ) -> None:
     object_runs(workspace, 12, 2)
-    studies, disguise = workspace.studies, Disguises(workspace)
+    studies, disguise = workspace.studies, disguises(workspace)
     rules = replace(TEMPLATES[template].rules(), eligibility=Eligibility(quiz=4), controls=ControlPolicy(share=0.2))
     study = studies.create("Birds", rules)
     chosen = items_of(drawable(workspace, ItemDraw()), "random", MODEL, RunMasks(workspace))

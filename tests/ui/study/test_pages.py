@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,6 +16,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from core.latest import Latest
 from core.studies import Adjudication, Eligibility, NewItem, Question, Rules, StudyData
 from services.studies import analyses
 from services.studies.analyses import LONGEST_SECONDS, Analyses, Analysis
@@ -344,7 +344,7 @@ def test_many_pages_that_look_at_one_state_have_it_drawn_once(
 def test_a_page_that_is_shown_an_older_state_asks_again(studio: Studio, client: TestClient) -> None:
     study_id = bird_study(studio.workspace, TEN)
     kept = studio.studies.analyses
-    kept._kept[study_id] = replace(kept.of(study_id), seconds=100.0)
+    kept._kept.put(study_id, replace(kept.of(study_id), seconds=100.0))
     assert client.get(f"/study/api/{study_id}/live").json()["revision"]
     studio.workspace.studies.workers.exclude(study_id, "imported-ed", "lazy", "person")
     assert not client.get(f"/study/api/{study_id}/live").json()["revision"], "a slow analysis may be shown late"
@@ -388,7 +388,7 @@ def test_a_slow_analysis_is_kept_for_a_while_and_takes_decisions_in(studio: Stud
     study_id = bird_study(studio.workspace, TEN)
     reports = Analyses(studies.data, lambda one: (studies.get(one).state, studies.revision(one)))
     slow = replace(reports.of(study_id), seconds=100.0)
-    reports._kept[study_id] = slow
+    reports._kept.put(study_id, slow)
     studies.workers.exclude(study_id, "imported-ed", "lazy", "person")
     assert reports.of(study_id) is slow
     [case] = [case for case in slow.report.disagreements if case.status == "no consensus"]
@@ -398,7 +398,7 @@ def test_a_slow_analysis_is_kept_for_a_while_and_takes_decisions_in(studio: Stud
     assert kept[case.item, "valid"] == decision
     studies.pause(study_id)
     assert reports.of(study_id).report.votes_excluded == 10, "whether it runs is never shown late"
-    reports._kept[study_id] = replace(slow, stamp=("paused", 0), at=slow.at - LONGEST_SECONDS)
+    reports._kept.put(study_id, replace(slow, stamp=("paused", 0), at=slow.at - LONGEST_SECONDS))
     assert reports.of(study_id).report.votes_excluded == 10, "nor anything for long"
 
 
@@ -432,24 +432,26 @@ def test_what_is_kept_is_touched_by_one_thread_at_a_time(studio: Studio) -> None
     reports = Analyses(studies.data, lambda one: ("running", studies.revision(one)))
     used: list[str] = []
 
-    class Watched(OrderedDict[str, Analysis]):
+    class Watched(Latest[Analysis]):
         """Cache that records each access, and fails if the lock is not held."""
 
-        def __getattribute__(self, name: str) -> Any:
-            assert reports._lock.locked(), name
-            used.append(name)
-            return super().__getattribute__(name)
-
-        def __setitem__(self, name: str, found: Analysis) -> None:
+        def get(self, key: object) -> Analysis | None:
             assert reports._lock.locked()
-            used.append("set")
-            super().__setitem__(name, found)
+            used.append("get")
+            return super().get(key)
 
-    reports._kept = Watched()
+        def put(self, key: object, value: Analysis) -> Analysis:
+            assert reports._lock.locked()
+            used.append("put")
+            return super().put(key, value)
+
+    reports._kept = Watched(8)
     found = reports.of(study_id)
     reports.adjudicated(study_id, Adjudication(1, "valid", "no", "", found.report.study.created))
+    assert {"get", "put"} <= set(used)
     reports.changed()
-    assert {"get", "set", "move_to_end", "clear"} <= set(used)
+    with reports._lock:
+        assert reports._kept.get(study_id) is None
 
 
 # ---- Decisions

@@ -124,7 +124,7 @@ def lead(drawn: Path, tmp_path: Path) -> Iterator[Lead]:
     ids=["text", "spaces", "two", "int", "dot"],
 )
 def test_a_whole_number_is_read_as_typed(typed: object, held: int) -> None:
-    rules, trouble = drafts.read_rules({"votes": typed}, TEMPLATES["classification"].rules())
+    _, rules, trouble = drafts.read_draft({"votes": typed}, "", TEMPLATES["classification"].rules())
     assert rules.votes == held and not trouble
 
 
@@ -132,21 +132,21 @@ def test_a_whole_number_is_read_as_typed(typed: object, held: int) -> None:
     ("typed", "held"), [("1,000", 1000), ("100,000", 100_000), (" 1,234 ", 1234), ("3,0", 3), ("50", 50)]
 )
 def test_a_whole_number_may_have_commas_between_thousands(typed: str, held: int) -> None:
-    rules, trouble = drafts.read_rules({"min_finished": typed}, TEMPLATES["classification"].rules())
+    _, rules, trouble = drafts.read_draft({"min_finished": typed}, "", TEMPLATES["classification"].rules())
     assert rules.eligibility.min_finished == held and not trouble
 
 
 @pytest.mark.parametrize("typed", ["1,5", "1,00,000", "1,0001", "1,000,000", ",500"])
 def test_commas_that_part_no_thousands_are_told(typed: str) -> None:
     held = TEMPLATES["classification"].rules()
-    rules, trouble = drafts.read_rules({"min_finished": typed}, held)
+    _, rules, trouble = drafts.read_draft({"min_finished": typed}, "", held)
     assert [entry.field for entry in trouble] == ["min_finished"] and rules.eligibility == held.eligibility
 
 
 @pytest.mark.parametrize("typed", ["", "five", "0", "51", "2.5", "nan", "inf", None, [], {}, True, "5" * 400])
 def test_what_is_no_number_is_told_and_the_rest_counts(typed: object) -> None:
     held = TEMPLATES["classification"].rules()
-    rules, trouble = drafts.read_rules({"votes": typed, "consensus": "5", "share": "12,5 %"}, held)
+    _, rules, trouble = drafts.read_draft({"votes": typed, "consensus": "5", "share": "12,5 %"}, "", held)
     assert [entry.field for entry in trouble] == ["votes"] and trouble[0].words.startswith("Votes an image: ")
     assert (rules.votes, rules.consensus, rules.controls.share) == (5, 5, 0.125)
 
