@@ -29,7 +29,8 @@ from storage.curation.scores import Scores
 from storage.curation.vectors import Vectors
 from storage.engine.database import Database
 from storage.engine.process_locks import Presence
-from storage.engine.rows import insert_row, now
+from storage.engine.queries import insert_row
+from storage.engine.rows import now
 from storage.evaluation.models_under_test import ModelsUnderTest, Retrainings
 from storage.evaluation.predictions import Predictions
 from storage.example import Example

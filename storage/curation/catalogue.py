@@ -38,6 +38,7 @@ from storage.curation.scores import MEASURE as SCORE
 from storage.curation.scores import NUMBER
 from storage.curation.selection import Held, Selection, counts, hold, walk
 from storage.engine.database import Database, Repository, read, reading, write
+from storage.engine.queries import first_column
 from storage.engine.rows import Row, record_of, unpack_value, when
 from storage.images import Images, file_name
 from storage.runs.test_cases import checks_of
@@ -124,7 +125,7 @@ class Catalogue(Repository):
     @read
     def ids(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> tuple[int, ...]:
         """Return the catalogue numbers of all images that match, ascending."""
-        return tuple(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
+        return tuple(Selection(db, image_filter).entries)
 
     @read
     def bits(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> entry_sets.Bits:
@@ -169,20 +170,14 @@ class Catalogue(Repository):
         lines: Sequence[str] | None = None,
         places: Sequence[str] | None = None,
     ) -> tuple[Cell, ...]:
-        """Return the coverage cells that have images. By default, rows and columns are the `most` common values, and ""
-        for no value.
-        """
+        """Return the coverage cells with images. By default, rows and columns are the `most` common values and ""."""
         reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
-        names = {
-            name: json.dumps(
-                ["", *(value for (value,) in db.execute(_QUERIES["common_values"], [facet, most]))]
-                if requested is None
-                else requested
-            )
-            for name, facet, requested in zip(("lines", "places"), grid.split(" x "), (lines, places), strict=True)
-        }
-        for line, place, facet, value, number in db.execute(_QUERIES["coverage"], {"grid": grid, **names}):
+        values: dict[str, str] = {"grid": grid}
+        for name, facet, requested in zip(("lines", "places"), grid.split(" x "), (lines, places), strict=True):
+            common = first_column(db, _QUERIES["common_values"], [facet, most])
+            values[name] = json.dumps(["", *common] if requested is None else requested)
+        for line, place, facet, value, number in db.execute(_QUERIES["coverage"], values):
             if facet == "review":
                 reviews[line, place][value] = number
             else:
@@ -209,19 +204,17 @@ class Catalogue(Repository):
     @read
     def runs(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> tuple[str, ...]:
         """Return the ids of the runs of the images that match, the run of the oldest image first."""
-        entries = json.dumps(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
-        return tuple(run for (run,) in db.execute(_QUERIES["runs"], [entries]))
+        return tuple(first_column(db, _QUERIES["runs"], [json.dumps(Selection(db, image_filter).entries)]))
 
     @read
     def by_source(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> Mapping[str, int]:
         """Count the images that match by the SHA-256 of their source. Images without a source are left out."""
-        entries = json.dumps(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
-        return dict(db.execute(_QUERIES["by_source"], [entries]).fetchall())
+        return dict(db.execute(_QUERIES["by_source"], [json.dumps(Selection(db, image_filter).entries)]).fetchall())
 
     @read
     def test_cases(self, db: Db, entries: Sequence[int]) -> tuple[int, ...]:
         """Return the test cases of entries in the same order. Imported images have none and are left out."""
-        return tuple(number for (number,) in db.execute(_QUERIES["test_cases"], [json.dumps(list(entries))]))
+        return tuple(first_column(db, _QUERIES["test_cases"], [json.dumps(list(entries))]))
 
     @read
     def not_measured(self, db: Db, model: str, most: int, sha: str = "") -> tuple[Unmeasured, ...]:
@@ -252,7 +245,7 @@ class Catalogue(Repository):
 
     def _named(self, db: Db, image_filter: ImageFilter, begin: str) -> dict[str, dict[str, int]]:
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND entries > 0 ORDER BY 1"
-        names = [name for (name,) in db.execute(query, [begin, f"{begin[:-1]};"])]
+        names = first_column(db, query, [begin, f"{begin[:-1]};"])
         counts_by_name = counts(Selection(db, image_filter), dict.fromkeys(names, MOST_VALUES))
         return {name.removeprefix(begin): number_by_value for name, number_by_value in counts_by_name.items()}
 

@@ -1,7 +1,6 @@
 """The imports of a workspace, and their images with the facts from the imported files.
 
-Every method that saves runs in one transaction and returns after its commit. If a picture is in the catalogue already,
-its image is linked to that entry. Otherwise a new entry is made.
+If a picture is in the catalogue already, its image is linked to that entry. Otherwise a new entry is made.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
 from core.data_files import DataTable
-from core.errors import UserError
 from core.images import StoredImage
 from core.imports import Import, ImportRow, RowKind
 from core.test_sets import Role, Split
 from core.types import Check, Edit, to_plain
-from storage.engine.database import Repository, first_row, read, reading, write
-from storage.engine.rows import Row, change_row, insert_row, insert_rows, now, record_of, whole
+from storage.engine.database import Repository, read, reading, write
+from storage.engine.queries import change_row, first_column, first_value, insert_row, insert_rows, required_row
+from storage.engine.rows import Row, now, record_of, whole
 from storage.images import keep_image
 
 _AT_ONCE = 500
@@ -93,10 +92,7 @@ class Imports(Repository):
 
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
-        """Begin an import and return its number.
-
-        An import with the same content and options is continued under its name.
-        """
+        """Begin an import or continue the one with the same content and options under its name. Return its number."""
         known = _find(db, content, options)
         if known is not None:
             return known
@@ -111,7 +107,7 @@ class Imports(Repository):
         added = 0
         query = "SELECT 1 FROM imported_images WHERE import = ? AND image = ?"
         for new in images:
-            if db.execute(query, [number, new.image.sha]).fetchone() is not None:
+            if first_value(db, query, [number, new.image.sha]):
                 continue
             for stored in (new.image, new.mask):
                 if stored is not None:
@@ -136,8 +132,7 @@ class Imports(Repository):
     @read
     def all(self, db: Db) -> tuple[Import, ...]:
         """Return all imports, latest first."""
-        numbers = db.execute("SELECT id FROM imports ORDER BY id DESC").fetchall()
-        return tuple(_get(db, number) for (number,) in numbers)
+        return tuple(_get(db, number) for number in first_column(db, "SELECT id FROM imports ORDER BY id DESC"))
 
     @read
     def find(self, db: Db, content: str, options: Mapping[str, Any]) -> Import | None:
@@ -148,17 +143,13 @@ class Imports(Repository):
     @read
     def held(self, db: Db, number: int) -> frozenset[str]:
         """Return the images that an import has added so far, by their SHA-256."""
-        rows = db.execute("SELECT image FROM imported_images WHERE import = ?", [number])
-        return frozenset(image for (image,) in rows)
+        return frozenset(first_column(db, "SELECT image FROM imported_images WHERE import = ?", [number]))
 
     @read
     def rows(
         self, db: Db, number: int, after: int = 0, limit: int = 100, kind: RowKind | None = None
     ) -> tuple[tuple[int, ImportRow], ...]:
-        """Return up to `limit` report rows after the row `after`, each with its number.
-
-        `kind` selects rows of one kind.
-        """
+        """Return up to `limit` report rows (of one kind) after the row `after`, each with its number."""
         query = "SELECT * FROM import_rows WHERE import = ? AND id > ? AND (? IS NULL OR kind = ?) ORDER BY id LIMIT ?"
         rows = db.query(query, [number, after, kind, kind, limit])
         return tuple((row["id"], record_of(ImportRow, row)) for row in rows)
@@ -183,15 +174,13 @@ class Imports(Repository):
 
 
 def _row(db: Db, number: int) -> Row:
-    row = first_row(db, "SELECT * FROM imports WHERE id = ?", [number])
-    if row is None:
-        raise UserError(f"There is no import {number}; take one from the list.", field="number")
-    return row
+    return required_row(db, "imports", number, f"There is no import {number}; take one from the list.", "number")
 
 
 def _find(db: Db, content: str, options: Mapping[str, Any]) -> int | None:
-    row = first_row(db, "SELECT id FROM imports WHERE content = ? AND options = ?", [content, _key(options)])
-    return None if row is None else int(row["id"])
+    query = "SELECT id FROM imports WHERE content = ? AND options = ?"
+    number: int | None = first_value(db, query, [content, _key(options)])
+    return number
 
 
 def _key(options: Mapping[str, Any]) -> str:
@@ -203,17 +192,16 @@ def _entry_of(db: Db, image: str) -> tuple[int, bool]:
 
     Entries of deleted runs do not count, as they are hidden.
     """
-    row = db.execute("SELECT min(id) FROM catalogue WHERE image = ? AND there", [image]).fetchone()
-    if row[0] is not None:
-        return int(row[0]), False
-    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'catalogue'").fetchone()
-    return (int(row[0]) if row is not None else 0) + 1, True
+    entry = first_value(db, "SELECT min(id) FROM catalogue WHERE image = ? AND there", [image])
+    if entry is not None:
+        return entry, False
+    return (first_value(db, "SELECT seq FROM sqlite_sequence WHERE name = 'catalogue'") or 0) + 1, True
 
 
 def _columns(new: NewImage) -> Row:
     texts = cells(new, "name label caption new_caption")
     return {
-        **{column: whole(text) for column, text in texts.items()},
+        **{name: whole(text) for name, text in texts.items()},
         **cells(new, "split role source"),
         "image": new.image.sha,
         "mask": new.mask.sha if new.mask is not None else None,
@@ -227,8 +215,5 @@ def _columns(new: NewImage) -> Row:
 
 
 def _json(data: Any) -> str:
-    """Return JSON text without lone surrogates, which no JSON reader accepts.
-
-    Raises ValueError for infinity and NaN.
-    """
+    """Return JSON text without lone surrogates, which no reader accepts. Raises ValueError for infinity and NaN."""
     return whole(json.dumps(data, ensure_ascii=False, allow_nan=False))

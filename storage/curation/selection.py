@@ -23,6 +23,7 @@ from core.image_filter import UNREAD, ImageFilter, ScoreBand
 from storage.curation import entry_sets
 from storage.curation.entry_sets import BYTES, CHUNK_BITS, KEY_BITS, Bits, Numbers
 from storage.curation.scores import MEASURE as SCORE
+from storage.engine.queries import first_column, first_value
 from storage.engine.rows import whole
 
 _PART = 8
@@ -36,10 +37,7 @@ _QUERIES = DataTable(__file__, str)
 
 
 def matching(text: str, edited: str = "") -> str | None:
-    """Return the full-text query for typed words; None for typed text without a word.
-
-    All words are quoted, so none is taken for query syntax.
-    """
+    """Return the full-text query for typed words; None for text without a word. Words are quoted, so none is syntax."""
     parts = []
     for column, typed in (("", text), ("edited : ", edited)):
         words = [word for word in whole(typed).replace("\0", " ").split() if any(map(str.isalnum, word))]
@@ -71,14 +69,12 @@ class Selection:
         if held is not None:
             self.chunks, self.bits, self.everything = len(held.bits) // BYTES, held.bits, False
             return
-        (last,) = db.execute("SELECT max(id) FROM catalogue").fetchone()
-        self.chunks = ((last or 0) >> CHUNK_BITS) + 1
+        self.chunks = ((first_value(db, "SELECT max(id) FROM catalogue") or 0) >> CHUNK_BITS) + 1
         self._words = matching(image_filter.text, image_filter.edited)
         self.everything = self._words == "" and replace(image_filter, text="", edited="") == ImageFilter()
         """True if the filter excludes nothing. Then the stored counts can be used."""
         self.bits = self._without_words()
-        """Set of entries that match the filter without its search words. `whole` and `part` apply the search words
-        too."""
+        """Set of entries that match the filter without its search words, which `whole` and `part` apply."""
 
     @property
     def has_words(self) -> bool:
@@ -90,6 +86,11 @@ class Selection:
         """The set of all selected entries."""
         return self.part(0, self.chunks)
 
+    @property
+    def entries(self) -> list[int]:
+        """The numbers of all selected entries, ascending."""
+        return entry_sets.entries_of(self.whole).tolist()
+
     def part(self, first: int, last: int) -> Bits:
         """Return the selected entries of chunks `first` up to but not including `last`."""
         bits = self.bits[first * BYTES : last * BYTES]
@@ -98,7 +99,7 @@ class Selection:
         if (first, last) in self._parts:
             return self._parts[first, last]
         start = first << CHUNK_BITS
-        (listed,) = self._db.execute(_QUERIES["words"], [self._words, start, last << CHUNK_BITS]).fetchone()
+        listed = first_value(self._db, _QUERIES["words"], [self._words, start, last << CHUNK_BITS])
         bits = self._parts[first, last] = bits & entry_sets.of_entries(entry_sets.listed(listed) - start, last - first)
         return bits
 
@@ -129,11 +130,7 @@ class Selection:
 
     def value(self, facet: str, *values: str) -> Bits:
         """Return all entries of the catalogue with one of these values of a facet."""
-        return self._values(facet, values)
-
-    def having(self, facet: str) -> Bits:
-        """Return all entries of the catalogue that have a value of a facet."""
-        return self._values(facet, None)
+        return self.having(facet, values)
 
     def scored(self, band: ScoreBand) -> Bits:
         """Return all entries of the catalogue with a validity score in a band."""
@@ -145,7 +142,7 @@ class Selection:
         """Return all entries with this value in any facet whose name begins with `begin`, which ends in a colon."""
         query = "SELECT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND value = ? AND entries > 0"
         bits = entry_sets.none_of(self.chunks)
-        for (facet,) in self._db.execute(query, [begin, f"{begin[:-1]};", value]).fetchall():
+        for facet in first_column(self._db, query, [begin, f"{begin[:-1]};", value]):
             bits = bits | self.value(facet, value)
         return bits
 
@@ -169,7 +166,7 @@ class Selection:
         for facet, values in image_filter.without.items():
             bits = bits & ~self._of_facet(facet, values)
         for check, outcomes in image_filter.checks.items():
-            bits = bits & self._values(f"check:{check}", outcomes)
+            bits = bits & self.having(f"check:{check}", outcomes)
         for between in image_filter.between:
             bits = bits & self._between(f"check:{between.check}", between.low, between.high)
         if image_filter.scores:
@@ -191,46 +188,42 @@ class Selection:
             bits = bits & ~self._rows(_QUERIES["in_study"], image_filter.not_in_study)
         for model, standings in sorted(image_filter.models.items(), reverse=True):
             of_model = f"model:{model or self.most_read(bits)}"
-            with_standing = self._values(of_model, [standing for standing in standings if standing != UNREAD])
-            bits = bits & (with_standing | ~self._values(of_model, None) if UNREAD in standings else with_standing)
+            with_standing = self.having(of_model, [standing for standing in standings if standing != UNREAD])
+            bits = bits & (with_standing | ~self.having(of_model) if UNREAD in standings else with_standing)
         return bits
 
     def most_read(self, bits: Bits) -> str:
         """Return the model under test with most predictions for these entries; "" if none has any."""
-        facets = sorted(facet for (facet,) in self._db.execute(_QUERIES["most_read"]))
-        counts = {facet: entry_sets.size(bits & self._values(facet, None)) for facet in facets}
+        facets = sorted(first_column(self._db, _QUERIES["most_read"]))
+        counts = {facet: entry_sets.size(bits & self.having(facet)) for facet in facets}
         most_common = max(facets, key=lambda facet: counts[facet], default="")  # of equal counts the first by name
         return most_common.removeprefix("model:") if counts.get(most_common) else ""
 
     def _of_facet(self, facet: str, values: Sequence[str]) -> Bits:
         """Return all entries with one of these values of a facet. The value "" represents entries without a value."""
-        bits = self._values(facet, [value for value in values if value])
-        return bits | ~self._values(facet, None) if "" in values else bits
+        bits = self.having(facet, [value for value in values if value])
+        return bits | ~self.having(facet) if "" in values else bits
 
     def _rows(self, query: str, *values: object) -> Bits:
-        (listed,) = self._db.execute(query, values).fetchone()
-        return entry_sets.of_entries(entry_sets.listed(listed), self.chunks)
+        return entry_sets.of_entries(entry_sets.listed(first_value(self._db, query, values)), self.chunks)
 
-    def _values(self, facet: str, values: Sequence[str] | None) -> Bits:
-        """Return all entries with one of these values of a facet; with None, those with any value."""
+    def having(self, facet: str, values: Sequence[str] | None = None) -> Bits:
+        """Return all entries of the catalogue with one of these values of a facet; with None, those with any value."""
         query = _QUERIES["values"].format(key_bits=KEY_BITS, chunk=(1 << KEY_BITS) - 1)
         named = {"facet": facet, "values": None if values is None else json.dumps([whole(value) for value in values])}
         return entry_sets.of_rows(self._db.execute(query, named), self.chunks)
 
     def _between(self, measure: str, low: float, high: float) -> Bits:
-        """Return all entries whose figure is in a range, ends included.
-
-        Inner bins are read as sets, end bins by figure.
-        """
+        """Return all entries whose figure is in a range, ends included. Only the end bins are read by figure."""
         ends = {entry_sets.bin_of(low), entry_sets.bin_of(high)}
         entry_counts = {value: size for _, value, size in self.listed(f"bin:{measure}")}
         inside = [value for value in entry_counts if min(ends) < int(value) < max(ends)]
         outside = [value for value in entry_counts if value not in inside]
         if sum(entry_counts[value] for value in inside) > sum(entry_counts[value] for value in outside):
             # Read the sets with fewer entries.
-            bits = self.value("measure", measure) & ~self._values(f"bin:{measure}", outside)
+            bits = self.value("measure", measure) & ~self.having(f"bin:{measure}", outside)
         else:
-            bits = self._values(f"bin:{measure}", inside)
+            bits = self.having(f"bin:{measure}", inside)
         if low > high:
             return entry_sets.none_of(self.chunks)
         for end in ends:
@@ -263,8 +256,8 @@ class Walk:
         self._falling = order.falling and order.sort != "source"
         measures = {"check": f"check:{order.check}", "score": SCORE, "newest": "", "oldest": ""}
         self._measure = measures.get(order.sort, order.sort)
-        rows = db.execute("SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?", [self._measure])
-        self._number = next((number for (number,) in rows), 0)
+        query = "SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?"
+        self._number = first_value(db, query, [self._measure]) or 0
 
     def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
         """Yield the keys after a key; None starts at the first. Backwards, yield the keys before it."""
@@ -312,17 +305,17 @@ class Walk:
         if not entry_sets.has(selected, np.array([entry]))[0]:
             return None
         query = "SELECT number FROM catalogue_numbers WHERE entry = ? AND measure = ?"
-        row = self._db.execute(query, [entry, self._number]).fetchone()
-        if row is None:
+        figure = first_value(self._db, query, [entry, self._number])
+        if figure is None:
             behind = entry_sets.place_of(selected & ~self._having, entry, True)
             return None if behind is None else entry_sets.size(selected & self._having) + behind
         if (few := self._few(self._falling)) is not None:
-            return few.index(PageKey(entry, row[0]))
+            return few.index(PageKey(entry, figure))
         place, of_entry = 0, np.array([entry])
         for number, value, size in self._bins(self._falling):
             stored = list(self._selection.stored(number))
             if entry_sets.has(entry_sets.of_rows(stored, self._selection.chunks), of_entry)[0]:
-                return place + self._place_in_bin(number, int(value), row[0], entry)
+                return place + self._place_in_bin(number, int(value), figure, entry)
             place += size if self._selection.everything else entry_sets.common(stored, selected)
         raise AssertionError(f"the figure of entry {entry} is in no bin")
 
@@ -378,8 +371,7 @@ class Walk:
         edge = 2 * entry_sets.SLACK * self._scale
         ends = (high - edge, high) if falling else (low, low + edge)
         query = "FROM catalogue_numbers WHERE measure = ? AND number >= ? AND number <= ?"
-        (listed,) = self._db.execute(f"SELECT group_concat(entry) {query}", [self._number, *ends]).fetchone()
-        at_edge = entry_sets.listed(listed)
+        at_edge = entry_sets.listed(first_value(self._db, f"SELECT group_concat(entry) {query}", [self._number, *ends]))
         neighbours = len(at_edge) - int(entry_sets.has(inside, at_edge).sum())
         order = "DESC" if falling else "ASC"
         one = f"SELECT number, entry {query} ORDER BY number {order}, entry {order} LIMIT 1 OFFSET ?"
@@ -392,9 +384,8 @@ class Walk:
         sign, last = (">", "number <= :high") if self._falling else ("<", "number >= :low")
         query = _QUERIES["before_in_bin"].format(last=last, sign=sign)
         values = {"measure": self._number, "low": low, "high": high, "figure": figure, "entry": entry}
-        (listed,) = self._db.execute(query, values).fetchone()
         inside = entry_sets.of_entries(self._inside(number), self._selection.chunks)
-        return int(entry_sets.has(inside, entry_sets.listed(listed)).sum())
+        return int(entry_sets.has(inside, entry_sets.listed(first_value(self._db, query, values))).sum())
 
     def _in_bin(
         self, number: int, place: int, falling: bool, start: tuple[float, int] | None = None
@@ -424,9 +415,8 @@ class Walk:
 
 
 class InformationWalk:
-    """Walks through a selection in the order "information", by the number of reasons to review each image.
-
-    Images with equally many reasons form a stratum, newest first.
+    """Walks through a selection by the number of reasons to review each image. Equally many form a stratum, newest
+    first.
     """
 
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
@@ -481,8 +471,8 @@ def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = No
 def hold(db: Db, image_filter: ImageFilter, order: Order) -> Held:
     """Return the images that match now, for a review whose own decisions change what matches.
 
-    A million images take 125 kB. In the order "information" they take seven times as much, as the order is kept too.
-    Other orders still change: in "reviewed" an image moves when it gets a verdict.
+    A million images take 125 kB, and seven times as much in the order "information", which is kept too. Other orders
+    still change: in "reviewed" an image moves when it gets a verdict.
     """
     selection = Selection(db, image_filter)
     return Held(selection.whole, _strata(db, selection) if order.sort == "information" else ())
@@ -544,17 +534,13 @@ def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: b
 
 
 def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Count the selected entries by facet and value.
+    """Count the selected entries by facet and value, for the `most` common values of each facet in `facets`."""
 
-    `facets` has the maximum number of values of each facet. The most common values are counted.
-    """
-    everything = selection.everything
+    def count(number: int, entries: int) -> int:
+        return entries if selection.everything else entry_sets.common(selection.stored(number), selection.whole)
+
     counts_by_facet: dict[str, dict[str, int]] = {}
     for facet, most in facets.items():
         values = sorted(selection.listed(facet), key=lambda one: (-one[2], one[1]))[:most]
-        whole_set = selection.bits if everything else selection.whole
-        counts_by_facet[facet] = {
-            value: size if everything else entry_sets.common(selection.stored(number), whole_set)
-            for number, value, size in values
-        }
+        counts_by_facet[facet] = {value: count(number, entries) for number, value, entries in values}
     return counts_by_facet

@@ -14,6 +14,7 @@ from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
 from core.types import EditType, StageName, StageValue
+from storage.engine.queries import first_column
 from storage.engine.rows import now, pack
 from storage.runs.rows import append_state, begin_steps, insert_value, latest_state
 
@@ -60,7 +61,7 @@ def begin_from(db: Db, branch: Branch) -> str:
 
 def _name_with(db: Db, name: str, ending: str) -> str:
     """Return a name such as "Street, copy", or "Street, copy 2" if a run has that name already."""
-    taken = {other for (other,) in db.execute("SELECT DISTINCT name FROM run_states")}
+    taken = set(first_column(db, "SELECT DISTINCT name FROM run_states"))
     ending = f", {ending[: LONGEST_NAME // 2]}"
     root = re.sub(rf"{re.escape(ending)}( \d+)?$", "", name)[: LONGEST_NAME - len(ending) - 14]
     names = (f"{root}{ending}" + (f" {number}" if number > 1 else "") for number in itertools.count(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -28,7 +29,8 @@ from core.stored_runs import (
 from core.stored_studies import Candidate
 from core.types import LONGEST_REASON, Check, CounterfactualCaption, ReviewDecision, Task, to_plain
 from storage.engine.database import Database, Repository, first_row, read, write, writing
-from storage.engine.rows import Row, checked_text, insert_row, now, pack, pack_value, record_of, unpack_value, when
+from storage.engine.queries import change_row, first_value, insert_row, insert_rows, records
+from storage.engine.rows import Row, checked_text, now, pack, pack_value, record_of, unpack_value, when
 from storage.evaluation.predictions import prediction_of
 from storage.images import ImageFiles, Images, file_name, keep_image
 from storage.runs.rows import latest_state, require_run
@@ -50,8 +52,8 @@ def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str = "", rest
     reason = checked_text(reason, "The reason", LONGEST_REASON, "reason")
     if first_row(db, "SELECT 1 FROM test_cases WHERE id = ?", [case_id]) is None:
         raise _unknown_case(case_id)
-    row = {"test_case": case_id, "verdict": verdict, "reason": reason, "created": now()}
-    return insert_row(db, "reviews", {**row, "restores": restores})
+    row = {"test_case": case_id, "verdict": verdict, "reason": reason, "restores": restores, "created": now()}
+    return insert_row(db, "reviews", row)
 
 
 class TestCases(Repository):
@@ -112,12 +114,12 @@ def _finish_job(db: Db, job_id: int, state: JobState, message: str = "") -> bool
     """End a job as "done", "cancelled", "failed" or "interrupted". Return False if it has ended before."""
     if state not in JOB_STATES or state == "running":
         raise ValueError(f"a job cannot end as {state!r}")
-    job = first_row(db, "SELECT state FROM jobs WHERE id = ?", [job_id])
-    if job is None:
+    state_now = first_value(db, "SELECT state FROM jobs WHERE id = ?", [job_id])
+    if state_now is None:
         raise ValueError(f"there is no job {job_id}")
-    if job["state"] != "running":
+    if state_now != "running":
         return False
-    db.table("jobs").update(job_id, {"state": state, "message": message, "finished": now()})
+    change_row(db, "jobs", job_id, {"state": state, "message": message, "finished": now()})
     return True
 
 
@@ -189,8 +191,8 @@ def _insert_test_case(db: Db, run_id: str, job_id: int | None, saved: SavedCase)
         "created": now(),
     }
     number = insert_row(db, "test_cases", row)
-    for name, stored in saved.artifacts.items():
-        db.execute("INSERT INTO artifacts (test_case, name, image) VALUES (?, ?, ?)", [number, name, stored.sha])
+    rows = ({"test_case": number, "name": name, "image": stored.sha} for name, stored in saved.artifacts.items())
+    insert_rows(db, "artifacts", rows)
     return number
 
 
@@ -208,7 +210,7 @@ def cases_by_id(db: Db, ids: Sequence[int], images: Path) -> tuple[StoredTestCas
 
 def read_jobs(db: Db, run_id: str) -> tuple[Job, ...]:
     """Return the run's jobs, oldest first."""
-    return tuple(record_of(Job, row) for row in db.query(_QUERIES["jobs"], [run_id]))
+    return records(db, Job, _QUERIES["jobs"], [run_id])
 
 
 def _unknown_case(case_id: int) -> UserError:
@@ -269,10 +271,9 @@ def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) ->
 
 
 def _predictions(db: Db, images: Path, shas: Iterable[str]) -> dict[str, dict[str, Prediction]]:
-    by_image: dict[str, dict[str, Prediction]] = {}
+    by_image: dict[str, dict[str, Prediction]] = defaultdict(dict)
     latest = "SELECT max(id) FROM predictions WHERE image IN (SELECT value FROM json_each(?)) GROUP BY image, model"
     for row in db.query(f"SELECT * FROM predictions WHERE id IN ({latest})", [json.dumps(list(shas))]):
-        prediction = prediction_of(row, images)
-        if prediction is not None:
-            by_image.setdefault(row["image"], {})[row["model"]] = prediction
+        if (prediction := prediction_of(row, images)) is not None:
+            by_image[row["image"]][row["model"]] = prediction
     return by_image
