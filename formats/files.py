@@ -66,10 +66,7 @@ class Files(Protocol):
         """Return the names of the folders directly in a folder, sorted."""
 
     def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
-        """Yield the paths of the files in a folder, and if `deep` below it, sorted within each folder.
-
-        None is opened.
-        """
+        """Yield the paths of the files in a folder, and if `deep` below it, sorted within each folder. Opens none."""
 
     def has(self, path: str) -> bool:
         """Return True if a file or folder has this path."""
@@ -482,6 +479,11 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
         while len(text) == MOST_LINE and not text.endswith(b"\n"):
             text = file.readline(MOST_LINE)
             place += len(text)
+
+
+def lines_in(files: Files, name: str, most: int = MAX_BYTES) -> list[str]:
+    """Return the lines of a small text file in UTF-8. Raises UserError if it is missing or larger than `most` bytes."""
+    return files.read(name, most).decode("utf-8-sig", "replace").splitlines()
 
 
 def names_by_form(names: Iterable[str]) -> dict[str, str]:

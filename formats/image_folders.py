@@ -14,14 +14,7 @@ from dataclasses import replace
 
 from core.errors import UserError
 from core.test_sets import split_to_load
-from formats.common import (
-    class_list_of,
-    is_sheet,
-    pair_of_files,
-    read_classes,
-    require_each,
-    splits_of,
-)
+from formats.common import class_list_of, is_sheet, pair_of_files, read_classes, require_each, splits_of
 from formats.draft import Draft
 from formats.files import Files, images_in, is_image, joined
 from formats.naming import SPLIT_OF, Names, split_folder, standard
@@ -34,18 +27,14 @@ MASK_FOLDERS = ("masks", "mask", "segmentations", "segmentationclass", "labels",
 MASK_ENDINGS = ("_mask", ".mask", "-mask", "_gtFine_labelIds")
 PICTURE_FOLDERS = ("images", "image", "img", "imgs", "leftimg8bit", "data", "jpegimages")
 """Names of folders that hold images and are no labels, in lower case."""
-_OURS = (
+_OURS = {
     CARD,
     CLASSES,
     CROISSANT,
     RECORDS,
     TYPED,
-    "manifest.json",
-    "classes.txt",
-    "_classes.csv",
-    "README.txt",
-    "LICENSE.txt",
-)
+    *"manifest.json classes.txt _classes.csv README.txt LICENSE.txt".split(),
+}
 _CAPTIONS = (".txt", ".caption")
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".parquet", ".arrow", ".npy", ".npz", ".tar")
 _NUMBERS = re.compile(r"\s*(-?\d+(\.\d+)?([,\s]+|$)){5,}")
@@ -175,12 +164,11 @@ def class_folders(files: Files, report: Report, options: Mapping[str, str], in_p
 class PlainFolder(Source):
     """Images with labels and splits from folder names, masks and captions beside them, or masks in another tree."""
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        self._labels = _folder_labels(files, report)
-        self._classes = read_classes(files, report)
-        self._classes_file = class_list_of(files) or ("" if options.get("mask_classes") else "classes.txt")
-        pictures = [name for name in files.names if is_image(name) and not is_sheet(name)]
+    def prepare(self) -> None:
+        self._labels = _folder_labels(self.files, self.report)
+        self._classes = read_classes(self.files, self.report)
+        self._classes_file = class_list_of(self.files) or ("" if self.options.get("mask_classes") else "classes.txt")
+        pictures = [name for name in self.files.names if is_image(name) and not is_sheet(name)]
         self._roles = Roles(pictures, self._labels)
         masks = {name for name in pictures if self._roles.in_mask_folder(name)}
         ended = {name for name in pictures if name not in masks and stem_of(name).endswith(MASK_ENDINGS)}

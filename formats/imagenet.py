@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from core.class_tables import imagenet_labels
 from core.errors import UserError
 from core.images import MAX_BYTES
-from formats.files import BROKEN_ARCHIVE, Files, images_in, is_image, joined, open_files, stamp_of, tar_places
+from formats.files import BROKEN_ARCHIVE, Files, images_in, is_image, joined, lines_in, open_files, stamp_of, tar_places
 from formats.huggingface import RowSource
 from formats.image_folders import ClassFolders, wrapper_of
 from formats.naming import standard
@@ -64,9 +64,8 @@ class _Names:
 class ImagenetSource(Source):
     """ImageNet in the first form found: folders of WordNet ids, tars or Parquet. Each split has its own reader."""
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        self._names = _names(files)
+    def prepare(self) -> None:
+        self._names = _names(self.files)
         self._parts = {split: part for split, part in self._found_parts() if part is not None}
 
     def _found_parts(self) -> Iterator[tuple[str, Source | None]]:
@@ -152,14 +151,17 @@ class ImagenetSource(Source):
             yield from part.find(inside)
 
     def stamp(self, key: str, file: str = "") -> str:
-        part = next((part for part in self._parts.values() if part.holds(key)), None)
+        part = self._part_of(key)
         return part.stamp(key, file) if part is not None else ""
 
     def at(self, key: str) -> Found:
-        part = next((part for part in self._parts.values() if part.holds(key)), None)
+        part = self._part_of(key)
         if part is None:
             raise UserError(UNKNOWN)
         return part.at(key)
+
+    def _part_of(self, key: str) -> Source | None:
+        return next((part for part in self._parts.values() if part.holds(key)), None)
 
 
 class _ClassTars:
@@ -243,8 +245,8 @@ def _names(files: Files) -> _Names:
             raise UserError(f"{packed} cannot be read: download it again.", field="root") from error
         return _of_devkit(*contents)
     if files.has(_SYNSETS):
-        lines = files.read(_SYNSETS).decode("utf-8", "replace").splitlines()
-        synsets = {wnid: words.strip() for wnid, _, words in (line.partition(" ") for line in lines) if words}
+        lines = (line.partition(" ") for line in lines_in(files, _SYNSETS))
+        synsets = {wnid: words.strip() for wnid, _, words in lines if words}
         return _Names(synsets, _of_solution(files) if files.has(_SOLUTION) else ())
     return _Names({})
 
@@ -268,7 +270,7 @@ def _of_devkit(meta: bytes, truth: bytes) -> _Names:
 def _of_solution(files: Files) -> tuple[str, ...]:
     """Return the classes of the validation images from Kaggle's list: ImageId, and class and box of each object."""
     class_by_number: dict[int, str] = {}
-    for row in csv.DictReader(files.read(_SOLUTION).decode("utf-8", "replace").splitlines()):
+    for row in csv.DictReader(lines_in(files, _SOLUTION)):
         match = _VAL_NAME.search(f"{row.get('ImageId')}.JPEG")
         if match and (row.get("PredictionString") or "").split():
             class_by_number[int(match[1])] = (row["PredictionString"] or "").split()[0]

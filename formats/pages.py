@@ -23,8 +23,7 @@ CARD, SHEET, CROISSANT, CLASSES, RECORDS = "README.md", "sheet.jpg", "croissant.
 TYPED = "records.parquet"
 """File with the records for Croissant. In JSON lines, its readers would parse labels such as 007 as numbers."""
 _PICTURES, _SIDE, _COLUMNS, _GAP = 12, 192, 6, 6
-"""Layout of the contact sheet: maximum number of pictures, longer side in pixels, pictures in a row, and gap in
-pixels."""
+"""Contact sheet: maximum number of pictures, longer side in pixels, pictures in a row, gap in pixels."""
 _MOST_LISTED = 40
 """Maximum number of rows of a table in the card. Further rows are only counted."""
 

@@ -177,9 +177,7 @@ class Workspace:
         return [home / match[0] for match in matches if match and not self._presence.alive(int(match[1]))]
 
     def model_file(self, named: str) -> str:
-        """Return the current path of a model whose path `named` is in the `model_files` of any workspace. Return any
-        other path unchanged.
-        """
+        """Return where a file of any workspace's `model_files` lies now. Any other path is returned unchanged."""
         stored_model = kept_model(named)
         if stored_model is None or not (here := self.model_files.joinpath(*stored_model)).exists():
             return named

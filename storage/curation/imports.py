@@ -188,10 +188,7 @@ def _key(options: Mapping[str, Any]) -> str:
 
 
 def _entry_of(db: Db, image: str) -> tuple[int, bool]:
-    """Return (entry of the picture in the catalogue, False), or (number of a new entry, True).
-
-    Entries of deleted runs do not count, as they are hidden.
-    """
+    """Return (entry of the picture, False), or (number of a new entry, True). Entries of deleted runs do not count."""
     entry = first_value(db, "SELECT min(id) FROM catalogue WHERE image = ? AND there", [image])
     if entry is not None:
         return entry, False

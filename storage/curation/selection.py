@@ -55,8 +55,8 @@ class Held:
 
     bits: Bits
     strata: tuple[Bits, ...] = ()
-    """For the order "information": sets of entries by number of reasons to review them, most first. The last set holds
-    the entries with a verdict."""
+    """For the order "information": entries by number of reasons to review them, most first; last those with a
+    verdict."""
 
 
 class Selection:
@@ -231,10 +231,7 @@ class Selection:
         return bits
 
     def _part_of_bin(self, measure: str, place: int, first: float, last: float) -> Bits:
-        """Return the entries of a bin that are in a range.
-
-        Reads the figures in the range, or the other figures of the bin if these are fewer.
-        """
+        """Return the entries of a bin in a range. Reads the figures inside or outside the range, if these are fewer."""
         query = _QUERIES["part_of_bin"]
         low, high = entry_sets.bin_span(place)
         first, last = max(first, low), min(last, high)
@@ -415,9 +412,7 @@ class Walk:
 
 
 class InformationWalk:
-    """Walks through a selection by the number of reasons to review each image. Equally many form a stratum, newest
-    first.
-    """
+    """Walks by the number of reasons to review each image. Equally many form a stratum, newest first."""
 
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
         self._selection, self._strata = selection, strata

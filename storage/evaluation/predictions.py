@@ -52,10 +52,7 @@ class Predictions(Repository):
         return self.extend([NewPrediction(sha, model, prediction)])[0]
 
     def extend(self, new: Iterable[NewPrediction], model: int | None = None) -> tuple[int, ...]:
-        """Save predictions, all or none. Return their ids.
-
-        With the id `model`, probabilities are saved too. Raises the errors of `append`.
-        """
+        """Save predictions, all or none, and with the id `model` their probabilities. Return ids. Raises UserError."""
         predictions = tuple(new)
         # The files of the class maps are written before the rows.
         maps = [

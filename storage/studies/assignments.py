@@ -219,10 +219,7 @@ class Assignments(Repository):
 
     @write
     def set_aside(self, db: Db, study_id: str, worker: str, lost: Collection[str]) -> None:
-        """End the worker's lease because pictures of its item cannot be read.
-
-        Items with such a picture are not leased while `self.lost` contains it.
-        """
+        """End the worker's lease, as pictures of its item cannot be read. Such items are not leased from now on."""
         self.lost |= frozenset(lost)
         release(db, study_id, worker)
         words = f"an item is set aside: {', '.join(sorted(lost))} is missing or damaged; restore it from a backup"

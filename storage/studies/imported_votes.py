@@ -16,8 +16,7 @@ from storage.studies.rows import items_given
 from storage.studies.workers import enrol, insert_decision
 
 IMPORTED = "imported-"
-"""Prefix for the name of a worker who voted elsewhere. It keeps their record apart from the record of a worker here
-with the same name."""
+"""Prefix for the name of a worker who voted elsewhere, so that no worker here has the same record."""
 LONGEST_WORKER = 80
 
 

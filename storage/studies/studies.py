@@ -1,7 +1,4 @@
-"""The validity studies of a workspace: rules, items, state, and all votes and decisions.
-
-Every method with the id of a study raises UserError for an unknown study.
-"""
+"""The validity studies of a workspace. Each method with the id of a study raises UserError for an unknown study."""
 
 from __future__ import annotations
 

@@ -75,10 +75,7 @@ def came_from(db: Db, worker: str, browser: str) -> None:
 
 
 def add_worker(db: Db, browser: str = "") -> tuple[Worker, str]:
-    """Create a worker with a pseudonym and a code, derived from the secret of a `browser` if given.
-
-    The code cannot be shown again, as only its hash is stored.
-    """
+    """Create a worker with a code, made from the `browser` secret if given. Only its hash is kept, so show it now."""
     worker = _free_name(db)
     insert_rows(db, "workers", [{"id": worker, "created": now()}])
     return require_worker(db, worker), _new_code(db, worker, browser)

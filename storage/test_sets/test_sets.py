@@ -172,10 +172,7 @@ class TestSets(Repository):
 
     @write
     def put_back(self, db: Db, version: int, removed: Removed) -> int:
-        """Put removed images back at their old places, unless they were added again. Return their number.
-
-        Raises UserError for a released version.
-        """
+        """Put removed images back at their old places unless they are there. Return their number. Raises UserError."""
         _require_draft(db, version)
         return insert_rows(db, "test_set_entries", ({**row, "version": version} for row in removed), ignore=True)
 
