@@ -70,21 +70,16 @@ class Catalogue(Repository):
         order: Order = NEWEST,
         limit: int = 100,
         after: PageKey | None = None,
-        before: PageKey | None = None,
         at: int | None = None,
         held: Held | None = None,
     ) -> CataloguePage:
         """Return up to `limit` images in an order.
 
-        Start after the key `after`, end before the key `before`, or start at the zero-based place `at` (for a scroll
-        bar). Without these, start at the beginning. A key keeps its position if images are added or its own image no
-        longer matches. `held` is the result of `hold` for the same filter and order. The page then shows these images,
-        even if decisions changed since.
+        Start after the key `after` or at the zero-based place `at` (for a scroll bar), else at the beginning. A key
+        keeps its position if images are added or its own image no longer matches. `held` is the result of `hold` for
+        the same filter and order. The page then shows these images, even if decisions changed since.
         """
         way = walk(db, image_filter, order, held)
-        if before is not None:
-            keys = list(islice(way.from_key(before, backwards=True), limit + 1))
-            return CataloguePage(self._entries(db, keys[:limit][::-1]), len(keys) > limit)
         first = []
         if at is not None:
             after = way.at(at)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -151,6 +151,10 @@ class Selection:
         query = f"SELECT id & {(1 << KEY_BITS) - 1}, members FROM catalogue_sets WHERE id >= ? AND id < ?"
         yield from self._db.execute(query, [number << KEY_BITS, (number + 1) << KEY_BITS])
 
+    def common(self, number: int, entries: int) -> int:
+        """Return how many selected entries have the value with this number, which `entries` of the catalogue have."""
+        return entries if self.everything else entry_sets.common(self.stored(number), self.whole)
+
     def listed(self, facet: str) -> list[tuple[int, str, int]]:
         """Return the values of a facet, each as (number, value, number of entries in the whole catalogue)."""
         query = "SELECT id, value, entries FROM catalogue_values WHERE facet = ? AND entries > 0"
@@ -246,7 +250,7 @@ class Selection:
 
 
 class Walk:
-    """Walks through a selection in an order: pages after and before a key, and the entry at a place."""
+    """Walks through a selection in an order: pages after a key, and the entry at a place."""
 
     def __init__(self, db: Db, selection: Selection, order: Order) -> None:
         self._db, self._selection, self._order = db, selection, order
@@ -256,42 +260,36 @@ class Walk:
         query = "SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?"
         self._number = first_value(db, query, [self._measure]) or 0
 
-    def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
-        """Yield the keys after a key; None starts at the first. Backwards, yield the keys before it."""
+    def from_key(self, key: PageKey | None) -> Iterator[PageKey]:
+        """Yield the keys after a key; None starts at the first."""
         if not self._measure:
-            falling = (self._order.sort == "newest") != backwards
-            for entry in self._selection.by_entry(key.entry if key is not None else None, falling):
-                yield PageKey(entry)
+            newest_first = self._order.sort == "newest"
+            yield from map(PageKey, self._selection.by_entry(key.entry if key is not None else None, newest_first))
             return
-        without = key is not None and key.number is None
-        if not backwards:
-            if not without:
-                yield from self._numbered(key, self._falling)
-            yield from self._numberless(key if without else None, True)
-            return
-        if key is None or without:
-            yield from self._numberless(key, False)
-        yield from self._numbered(None if without else key, not self._falling)
+        start = (key.number, key.entry) if key is not None and key.number is not None else None
+        if key is None or start is not None:
+            yield from self._numbered(start)
+        behind = key.entry if key is not None and start is None else None
+        yield from map(PageKey, self._selection.by_entry(behind, True, self._having))
 
     def at(self, place: int) -> PageKey | None:
         """Return the key at a zero-based place of the order; None beyond the end."""
-        selected, falling = self._selection.whole, self._falling
+        selected, falling = self._selection.whole, True
         if not self._measure:
-            entry = entry_sets.from_place(selected, place, self._order.sort == "newest")
-            return PageKey(entry) if entry is not None else None
-        if (few := self._few(falling)) is not None:
+            falling = self._order.sort == "newest"
+        elif (few := self._few()) is not None:
             if place < len(few):
                 return few[place]
             place -= len(few)
+            selected = selected & ~self._having
         else:
-            for number, value, size in self._bins(falling):
-                inside = (
-                    size if self._selection.everything else entry_sets.common(self._selection.stored(number), selected)
-                )
+            for number, value, size in self._bins():
+                inside = self._selection.common(number, size)
                 if place < inside:
                     return self._at_in_bin(number, int(value), place)
                 place -= inside
-        entry = entry_sets.from_place(selected & ~self._having, place, True)
+            selected = selected & ~self._having
+        entry = entry_sets.from_place(selected, place, falling)
         return PageKey(entry) if entry is not None else None
 
     def place(self, entry: int) -> int | None:
@@ -306,10 +304,10 @@ class Walk:
         if figure is None:
             behind = entry_sets.place_of(selected & ~self._having, entry, True)
             return None if behind is None else entry_sets.size(selected & self._having) + behind
-        if (few := self._few(self._falling)) is not None:
+        if (few := self._few()) is not None:
             return few.index(PageKey(entry, figure))
         place, of_entry = 0, np.array([entry])
-        for number, value, size in self._bins(self._falling):
+        for number, value, size in self._bins():
             stored = list(self._selection.stored(number))
             if entry_sets.has(entry_sets.of_rows(stored, self._selection.chunks), of_entry)[0]:
                 return place + self._place_in_bin(number, int(value), figure, entry)
@@ -320,35 +318,35 @@ class Walk:
     def _having(self) -> Bits:
         return self._selection.value("measure", self._measure)
 
-    def _bins(self, falling: bool) -> list[tuple[int, str, int]]:
-        return sorted(self._selection.listed(f"bin:{self._measure}"), key=lambda one: int(one[1]), reverse=falling)
+    def _bins(self) -> list[tuple[int, str, int]]:
+        bins = self._selection.listed(f"bin:{self._measure}")
+        return sorted(bins, key=lambda one: int(one[1]), reverse=self._falling)
 
-    def _numberless(self, key: PageKey | None, falling: bool) -> Iterator[PageKey]:
-        for entry in self._selection.by_entry(key.entry if key is not None else None, falling, self._having):
-            yield PageKey(entry)
-
-    def _numbered(self, key: PageKey | None, falling: bool) -> Iterator[PageKey]:
-        start = None
-        if key is not None:
-            assert key.number is not None  # keys without a figure are handled by the caller
-            start = (key.number, key.entry)
-        if (few := self._few(falling)) is not None:
-            yield from _behind(few, start, falling)
+    def _numbered(self, start: tuple[float, int] | None) -> Iterator[PageKey]:
+        if (few := self._few()) is not None:
+            yield from self._behind(few, start)
             return
         start_bin = entry_sets.bin_of(start[0] / self._scale) if start is not None else None
-        for number, value, _ in self._bins(falling):
-            if start_bin is not None and (int(value) > start_bin if falling else int(value) < start_bin):
-                continue
-            yield from self._in_bin(number, int(value), falling, start)
+        for number, value, _ in self._bins():
+            if start_bin is None or (int(value) <= start_bin if self._falling else int(value) >= start_bin):
+                yield from self._in_bin(number, int(value), start)
 
-    def _few(self, falling: bool) -> list[PageKey] | None:
+    def _few(self) -> list[PageKey] | None:
         having = self._selection.whole & self._having
-        return self._looked_up(entry_sets.entries_of(having), falling) if entry_sets.size(having) <= _FEW else None
+        return self._looked_up(entry_sets.entries_of(having)) if entry_sets.size(having) <= _FEW else None
 
-    def _looked_up(self, entries: Numbers, falling: bool) -> list[PageKey]:
+    def _looked_up(self, entries: Numbers) -> list[PageKey]:
         listed = json.dumps(entries.tolist())
-        rows = sorted(self._db.execute(_QUERIES["looked_up"], [self._number, listed]), reverse=falling)
+        rows = sorted(self._db.execute(_QUERIES["looked_up"], [self._number, listed]), reverse=self._falling)
         return [PageKey(entry, number) for number, entry in rows]
+
+    def _behind(self, keys: Iterable[PageKey], start: tuple[float, int] | None) -> Iterator[PageKey]:
+        """Yield the keys that come after the position `start`. All have a figure."""
+        for key in keys:
+            assert key.number is not None
+            position = (key.number, key.entry)
+            if start is None or (position < start if self._falling else position > start):
+                yield key
 
     @property
     def _scale(self) -> float:
@@ -361,7 +359,7 @@ class Walk:
         falling = self._falling
         inside = entry_sets.of_rows(self._selection.stored(number), self._selection.chunks)
         if (inside & ~self._selection.whole).any():
-            return next(islice(self._in_bin(number, place, falling), offset, None), None)
+            return next(islice(self._in_bin(number, place), offset, None), None)
         # Nothing is filtered out, so SQLite can count through the bin, once it is known how many figures at its very
         # edge belong to the neighbouring bin.
         low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
@@ -384,13 +382,11 @@ class Walk:
         inside = entry_sets.of_entries(self._inside(number), self._selection.chunks)
         return int(entry_sets.has(inside, entry_sets.listed(first_value(self._db, query, values))).sum())
 
-    def _in_bin(
-        self, number: int, place: int, falling: bool, start: tuple[float, int] | None = None
-    ) -> Iterator[PageKey]:
+    def _in_bin(self, number: int, place: int, start: tuple[float, int] | None = None) -> Iterator[PageKey]:
         """Yield the keys of one bin in order, after the position `start`."""
-        entries = self._inside(number)
+        entries, falling = self._inside(number), self._falling
         if len(entries) <= _FEW:
-            yield from _behind(self._looked_up(entries, falling), start, falling)
+            yield from self._behind(self._looked_up(entries), start)
             return
         inside = entry_sets.of_entries(entries, self._selection.chunks)
         sign, order = ("<", "DESC") if falling else (">", "ASC")
@@ -417,12 +413,12 @@ class InformationWalk:
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
         self._selection, self._strata = selection, strata
 
-    def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
+    def from_key(self, key: PageKey | None) -> Iterator[PageKey]:
         """Yield keys like `Walk.from_key`. A key holds a stratum, so later verdicts on its image do not move it."""
-        start = self._stratum(key) if key is not None else (len(self._strata) - 1 if backwards else 0)
-        for number in range(start, -1, -1) if backwards else range(start, len(self._strata)):
+        start = self._stratum(key) if key is not None else 0
+        for number in range(start, len(self._strata)):
             behind = key.entry if key is not None and number == start else None
-            for entry in self._selection.by_entry(behind, not backwards, ~self._strata[number]):
+            for entry in self._selection.by_entry(behind, True, ~self._strata[number]):
                 yield self._key(entry, number)
 
     def at(self, place: int) -> PageKey | None:
@@ -519,23 +515,11 @@ def _without_decision(db: Db, selection: Selection, open_ones: Bits) -> Bits:
     return in_open_cells
 
 
-def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: bool) -> Iterator[PageKey]:
-    """Yield the keys that come after the position `start`. All have a figure."""
-    for key in keys:
-        assert key.number is not None
-        position = (key.number, key.entry)
-        if start is None or (position < start if falling else position > start):
-            yield key
-
-
 def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """Count the selected entries by facet and value, for the `most` common values of each facet in `facets`."""
-
-    def count(number: int, entries: int) -> int:
-        return entries if selection.everything else entry_sets.common(selection.stored(number), selection.whole)
 
     counts_by_facet: dict[str, dict[str, int]] = {}
     for facet, most in facets.items():
         values = sorted(selection.listed(facet), key=lambda one: (-one[2], one[1]))[:most]
-        counts_by_facet[facet] = {value: count(number, entries) for number, value, entries in values}
+        counts_by_facet[facet] = {value: selection.common(number, entries) for number, value, entries in values}
     return counts_by_facet
