@@ -86,8 +86,6 @@ class Files(Protocol):
 
 
 class Line(NamedTuple):
-    """A line of a file."""
-
     number: int
     """One-based number."""
     place: int

@@ -142,7 +142,6 @@ class PathSource(Source):
         return filter(None, map(self._match, images_in(self.files, self.top)))
 
     def found(self, match: re.Match[str]) -> Found:
-        """Return the image of a path."""
         raise NotImplementedError
 
     def _match(self, path: str) -> re.Match[str] | None:

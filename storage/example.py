@@ -97,7 +97,6 @@ class Example(Repository):
 
     @write
     def finish(self, db: Db) -> None:
-        """Record that all steps of making the example are done."""
         _keep(db, replace(_require(db), finished=True))
 
     @write

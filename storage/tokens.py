@@ -20,8 +20,6 @@ _LIVE = "SELECT * FROM tokens WHERE withdrawn IS NULL AND expires > ?"
 
 
 class Tokens(Repository):
-    """The access tokens of a workspace."""
-
     @write
     def make(self, db: Db, name: str, reads_only: bool, days: int) -> tuple[Token, str]:
         """Create a token that expires after `days` days. Return it and its secret text, which is not stored.

@@ -142,7 +142,6 @@ class Batches(Repository):
 
     @read
     def count_sources(self, db: Db, batch: int) -> int:
-        """Return the number of sources of a batch."""
         return int(first_value(db, "SELECT count(*) FROM batch_sources WHERE batch = ?", [batch]))
 
     plan = writing(_add_work)
@@ -271,13 +270,11 @@ class Batches(Repository):
 
     @write
     def note(self, db: Db, batch: int, sentences: Sequence[str]) -> None:
-        """Add sentences to the notes of a batch."""
         notes = json.loads(_require(db, batch)["notes"])
         change_row(db, "batches", batch, {"notes": pack([*notes, *sentences])})
 
     @write
     def finish(self, db: Db, batch: int) -> None:
-        """Mark the batch as finished."""
         change_row(db, "batches", batch, {"finished": now()})
 
     # The work

@@ -130,8 +130,6 @@ class Outcome(NamedTuple):
 
 
 class BatchSeconds(NamedTuple):
-    """The work of a batch on one source."""
-
     batch: int
     run: str
     source: str

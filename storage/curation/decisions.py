@@ -278,7 +278,6 @@ def _decided_before(db: Db, key: str, kind: DecisionKind | None) -> Row | None:
 
 
 def _taken_back(db: Db, number: int) -> TakenBack:
-    """Return the result of the undo with this number."""
     chain = [row for row in _chain(db, number) if row["id"] <= number]
     row, entry = chain[-1], 0
     if row["entries"] == 1:

@@ -88,8 +88,6 @@ def _get(db: Db, number: int) -> Import:
 
 
 class Imports(Repository):
-    """The imports of a workspace."""
-
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
         """Begin an import or continue the one with the same content and options under its name. Return its number."""

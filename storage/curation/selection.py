@@ -88,7 +88,6 @@ class Selection:
 
     @property
     def entries(self) -> list[int]:
-        """The numbers of all selected entries, ascending."""
         return entry_sets.entries_of(self.whole).tolist()
 
     def part(self, first: int, last: int) -> Bits:

@@ -121,7 +121,6 @@ class Vectors(Repository):
 
     @read
     def images_of(self, db: Db, entries: Iterable[int]) -> dict[int, str]:
-        """Return the SHA-256 of the image of each of these entries."""
         return _shas_of(db, "image", entries)
 
     @read

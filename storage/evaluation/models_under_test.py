@@ -79,8 +79,6 @@ class ProbabilityRows:
 
 @dataclass(frozen=True)
 class StoredRetraining:
-    """The result of one retraining."""
-
     id: int
     about: str
     asked: str

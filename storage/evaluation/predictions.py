@@ -20,8 +20,6 @@ from storage.images import Images, file_name, keep_image
 
 
 class NewPrediction(NamedTuple):
-    """A prediction to be saved."""
-
     sha: str
     model: str
     """Key under which the model's predictions are stored."""
@@ -41,8 +39,6 @@ def new_predictions(shas: Sequence[str], model: str, batch: PredictedBatch) -> l
 
 
 class Predictions(Repository):
-    """The predictions of all models under test."""
-
     def __init__(self, database: Database, images: Images) -> None:
         super().__init__(database)
         self._images = images

@@ -47,7 +47,6 @@ class LatestRun:
 
 
 def begin_from(db: Db, branch: Branch) -> str:
-    """Create a run from a branch and return its id."""
     new_id, state = secrets.token_hex(8), latest_state(db, branch.run)
     row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [branch.run]))
     db.table("runs").insert({"id": new_id, **row, "created": now()})

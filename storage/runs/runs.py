@@ -137,7 +137,6 @@ class Runs(Repository):
 
     @write
     def set_task(self, db: Db, run_id: str, task: Task) -> None:
-        """Change the task of a run."""
         change_state(db, run_id, task=pack_value(task))
 
     @write

@@ -57,8 +57,6 @@ def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str = "", rest
 
 
 class TestCases(Repository):
-    """The test cases of all runs."""
-
     __test__ = False  # pytest would take it for a class of tests
 
     def __init__(self, database: Database, images: Images, thumbnails: Thumbnails) -> None:

@@ -35,8 +35,6 @@ class AddedRows:
 
 
 class Steps(Repository):
-    """The undo histories of all runs."""
-
     @read
     def of(self, db: Db, run_id: str) -> RunSteps:
         """Return the undo history of a run. Raises UserError for an unknown run."""

@@ -44,8 +44,6 @@ def _with_conditions(name: str) -> str:
 
 
 class Assignments(Repository):
-    """The assignments of all studies."""
-
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._given: dict[int, float] = {}
@@ -227,7 +225,6 @@ class Assignments(Repository):
 
     @read
     def without_picture(self, db: Db, study_id: str) -> int:
-        """Return the number of items with a picture that cannot be read."""
         values = {"study": study_id, "lost": json.dumps(sorted(self.lost))}
         return int(first_value(db, _QUERIES["without_picture"], values)) if self.lost else 0
 
@@ -287,7 +284,6 @@ def _has_had_most(db: Db, study_id: str, worker: str, rules: Rules) -> bool:
 
 
 def hold_again(db: Db, study_id: str) -> None:
-    """Renew all leases in a study."""
     expires = _later(now(), rules_of(require_study(db, study_id)["rules"]))
     db.execute("UPDATE assignments SET expires = ? WHERE study = ? AND state = 'leased'", [expires, study_id])
 

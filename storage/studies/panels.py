@@ -31,8 +31,6 @@ def _panel(db: Db, study_id: str) -> Panel:
 
 
 class Panels(Repository):
-    """The panel settings and participants of all studies."""
-
     get = reading(_panel)
 
     @write

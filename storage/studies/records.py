@@ -31,8 +31,6 @@ _STUDY = "id name state rules created changed"
 
 @dataclass(frozen=True)
 class RecordTable:
-    """A table of the records of a study."""
-
     columns: str
     query: str
 

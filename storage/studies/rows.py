@@ -22,7 +22,6 @@ def require_study(db: Db, study_id: str) -> Row:
 
 
 def items_given(db: Db, study_id: str, worker: str) -> int:
-    """Return the number of items that an enrolled worker was given."""
     return int(first_value(db, "SELECT given FROM enrolments WHERE study = ? AND worker = ?", [study_id, worker]))
 
 
@@ -57,7 +56,6 @@ def append_log(db: Db, event: str, detail: str, study_id: str = "", worker: str 
 
 
 def item_of(row: Row) -> Item:
-    """Return the item in a row of study_items."""
     content = json.loads(row["content"])
     content |= {name: tuple(content[name]) for name in ("classes", "edit_types")}
     about = {name: row[name] for name in ("kind", "id", "public")}

@@ -46,7 +46,6 @@ def create_study(db: Db, name: str, rules: Rules) -> str:
 
 
 def _data(db: Db, study_id: str) -> StudyData:
-    """Return all data of a study for an analysis."""
     linked, panelled = ways_in(db, study_id)
     return StudyData(
         study=_study(db, require_study(db, study_id)),

@@ -214,7 +214,6 @@ class Workers(Repository):
 
 
 def insert_decision(db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str) -> int:
-    """Insert a decision on an assignment. Return its id."""
     row = {"study": study_id, "worker": worker, "verdict": verdict, "reason": reason, "created": now()}
     return insert_row(db, "decisions", row)
 

@@ -221,7 +221,6 @@ class TestSets(Repository):
 
     @read
     def names(self, db: Db) -> dict[str, str]:
-        """Return the name of every set by id."""
         return dict(db.execute("SELECT id, name FROM test_sets").fetchall())
 
     @read
