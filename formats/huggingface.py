@@ -226,9 +226,9 @@ class RowSource(Source):
             row = read_row(cells, where, tally)
         except UserError as error:
             row, problem = Row(), str(error)
-        has_mask = (
-            values[columns.mask] is not None if columns.mask in values else bool(columns.mask and row.mask_classes)
-        )
+        has_mask = bool(columns.mask and row.mask_classes)
+        if columns.mask in values:
+            has_mask = values[columns.mask] is not None
         if columns.image in values and self._data(name, values[columns.image]) is None:
             problem = "It does not hold the bytes of an image: export the images with the table."
         return Found(

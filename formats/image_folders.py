@@ -19,7 +19,7 @@ from formats.draft import Draft
 from formats.files import Files, images_in, is_image, joined
 from formats.naming import SPLIT_OF, Names, split_folder, standard
 from formats.pages import CARD, CLASSES, CROISSANT, RECORDS, TYPED, Description, description_of
-from formats.source import UNKNOWN, Source, Survey, Tally, mask_opener, opener, stem_of
+from formats.source import Source, Survey, Tally, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report, Row
 
 MASK_FOLDERS = ("masks", "mask", "segmentations", "segmentationclass", "labels", "annotations", "gtfine")
@@ -211,13 +211,6 @@ class PlainFolder(Source):
         if not self.in_place:
             self._tell_others(texts, tally)
         tally.tell()
-
-    def at(self, key: str) -> Found:
-        if self._by_key is None:
-            self._by_key = {name: self._found(name)[0] for name in self._images}
-        if key not in self._by_key:
-            raise UserError(UNKNOWN)
-        return self._by_key[key]
 
     def _found(self, name: str) -> tuple[Found, str | None]:
         key = _key(name)

@@ -24,6 +24,7 @@ from core.images import StoredImage
 from core.twins import SHAPE, look_of
 from storage.engine.database import Database, Repository, read
 from storage.engine.queries import first_value
+from storage.engine.rows import pack_value
 from storage.images import ImageFiles, Images, file_name, write_renewable
 
 SIDE = 256
@@ -142,7 +143,7 @@ class Thumbnails(ThumbnailFiles, Repository):
 
     def set_seen(self, seen: Seen) -> None:
         """Store which thumbnails were checked, for the next start. The last process wins. Raises OSError."""
-        self._put(self.folder / _SEEN, json.dumps({"latest": seen.latest, "gaps": seen.gaps}).encode())
+        self._put(self.folder / _SEEN, pack_value(seen).encode())
 
 
 def thumbnail(image: Image.Image) -> bytes:

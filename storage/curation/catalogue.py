@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from sqlite_utils import Database as Db
@@ -32,14 +31,13 @@ from core.catalogue import (
 from core.data_files import DataTable
 from core.errors import UserError
 from core.image_filter import FACETS, Facet, ImageFilter, ScoreBand
-from core.types import CounterfactualCaption, Edit
 from storage.curation import entry_sets
 from storage.curation.scores import MEASURE as SCORE
 from storage.curation.scores import NUMBER
 from storage.curation.selection import Held, Selection, counts, hold, walk
 from storage.engine.database import Database, Repository, read, reading, write
 from storage.engine.queries import first_column
-from storage.engine.rows import Row, record_of, unpack_value, when
+from storage.engine.rows import record_of
 from storage.images import Images, file_name
 from storage.runs.test_cases import checks_of
 
@@ -236,7 +234,16 @@ class Catalogue(Repository):
     def _entries(self, db: Db, keys: Sequence[PageKey]) -> tuple[CatalogueEntry, ...]:
         by_entry = {key.entry: key for key in keys}
         rows = db.query(_QUERIES["rows"].format(score=NUMBER), [json.dumps(list(by_entry))])
-        return tuple(_entry(row, by_entry[row["id"]], self._images.folder) for row in rows)
+        return tuple(
+            record_of(
+                CatalogueEntry,
+                row,
+                image_path=self._images.folder / file_name(row["image"]),
+                checks=checks_of(row),
+                key=by_entry[row["id"]],
+            )
+            for row in rows
+        )
 
     def _named(self, db: Db, image_filter: ImageFilter, begin: str) -> dict[str, dict[str, int]]:
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND entries > 0 ORDER BY 1"
@@ -249,29 +256,3 @@ def _bars(selection: Selection, measure: str) -> tuple[Bar, ...]:
     (numbers,) = counts(selection, {f"bin:{measure}": 1 << 30}).values()
     bars = sorted((int(value), number) for value, number in numbers.items() if number)
     return tuple(Bar(at / entry_sets.BINS, (at + 1) / entry_sets.BINS, number) for at, number in bars)
-
-
-def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
-    if row["counterfactual"] is not None:
-        counterfactual = unpack_value(CounterfactualCaption, row["counterfactual"])
-    else:
-        edits = unpack_value(tuple[Edit, ...], row["brought_edits"] or "[]")
-        counterfactual = CounterfactualCaption(row["new_caption"] or "", edits)
-    caption = json.loads(row["caption"] or "null") or {}
-    reviewed = row["verdict"] != "open"
-    return record_of(
-        CatalogueEntry,
-        row,
-        image_path=images / file_name(row["image"]),
-        image_size=(row["width"], row["height"]),
-        checks=checks_of(row),
-        caption=caption.get("text", "") or row["brought_caption"] or "",
-        counterfactual=counterfactual.text,
-        edits=counterfactual.edits,
-        reason=row["reason"] or "" if reviewed else "",
-        reviewer=row["reviewer"] or "" if reviewed else "",
-        reviewed=when(row["reviewed"]) if reviewed else None,
-        study_outcomes=tuple(sorted(json.loads(row["outcomes"]))),
-        tags=tuple(sorted(json.loads(row["tags"]))),
-        key=key,
-    )

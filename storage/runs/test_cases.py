@@ -27,7 +27,7 @@ from core.stored_runs import (
     Verdict,
 )
 from core.stored_studies import Candidate
-from core.types import LONGEST_REASON, Check, CounterfactualCaption, ReviewDecision, Task, to_plain
+from core.types import LONGEST_REASON, Check, ReviewDecision, Task, to_plain
 from storage.engine.database import Database, Repository, first_row, read, write, writing
 from storage.engine.queries import change_row, first_value, insert_row, insert_rows, records
 from storage.engine.rows import Row, checked_text, now, pack, pack_value, record_of, unpack_value, when
@@ -233,7 +233,6 @@ def _case(row: Row, images: Path) -> StoredTestCase:
         StoredTestCase,
         row,
         image_path=images / file_name(row["image_sha"]),
-        image_size=(row["width"], row["height"]),
         checks=checks_of(row),
         lineage=record_of(Lineage, row, settings=_settings(row["method"], row["settings"]), task=_task(row["task"])),
         artifacts={
@@ -251,17 +250,10 @@ def checks_of(row: Row) -> tuple[Check, ...]:
 
 
 def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) -> Candidate:
-    task = _task(row["task"])
-    counterfactual: CounterfactualCaption = unpack_value(CounterfactualCaption, row["counterfactual"])
     of_source, of_image = predictions.get(row["source_sha"], {}), predictions.get(row["image_sha"], {})
     return record_of(
         Candidate,
         row,
-        label=task.label,
-        classes=tuple(task.protected),
-        caption=(json.loads(row["caption"] or "null") or {}).get("text", ""),
-        counterfactual=counterfactual,
-        edit_types=tuple(dict.fromkeys(edit.edit_type for edit in counterfactual.edits)),
         predictions={model: (of_source.get(model), of_image.get(model)) for model in sorted({*of_source, *of_image})},
         # Seed as text: JSON readers lose the last digits of 64 bits.
         origin={name: row[name] for name in _ORIGIN} | {"settings": json.loads(row["settings"])},

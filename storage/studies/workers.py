@@ -15,8 +15,8 @@ from sqlite_utils import Database as Db
 from core.data_files import DataTable
 from core.errors import UserError
 from core.stored_studies import Enrolment, Role, Session
-from core.studies import ApprovalVerdict, Exclusion, Worker
-from storage.engine.database import Repository, first_row, read, reading, write, writing
+from core.studies import ApprovalVerdict, Worker
+from storage.engine.database import Repository, read, reading, write, writing
 from storage.engine.queries import (
     change_row,
     first_column,
@@ -27,7 +27,7 @@ from storage.engine.queries import (
     records,
     required_row,
 )
-from storage.engine.rows import checked_text, later, now, record_of, sha_of, when, whole
+from storage.engine.rows import checked_text, later, now, record_of, sha_of, whole
 from storage.studies.next_items import look_again
 from storage.studies.rows import append_log, log_change, release, require_study, touch
 
@@ -88,11 +88,7 @@ def _enrolled(db: Db, worker: str) -> tuple[str, ...]:
 
 def _enrolment(db: Db, study_id: str, worker: str) -> Enrolment | None:
     """Return a worker's state in a study; None if the worker is not enrolled."""
-    row = first_row(db, _QUERIES["enrolment"], [study_id, worker])
-    if row is None:
-        return None
-    exclusion = Exclusion(worker, row["reason"], row["author"], when(row["since"])) if row["exclusion"] else None
-    return record_of(Enrolment, row, consented=row["consented"] is not None, exclusion=exclusion)
+    return record(db, Enrolment, _QUERIES["enrolment"], [study_id, worker])
 
 
 class Workers(Repository):

@@ -35,8 +35,8 @@ def captions_of(db: Db, version: int) -> dict[str, str]:
     """Return the captions of a version's source images, by run and by the source's hash; "" without a caption."""
     caption_by_key: dict[str, str] = {}
     for run, source, caption in db.execute(_QUERIES["captions_of"], [version]):
-        caption_by_key[run] = text = (json.loads(caption or "null") or {}).get("text", "")
-        caption_by_key[source] = text or caption_by_key.get(source, "")
+        caption_by_key[run] = caption
+        caption_by_key[source] = caption or caption_by_key.get(source, "")
     return caption_by_key
 
 

@@ -27,11 +27,11 @@ from core.test_sets import (
     TestSet,
     version_id,
 )
-from core.types import Task, TaskKind
+from core.types import TaskKind
 from storage.curation.selection import Selection
 from storage.engine.database import Database, Repository, read, reading, write, writing
-from storage.engine.queries import first_column, first_value, insert_row, insert_rows, required_row
-from storage.engine.rows import Row, checked_text, now, pack, record_of, unpack_value, whole
+from storage.engine.queries import first_column, first_value, insert_row, insert_rows, records, required_row
+from storage.engine.rows import Row, checked_text, now, pack, record_of, whole
 from storage.images import Images
 from storage.test_sets.facts import CaseFacts, captions_of, facts_of
 
@@ -296,7 +296,7 @@ class TestSets(Repository):
     def cases(self, db: Db, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
         """Return these test cases in order, as test sets store them. Raises UserError if one is unknown."""
         case_ids = list(dict.fromkeys(ids))
-        found = tuple(_case(row) for row in db.query(_QUERIES["cases"], [pack(case_ids)]))
+        found = records(db, CaseOfSet, _QUERIES["cases"], [pack(case_ids)])
         if len(found) < len(case_ids):
             unknown = min({*case_ids} - {case.id for case in found})
             raise UserError(f"This workspace has no test case {unknown}; nothing was added.", field="cases")
@@ -390,17 +390,6 @@ def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> Row:
 
 def _entry(row: Row) -> SetEntry:
     return record_of(SetEntry, row, source=row["source_elsewhere"] or row["source"])
-
-
-def _case(row: Row) -> CaseOfSet:
-    task: Task = unpack_value(Task, row["task"])
-    return record_of(
-        CaseOfSet,
-        row,
-        task_label=task.label if task.kind == "classification" else "",
-        image_size=(row["width"], row["height"]),
-        source_size=(row["source_width"], row["source_height"]),
-    )
 
 
 def _count(db: Db, version: int) -> int:
