@@ -23,7 +23,6 @@ from formats.source import Source, Survey, Tally, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report, Row
 
 MASK_FOLDERS = ("masks", "mask", "segmentations", "segmentationclass", "labels", "annotations", "gtfine")
-"""Names of folders that hold masks, in lower case."""
 MASK_ENDINGS = ("_mask", ".mask", "-mask", "_gtFine_labelIds")
 PICTURE_FOLDERS = ("images", "image", "img", "imgs", "leftimg8bit", "data", "jpegimages")
 """Names of folders that hold images and are no labels, in lower case."""

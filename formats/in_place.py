@@ -29,7 +29,6 @@ class Content:
     """The files of an item after they were checked: the image can be decoded, and the mask fits it."""
 
     image: bytes
-    """Bytes of the image file in the data set."""
     picture: Picture
     """The decoded picture, upright and in RGB."""
     mask: Image.Image | None = None

@@ -17,7 +17,6 @@ from formats.tables import TableSource
 from formats.types import Found
 
 BIRD: Mapping[int, str] = {0: "background", 1: "bird"}
-"""Class names of the masks of CUB-200-2011."""
 _AGREED = 128
 """Minimum grey value of a pixel to belong to the bird. Three of five annotators have marked it then."""
 

@@ -82,9 +82,7 @@ class Imported:
     """Examples sorted by name. Their files, named by SHA-256, are in the folder that was passed to the reader."""
     rows: tuple[ImportRow, ...]
     layout: str
-    """Format in which the set was read."""
     header: TestSet | None = None
-    """Header of a set that the studio exported, or None."""
 
 
 class Row(BaseModel):

@@ -27,9 +27,7 @@ from storage.studies.studies import create_study
 from storage.test_sets.test_sets import create_set
 
 EXAMPLE = "example"
-"""Name of the record among the named values."""
 AUTHOR = "example (no person)"
-"""The author of the example's reviews."""
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,6 @@ class Decision:
     id: int
     kind: DecisionKind
     author: str
-    """Name of the author, or ""."""
     what: str
     entries: int
     """Number of images that the decision changed."""
@@ -132,7 +131,6 @@ class ReviewSession:
     first: datetime | None
     last: datetime | None
     repeated: int
-    """Number of images that the person judged again."""
     agreed: int
     """Number of images that got the same verdict both times."""
 

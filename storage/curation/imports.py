@@ -58,7 +58,6 @@ class ImportedImage:
 
     name: str
     image: str
-    """SHA-256 of the image's stored file."""
     mask: str | None
     mask_classes: Mapping[int, str]
     label: str

@@ -85,7 +85,6 @@ class StoredRetraining:
     model: int
     """Id of the model that was trained further, as in `StoredModel.id`."""
     told: dict[str, Any]
-    """The result as plain data, which services read."""
     created: str
 
 

@@ -22,7 +22,6 @@ from storage.images import Images, file_name, keep_image
 class NewPrediction(NamedTuple):
     sha: str
     model: str
-    """Key under which the model's predictions are stored."""
     prediction: Prediction
     doubt: Doubt | None = None
     """Uncertainty of a segmenter; None for a classifier, or if unknown."""

@@ -19,7 +19,6 @@ from storage.engine.rows import now, pack
 from storage.runs.rows import append_state, begin_steps, insert_value, latest_state
 
 LONGEST_NAME = 200
-"""Maximum number of characters in the name of a run."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -28,11 +27,9 @@ class Branch:
     """A new run that starts from an existing run."""
 
     run: str
-    """Id of the existing run."""
     ending: str
     """Suffix for the name of the new run."""
     settings: Mapping[str, Any]
-    """Settings as plain data."""
     values: Mapping[StageName, StageValue[Any]]
 
 

@@ -28,7 +28,6 @@ from storage.studies.rows import append_log, item_of, log_change, require_study,
 from storage.studies.workers import Sessions, Workers, checked_reason, read_workers
 
 LONGEST_NAME = 200
-"""Maximum number of characters in the name of a study."""
 MOST_ITEMS = 100_000
 """Maximum number of items in a study, of all kinds together."""
 _CONTENT = "expected why label classes edit_types caption counterfactual test_case model model_right group origin"
