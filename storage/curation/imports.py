@@ -27,16 +27,13 @@ _AT_ONCE = 500
 _QUERIES = DataTable(__file__, str)
 
 
-@dataclass(frozen=True)
-class NewImage:
-    """An image to import. Its files are in the workspace, but may have no rows in the database yet."""
+@dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """Facts about an image from the imported files."""
 
-    name: str
-    """Name of the image, unique in the import."""
-    image: StoredImage
-    mask: StoredImage | None = None
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     label: str = ""
+    """Label in the files. Of a stored image, a person's later decision on the entry that was made for it counts."""
     split: Split = ""
     role: Role = "generated"
     """"source" for the original of generated images, which gets no entry in the catalogue; else "generated"."""
@@ -47,29 +44,28 @@ class NewImage:
     new_caption: str = ""
     edits: tuple[Edit, ...] = ()
     edit_types: tuple[str, ...] = ()
-    checks: tuple[Check, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts from the imported files, JSON-ready."""
+    """Further facts, JSON-ready."""
 
 
 @dataclass(frozen=True)
-class ImportedImage:
-    """An imported image as stored."""
+class NewImage(ImageFacts):
+    """An image to import. Its files are in the workspace, but may have no rows in the database yet."""
+
+    name: str
+    """Name of the image, unique in the import."""
+    image: StoredImage
+    mask: StoredImage | None = None
+    checks: tuple[Check, ...] = ()
+
+
+@dataclass(frozen=True)
+class ImportedImage(ImageFacts):
+    """An imported image as stored. Images and masks are named by the SHA-256 of their files."""
 
     name: str
     image: str
     mask: str | None
-    mask_classes: Mapping[int, str]
-    label: str
-    """Label from the imported files, or a person's later decision on the entry that was made for the image."""
-    split: Split
-    role: Role
-    source: str
-    caption: str
-    new_caption: str
-    edits: tuple[Edit, ...]
-    edit_types: tuple[str, ...]
-    facts: Mapping[str, Any]
     entry: int | None
     """Catalogue number; None for the original of generated images."""
     made: bool

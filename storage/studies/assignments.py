@@ -24,9 +24,9 @@ from core.stored_studies import Assignment, Saved, UnsentAnswers, VoteRefused
 from core.studies import WORK, Answers, Item, ItemKind, Rules
 from storage.engine.database import Database, Repository, first_row, read, write, writing
 from storage.engine.queries import change_row, first_value, insert_row
-from storage.engine.rows import Row, now, pack, pack_value, record_of, when, whole
+from storage.engine.rows import Row, now, pack_value, record_of, when, whole
 from storage.studies.next_items import next_item, told_of
-from storage.studies.rows import item_of, items_given, log_change, release, require_study, rules_of, touch
+from storage.studies.rows import append_vote, item_of, items_given, log_change, release, require_study, rules_of, touch
 
 LONGEST_COMMENT = 2000
 LONGEST_KEY = 100
@@ -155,7 +155,7 @@ class Assignments(Repository):
         _check_vote(answers, comment, seconds, key)
         answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
         bounded = min(max(seconds, 0.0), self._most_seconds(row, time, rules))
-        vote = _append_vote(db, row["id"], "submitted", key, answers, comment, bounded, time)
+        vote = append_vote(db, row["id"], "submitted", key, answers, comment, bounded, time)
         columns: dict[str, Any] = {"state": "submitted", "vote": vote, "submitted": time, "draft": None}
         columns["was_right"] = None if row["kind"] == "item" else int(bool(right))
         columns |= {"first_vote": vote} if row["first_vote"] is None else {"changes": row["changes"] + 1}
@@ -193,7 +193,7 @@ class Assignments(Repository):
         # A worker has one lease at a time. The current item comes later, if it still needs votes then.
         release(db, study_id, worker)
         answers, comment = _answers(db, row["vote"])
-        _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
+        append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
         change_row(db, "assignments", row["id"], {"state": "leased", "expires": _later(time, rules)})
         touch(db, study_id)
         return _by_id(db, row["id"])
@@ -352,13 +352,6 @@ def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> Non
         raise ValueError(f"a vote has a key of 1 to {LONGEST_KEY} characters")
     if len(comment) > LONGEST_COMMENT:
         raise UserError(f"The comment has {len(comment)} characters; at most {LONGEST_COMMENT}, please.")
-
-
-def _append_vote(
-    db: Db, assignment: int, event: str, key: str | None, answers: Answers, comment: str, seconds: float, time: str
-) -> int:
-    row = {"assignment": assignment, "event": event, "key": key, "answers": pack(dict(answers))}
-    return insert_row(db, "study_votes", {**row, "comment": comment, "seconds": float(seconds), "created": time})
 
 
 def _later(time: str, rules: Rules) -> str:

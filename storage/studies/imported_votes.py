@@ -11,8 +11,8 @@ from sqlite_utils import Database as Db
 from core.errors import UserError
 from core.stored_studies import ImportedVote
 from storage.engine.queries import change_row, first_value, insert_row
-from storage.engine.rows import Row, now, pack, whole
-from storage.studies.rows import items_given
+from storage.engine.rows import Row, now, whole
+from storage.studies.rows import append_vote, items_given
 from storage.studies.workers import enrol, insert_decision
 
 IMPORTED = "imported-"
@@ -67,9 +67,8 @@ def import_vote(
     }
     assignment = insert_row(db, "assignments", row)
     answers = {name: whole(answer) for name, answer in vote.answers.items()}
-    event = {"assignment": assignment, "event": "submitted", "key": "imported", "answers": pack(answers)}
-    event |= {"comment": whole(vote.comment), "seconds": float(vote.seconds), "created": submitted}
-    saved = insert_row(db, "study_votes", event)
+    event = "submitted", "imported", answers, whole(vote.comment), vote.seconds, submitted
+    saved = append_vote(db, assignment, *event)
     reason = whole(vote.reason)
     what = (worker, vote.verdict, reason)
     if vote.verdict != "pending" and what not in decisions:

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from sqlite_utils import Database as Db
 
-from core.studies import Item, Rules
+from core.studies import Answers, Item, Rules
 from storage.engine.queries import first_value, insert_row, required_row
-from storage.engine.rows import Row, now, unpack_value, whole
+from storage.engine.rows import Row, now, pack, unpack_value, whole
 
 LONGEST_DETAIL = 1000
 """Maximum number of characters in a log entry. So text from strangers cannot fill the disk."""
@@ -53,6 +53,14 @@ def append_log(db: Db, event: str, detail: str, study_id: str = "", worker: str 
     """Add an entry to the log, such as a refusal. Long texts are cut. Study and worker need not exist."""
     row = {"study": study_id[:80], "worker": worker[:80], "event": event[:80], "detail": detail[:LONGEST_DETAIL]}
     insert_row(db, "study_log", {**{name: whole(text) for name, text in row.items()}, "created": now()})
+
+
+def append_vote(
+    db: Db, assignment: int, event: str, key: str | None, answers: Answers, comment: str, seconds: float, time: str
+) -> int:
+    """Add an event to the log of votes, "submitted" or "withdrawn". Return its id."""
+    row = {"assignment": assignment, "event": event, "key": key, "answers": pack(dict(answers))}
+    return insert_row(db, "study_votes", {**row, "comment": comment, "seconds": float(seconds), "created": time})
 
 
 def item_of(row: Row) -> Item:
