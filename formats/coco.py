@@ -11,7 +11,7 @@ import posixpath
 import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 from core import rle
@@ -32,6 +32,7 @@ _DECODER = json.JSONDecoder()
 _OUR_LISTS = (CLASSES, CROISSANT, "manifest.json")
 _NO_FORM = "It is no list of COCO's form: download it again."
 _CHANGED = "The list of annotations was changed since the data set was opened: open it again."
+Record = Mapping[str, Any]
 _KINDS = re.compile(r"_?(instances|captions|person_keypoints|keypoints|annotations|stuff|image_info)_?(\.coco)?_?")
 
 
@@ -48,29 +49,19 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
         content = splits.setdefault(example.split, {"images": [], "annotations": []})
         draft.record(picture, *named(example), ("labels", "classes of masks", "splits"))
         number, (width, height) = len(content["images"]) + 1, picture.size
-        content["images"].append(
-            {
-                "id": number,
-                "file_name": f"{example.name}.png",
-                "width": width,
-                "height": height,
-                "label": example.label,
-                # An addition to COCO, so that reading restores the mask's numbers.
-                **({"mask_classes": dict(sorted(example.mask_classes.items()))} if picture.mask is not None else {}),
-            }
-        )
+        image = {"id": number, "file_name": f"{example.name}.png", "width": width, "height": height}
+        image["label"] = example.label
+        if picture.mask is not None:  # an addition to COCO, so that reading restores the mask's numbers
+            image["mask_classes"] = dict(sorted(example.mask_classes.items()))
+        content["images"].append(image)
         new_annotations = _regions(picture, ids) if picture.mask is not None else _whole(picture, ids)
         for annotation in new_annotations:
             first = len(content["annotations"]) + 1
             content["annotations"].append({"id": first, "image_id": number, **annotation})
     categories = [{"id": number, "name": name, "supercategory": ""} for name, number in ids.items()]
     for split, content in sorted(splits.items()):
-        about = {
-            "info": {"description": "DILLEMA Studio test set"},
-            "licenses": [],
-            **content,
-            "categories": categories,
-        }
+        info = {"description": "DILLEMA Studio test set"}
+        about = {"info": info, "licenses": [], **content, "categories": categories}
         data = json.dumps(about, ensure_ascii=False, separators=(",", ":")).encode()
         draft.put(f"annotations/instances_{split_folder(split, 'val')}.json", data)
     first_split = split_folder(split_to_load(splits), "val")
@@ -99,39 +90,32 @@ def _whole(picture: Picture, ids: Mapping[str, int]) -> list[dict[str, Any]]:
     if not picture.example.label:
         return []
     width, height = picture.size
-    return [
-        {
-            "category_id": ids[picture.example.label],
-            "iscrowd": 0,
-            "area": width * height,
-            "bbox": [0, 0, width, height],
-            "segmentation": [[0, 0, width, 0, width, height, 0, height]],
-        }
-    ]
+    box, outline = [0, 0, width, height], [0, 0, width, 0, width, height, 0, height]
+    whole = {"category_id": ids[picture.example.label], "iscrowd": 0, "area": width * height, "bbox": box}
+    return [{**whole, "segmentation": [outline]}]
 
 
 class CocoSource(Source):
     """The images that COCO's JSON files list. Keeps only the byte range of each entry, as there may be very many."""
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        label = options.get("label", "")
+    def prepare(self) -> None:
+        label = self.options.get("label", "")
         if label not in ("", "largest"):
             raise UserError(
                 f"The option label of COCO is “largest” (object) or left out, not “{label}”.", field="label"
             )
         self._largest = label == "largest"
-        near = (path for folder in ("annotations", "") for path in files.files(folder, deep=False))
-        names = list(near) if in_place else list(files.names)
+        near = (path for folder in ("annotations", "") for path in self.files.files(folder, deep=False))
+        names = list(near) if self.in_place else list(self.files.names)
         lists = [name for name in names if name.endswith(".json") and posixpath.basename(name) not in _OUR_LISTS]
         instances = [name for name in lists if posixpath.basename(name).startswith("instances_")]
         self._lists: dict[str, list[str]] = {}
-        for name in (instances or lists) if in_place else lists:
+        for name in (instances or lists) if self.in_place else lists:
             self._lists.setdefault(_split_of(name), []).append(name)
         self._tables = Latest(self._scanned, len(lists) + 1)
-        self._known = {} if in_place else names_by_form(names)
+        self._known = {} if self.in_place else names_by_form(names)
         self._by_base: dict[str, list[str]] = {}
-        for name in () if in_place else filter(is_image, names):
+        for name in () if self.in_place else filter(is_image, names):
             self._by_base.setdefault(posixpath.basename(name), []).append(name)
 
     @classmethod
@@ -144,10 +128,8 @@ class CocoSource(Source):
 
     def survey(self, split: str) -> Survey:
         names = dict.fromkeys(name for table in self._images_of(split)[0] for name in table.categories.values())
-        return Survey(
-            tuple(names) if self._largest else (),
-            dict(enumerate(names)) if len(names) <= UNLABELLED else {},
-        )
+        classes = dict(enumerate(names)) if len(names) <= UNLABELLED else {}
+        return Survey(tuple(names) if self._largest else (), classes)
 
     def count(self) -> int:
         return sum(len(table.places) for split in self._lists for table in self._images_of(split)[0])
@@ -205,11 +187,11 @@ class CocoSource(Source):
                     if isinstance(entry, dict):
                         table.note(what, entry, place, size, names, image_ids)
         except ValueError:
-            return _Table(name, problem=_NO_FORM)
+            return _Table(name, _NO_FORM)
         except OSError as error:
-            return _Table(name, problem=f"It cannot be read: {error.strerror or error}.")
+            return _Table(name, f"It cannot be read: {error.strerror or error}.")
         if not names:
-            return replace(table, problem="It lists no image: download it again." if self.in_place else "")
+            return _Table(name, "It lists no image: download it again." if self.in_place else "")
         table.finish(image_ids)
         table.stamp = stamp_of(self.files.path(name))
         table.folder = self._folder_of(name, names)
@@ -285,14 +267,7 @@ class CocoSource(Source):
         except UserError as error:
             return replace(found, problem=str(error))
 
-    def _drawn(
-        self,
-        found: Found,
-        table: _Table,
-        entry: Mapping[str, Any],
-        annotations: Sequence[Mapping[str, Any]],
-        tally: Tally,
-    ) -> Found:
+    def _drawn(self, found: Found, table: _Table, entry: Record, annotations: Sequence[Record], tally: Tally) -> Found:
         """Return the item with its label and the mask of its regions. Raises UserError if its entry cannot be read."""
         named = table.categories
         kinds = [_id(annotation.get("category_id")) for annotation in annotations]
@@ -332,39 +307,25 @@ class CocoSource(Source):
             if not isinstance(number, int) or not 0 <= number < UNLABELLED:
                 raise UserError("It has more than 255 classes, which a mask cannot hold.")
             shapes.append((number, annotation["segmentation"]))
-        if (
-            not shapes
-            and not isinstance(mask_classes, dict)
-            and (annotations or not table.has_regions or not self.in_place)
-        ):
+        without_mask = annotations or not table.has_regions or not self.in_place
+        if not shapes and not isinstance(mask_classes, dict) and without_mask:
             return found
         return replace(found, mask=painted(shapes, size), classes=classes or {n: name for name, n in numbers.items()})
 
 
-@dataclass
 class _Table:
-    name: str
-    problem: str = ""
-    kind: str = ""
-    """“caption” or “keypoints” if the annotations of the list have these; otherwise ""."""
-    stamp: str = ""
-    folder: str = ""
-    places: array[int] = field(default_factory=lambda: array("Q"))
-    sizes: array[int] = field(default_factory=lambda: array("Q"))
-    keys: Places = field(default_factory=Places)
-    ids: Places = field(default_factory=Places)
-    categories: dict[str, str] = field(default_factory=dict)
-    licences: dict[str, str] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-    has_regions: bool = False
-    _ids: array[int] = field(default_factory=lambda: array("Q"))
-    _at: array[int] = field(default_factory=lambda: array("Q"))
-    _bytes: array[int] = field(default_factory=lambda: array("Q"))
-    _by_image: Places = field(default_factory=Places)
+    def __init__(self, name: str, problem: str = "") -> None:
+        self.name, self.problem, self.stamp, self.folder = name, problem, "", ""
+        self.kind = ""
+        """“caption” or “keypoints” if the annotations of the list have these; otherwise ""."""
+        self.places, self.sizes, self._ids, self._at, self._bytes = (array("Q") for _ in range(5))
+        self.keys = self.ids = self._by_image = Places()
+        self.categories: dict[str, str] = {}
+        self.licences: dict[str, str] = {}
+        self.remarks: list[str] = []
+        self.has_regions = False
 
-    def note(
-        self, what: str, entry: Mapping[str, Any], place: int, size: int, names: list[str], ids: list[str]
-    ) -> None:
+    def note(self, what: str, entry: Record, place: int, size: int, names: list[str], ids: list[str]) -> None:
         """Store the byte range of an entry. Also append the image's name and id to `names` and `ids`."""
         if what == "images":
             names.append(_text(entry.get("file_name")))
@@ -484,9 +445,7 @@ class _Text:
         return sign
 
     def parts(self, begin: str, end: str) -> Iterator[None]:
-        """Consume the brackets and commas of a list or an object. Yield None before each part, which the caller
-        consumes.
-        """
+        """Consume brackets and commas of a list or an object. Yield before each part, which the caller consumes."""
         self.take(begin)
         mark = self.take(end) if self.sign() == end else ","
         while mark == ",":

@@ -73,23 +73,20 @@ class ParquetFile:
         require_few(metadata.num_rows)
         self._sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self._lock = threading.Lock()
-        self._columns: tuple[str, ...] = ()
         self._groups = Latest(self._group, _GROUPS)
 
     def count(self) -> int:
         return sum(self._sizes)
 
     def rows(self, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-        if columns is not None and not columns:
-            yield from ({} for _ in range(self.count()))
-        elif columns is None:
+        if columns is None:
             for batch in self._file.iter_batches(batch_size=_ROWS):
                 yield from batch.to_pylist()
+        elif not columns:
+            yield from ({} for _ in range(self.count()))
         else:
             for group in range(len(self._sizes)):
-                with self._lock:
-                    table = self._file.read_row_group(group, columns=list(columns))
-                yield from table.to_pylist()
+                yield from self._group(json.dumps([group, *columns])).to_pylist()
 
     def row(self, number: int, columns: Sequence[str]) -> dict[str, Any]:
         for group, size in enumerate(self._sizes):
@@ -131,9 +128,7 @@ def with_class_names(values: dict[str, Any], names: Mapping[str, Sequence[str]])
 
 
 def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
-    """Return the columns of a table: first the columns of files (as "Image" if `datasets` shows them), then the columns
-    of a row.
-    """
+    """Return the columns of a table: those of files (as "Image" if `datasets` shows them), then those of a row."""
     import pyarrow
 
     text, image = pyarrow.string(), pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])

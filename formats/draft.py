@@ -87,12 +87,7 @@ class Picture:
 class Draft:
     """An export folder that one thread writes. It owns the threads that `pictures` starts."""
 
-    def __init__(
-        self,
-        folder: Path,
-        progress: OnProgress | None,
-        complete: Complete | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, progress: OnProgress | None, complete: Complete | None) -> None:
         self.folder = folder
         self._progress, self._complete = progress, complete
         self._files: list[dict[str, Any]] = []
@@ -262,16 +257,10 @@ def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Generator[U]:
 
 
 @contextmanager
-def drafted(
-    into: Path,
-    replace: bool = False,
-    progress: OnProgress | None = None,
-    complete: Complete | None = None,
-) -> Iterator[Draft]:
+def drafted(into: Path, replace: bool, progress: OnProgress | None, complete: Complete | None) -> Iterator[Draft]:
     """Open a draft. It is renamed to `into` if the `with` block succeeds, otherwise removed.
 
-    Raises UserError if `into` is a file or a non-empty folder, unless `replace` is set and all files in it belong to an
-    earlier export.
+    Raises UserError if `into` is a file or has files, except with `replace` if all are of an earlier export.
     """
     into = Path(os.path.abspath(into))
     try:

@@ -14,7 +14,6 @@ from formats.pages import CARD, CROISSANT, card, croissant
 from formats.types import SPLITS, Example, TestSet
 
 _COLUMNS = DataTable(__file__, str)
-"""Description of each column of the records, by the column's name."""
 
 
 def export(

@@ -21,12 +21,13 @@ import zipfile
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from core.errors import UserError
 from core.images import MAX_BYTES
-from core.words import composed
+from core.words import composed, count_of
 from formats.types import Report
 
 T = TypeVar("T")
@@ -48,7 +49,6 @@ BROKEN_ARCHIVE = (
 """Errors that reading a damaged archive raises. OSError comes from bzip2."""
 _FROM_WITHIN = re.compile(r"^(\./)+")
 """Prefix of the names in an archive that was packed from inside its folder."""
-GONE = "The file is not there any more: put it back, or list the data set again."
 _LINK = "It is a link, and links are not followed: put the file itself in its place."
 
 
@@ -66,10 +66,7 @@ class Files(Protocol):
         """Return the names of the folders directly in a folder, sorted."""
 
     def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
-        """Yield the paths of the files in a folder, and if `deep` below it, sorted within each folder.
-
-        None is opened.
-        """
+        """Yield the paths of the files in a folder, and if `deep` below it, sorted within each folder. Opens none."""
 
     def has(self, path: str) -> bool:
         """Return True if a file or folder has this path."""
@@ -78,10 +75,9 @@ class Files(Protocol):
         """Return the bytes of a file. Raises UserError if it is missing, damaged or larger than `most` bytes."""
 
     def path(self, name: str) -> Path:
-        """Return the path on the disk of a file, to read it piece by piece.
+        """Return the path on the disk of a file, to read it piece by piece. A file in an archive is copied once.
 
-        A file in an archive is copied at its first use. Raises UserError if it is damaged or may not be copied, OSError
-        if the disk is full.
+        Raises UserError if it is damaged or may not be copied, OSError if the disk is full.
         """
 
     def stamp(self, name: str) -> str:
@@ -89,8 +85,6 @@ class Files(Protocol):
 
 
 class Line(NamedTuple):
-    """A line of a file."""
-
     number: int
     """One-based number."""
     place: int
@@ -151,7 +145,7 @@ def open_files(source: Path, report: Report, scratch: Path | None = None, follow
 def unreadable(error: OSError) -> UserError:
     """Return the error for a file of a data set that cannot be opened."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return UserError(GONE)
+        return UserError("The file is not there any more: put it back, or list the data set again.")
     return UserError(f"The file cannot be read: {error.strerror or error}.")
 
 
@@ -186,18 +180,15 @@ class Folder:
     def __init__(self, folder: Path, report: Report, follow_links: bool = False) -> None:
         self.name = folder.name or str(folder)
         self._folder, self._report, self._follow = folder, report, follow_links
-        self._names: tuple[str, ...] | None = None
         self._links: set[str] = set()
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
-        if self._names is None:
-            hidden_files: list[str] = []
-            names = tuple(sorted(self._walk("", True, (), hidden_files)))
-            require_few(names, self.name)
-            report_hidden(self.name, len(hidden_files), self._report)
-            self._names = names
-        return self._names
+        hidden_files: list[str] = []
+        names = tuple(sorted(self._walk("", True, (), hidden_files)))
+        require_few(names, self.name)
+        report_hidden(self.name, len(hidden_files), self._report)
+        return names
 
     def folders(self, inside: str = "") -> list[str]:
         return [entry.name for entry in self._entries(inside) if entry.is_dir(follow_symlinks=self._follow)]
@@ -340,7 +331,7 @@ class _Archive:
 def report_hidden(what: str, count: int, report: Report) -> None:
     """Add a row to the report with the number of hidden files that were left out."""
     if count:
-        report.refuse(what, f"{count:,} hidden file{' was' if count == 1 else 's were'} left out.")
+        report.refuse(what, f"{count_of(count, 'hidden file', 'was')} left out.")
 
 
 class Inner:
@@ -482,6 +473,11 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
         while len(text) == MOST_LINE and not text.endswith(b"\n"):
             text = file.readline(MOST_LINE)
             place += len(text)
+
+
+def lines_in(files: Files, name: str, most: int = MAX_BYTES) -> list[str]:
+    """Return the lines of a small text file in UTF-8. Raises UserError if it is missing or larger than `most` bytes."""
+    return files.read(name, most).decode("utf-8-sig", "replace").splitlines()
 
 
 def names_by_form(names: Iterable[str]) -> dict[str, str]:

@@ -85,14 +85,13 @@ def image_folder(files: Files, report: Report, options: Mapping[str, str], in_pl
 class RowSource(Source):
     """The rows of Parquet files or of a `save_to_disk` folder. Each row is an image."""
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        self._exported = files.has(RECORDS)
+    def prepare(self) -> None:
+        self._exported = self.files.has(RECORDS)
         self._by_split: dict[str, list[str]] = {}
         for split, tables in self._listed():
             self._by_split.setdefault(split, []).extend(tables)
         every = [table for tables in self._by_split.values() for table in tables]
-        self._tables = Latest(self._open, max(16, len(every)) if in_place else 1)
+        self._tables = Latest(self._open, max(16, len(every)) if self.in_place else 1)
 
     def _listed(self) -> Iterator[tuple[str, list[str]]]:
         if self.files.has("dataset_dict.json"):
@@ -227,9 +226,9 @@ class RowSource(Source):
             row = read_row(cells, where, tally)
         except UserError as error:
             row, problem = Row(), str(error)
-        has_mask = (
-            values[columns.mask] is not None if columns.mask in values else bool(columns.mask and row.mask_classes)
-        )
+        has_mask = bool(columns.mask and row.mask_classes)
+        if columns.mask in values:
+            has_mask = values[columns.mask] is not None
         if columns.image in values and self._data(name, values[columns.image]) is None:
             problem = "It does not hold the bytes of an image: export the images with the table."
         return Found(

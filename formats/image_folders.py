@@ -1,5 +1,4 @@
-"""Folders of images: a folder for each class, as torchvision's ImageFolder reads them, and plain ones with masks and
-captions.
+"""Folders of images: one for each class, as torchvision's ImageFolder reads them, and plain ones with masks, captions.
 
 A folder named like a split, a mask or a system folder counts as a class if the folders beside it are classes.
 """
@@ -14,43 +13,31 @@ from dataclasses import replace
 
 from core.errors import UserError
 from core.test_sets import split_to_load
-from formats.common import (
-    class_list_of,
-    is_sheet,
-    pair_of_files,
-    read_classes,
-    require_each,
-    splits_of,
-)
+from core.words import count_of
+from formats.common import class_list_of, is_sheet, pair_of_files, read_classes, require_each, splits_of
 from formats.draft import Draft
 from formats.files import Files, images_in, is_image, joined
 from formats.naming import SPLIT_OF, Names, split_folder, standard
 from formats.pages import CARD, CLASSES, CROISSANT, RECORDS, TYPED, Description, description_of
-from formats.source import UNKNOWN, Source, Survey, Tally, mask_opener, opener, stem_of
+from formats.source import Source, Survey, Tally, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report, Row
 
 MASK_FOLDERS = ("masks", "mask", "segmentations", "segmentationclass", "labels", "annotations", "gtfine")
-"""Names of folders that hold masks, in lower case."""
 MASK_ENDINGS = ("_mask", ".mask", "-mask", "_gtFine_labelIds")
 PICTURE_FOLDERS = ("images", "image", "img", "imgs", "leftimg8bit", "data", "jpegimages")
 """Names of folders that hold images and are no labels, in lower case."""
-_OURS = (
+_OURS = {
     CARD,
     CLASSES,
     CROISSANT,
     RECORDS,
     TYPED,
-    "manifest.json",
-    "classes.txt",
-    "_classes.csv",
-    "README.txt",
-    "LICENSE.txt",
-)
+    *"manifest.json classes.txt _classes.csv README.txt LICENSE.txt".split(),
+}
 _CAPTIONS = (".txt", ".caption")
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".parquet", ".arrow", ".npy", ".npz", ".tar")
 _NUMBERS = re.compile(r"\s*(-?\d+(\.\d+)?([,\s]+|$)){5,}")
 """Pattern of a line of numbers, as in files with boxes."""
-_NO_IMAGE = "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF can be read."
 
 
 def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
@@ -126,11 +113,8 @@ class ClassFolders(Source):
             extra = sum(is_image(path) for path in self.files.files(base, deep=False))
             classes = self.files.folders(base)
             if extra and classes:
-                self.report.refuse(
-                    base or self.files.name,
-                    f"{extra:,} image{' lies' if extra == 1 else 's lie'} beside the folders of classes: what is in "
-                    "none of them has no label, and was left out.",
-                )
+                why = "beside the folders of classes: what is in none of them has no label, and was left out."
+                self.report.refuse(base or self.files.name, f"{count_of(extra, 'image', 'lies')} {why}")
             for folder in classes or [""]:
                 for path in images_in(self.files, joined(base, folder)):
                     yield self._found(path)
@@ -175,12 +159,11 @@ def class_folders(files: Files, report: Report, options: Mapping[str, str], in_p
 class PlainFolder(Source):
     """Images with labels and splits from folder names, masks and captions beside them, or masks in another tree."""
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        self._labels = _folder_labels(files, report)
-        self._classes = read_classes(files, report)
-        self._classes_file = class_list_of(files) or ("" if options.get("mask_classes") else "classes.txt")
-        pictures = [name for name in files.names if is_image(name) and not is_sheet(name)]
+    def prepare(self) -> None:
+        self._labels = _folder_labels(self.files, self.report)
+        self._classes = read_classes(self.files, self.report)
+        self._classes_file = class_list_of(self.files) or ("" if self.options.get("mask_classes") else "classes.txt")
+        pictures = [name for name in self.files.names if is_image(name) and not is_sheet(name)]
         self._roles = Roles(pictures, self._labels)
         masks = {name for name in pictures if self._roles.in_mask_folder(name)}
         ended = {name for name in pictures if name not in masks and stem_of(name).endswith(MASK_ENDINGS)}
@@ -224,13 +207,6 @@ class PlainFolder(Source):
             self._tell_others(texts, tally)
         tally.tell()
 
-    def at(self, key: str) -> Found:
-        if self._by_key is None:
-            self._by_key = {name: self._found(name)[0] for name in self._images}
-        if key not in self._by_key:
-            raise UserError(UNKNOWN)
-        return self._by_key[key]
-
     def _found(self, name: str) -> tuple[Found, str | None]:
         key = _key(name)
         mask = self._masks.get(key) or self._masks.get(("", key[1]))
@@ -261,23 +237,18 @@ class PlainFolder(Source):
         stems = {posixpath.splitext(name)[0] for name in self._images}
         keys = {_key(name) for name in self._images}
         for name in self.files.names:
-            ending = posixpath.splitext(name)[1].lower()
-            base = posixpath.basename(name)
-            if is_image(name) or name in texts or base in _OURS or ending == ".md":
+            stem, ending = posixpath.splitext(name)
+            ending = ending.lower()
+            if is_image(name) or name in texts or posixpath.basename(name) in _OURS or ending == ".md":
                 continue
-            if ending == ".txt":
-                if _key(name) in keys:
-                    tally.note(name, "It is called as an image and may describe it: it was not read.")
-                continue
-            if ending in _TABLES:
-                if posixpath.splitext(name)[0] in stems:
-                    tally.note(
-                        name, f"It lies beside an image and may describe it: files with {ending} are not read here."
-                    )
-                else:
-                    tally.note(name, f"It is no image: files with {ending} are not read in a folder of images.")
-            else:
-                self.report.refuse(name, _NO_IMAGE)
+            if ending == ".txt" and _key(name) in keys:
+                tally.note(name, "It is called as an image and may describe it: it was not read.")
+            elif ending in _TABLES and stem in stems:
+                tally.note(name, f"It lies beside an image and may describe it: files with {ending} are not read here.")
+            elif ending in _TABLES:
+                tally.note(name, f"It is no image: files with {ending} are not read in a folder of images.")
+            elif ending != ".txt":
+                self.report.refuse(name, "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF can be read.")
 
 
 class Roles:

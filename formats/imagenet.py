@@ -13,16 +13,15 @@ import io
 import posixpath
 import re
 import tarfile
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from core.class_tables import imagenet_labels
 from core.errors import UserError
 from core.images import MAX_BYTES
-from formats.files import BROKEN_ARCHIVE, Files, images_in, is_image, joined, open_files, stamp_of, tar_places
+from formats.files import BROKEN_ARCHIVE, Files, images_in, is_image, joined, lines_in, open_files, stamp_of, tar_places
 from formats.huggingface import RowSource
 from formats.image_folders import ClassFolders, wrapper_of
 from formats.naming import standard
@@ -37,8 +36,6 @@ KAGGLE = "ILSVRC/Data/CLS-LOC"
 _SYNSETS, _SOLUTION = "LOC_synset_mapping.txt", "LOC_val_solution.csv"
 _WNID = re.compile(r"n\d{8}")
 _VAL_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.JPEG", re.IGNORECASE)
-_V2 = "imagenetv2"
-"""Prefix of the names of ImageNet-V2's folders."""
 _OPEN_TARS = 8
 """Number of class tars whose lists of files are in memory. A list has some thousand names."""
 
@@ -64,9 +61,8 @@ class _Names:
 class ImagenetSource(Source):
     """ImageNet in the first form found: folders of WordNet ids, tars or Parquet. Each split has its own reader."""
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        self._names = _names(files)
+    def prepare(self) -> None:
+        self._names = _names(self.files)
         self._parts = {split: part for split, part in self._found_parts() if part is not None}
 
     def _found_parts(self) -> Iterator[tuple[str, Source | None]]:
@@ -129,7 +125,8 @@ class ImagenetSource(Source):
         listed = any(posixpath.basename(name) in (_SYNSETS, "meta.mat", f"{DEVKIT}.tar.gz") for name in files.names)
         top = files.folders(wrapper_of(files))
         single = top and (
-            all(map(_WNID.fullmatch, top)) or (_numbered(top) and _V2 in f"{files.name}/{files.names[0]}".lower())
+            all(map(_WNID.fullmatch, top))
+            or (_numbered(top) and "imagenetv2" in f"{files.name}/{files.names[0]}".lower())
         )
         return sum(map(is_image, files.names)) if (ids and listed) or single else 0
 
@@ -152,14 +149,17 @@ class ImagenetSource(Source):
             yield from part.find(inside)
 
     def stamp(self, key: str, file: str = "") -> str:
-        part = next((part for part in self._parts.values() if part.holds(key)), None)
+        part = self._part_of(key)
         return part.stamp(key, file) if part is not None else ""
 
     def at(self, key: str) -> Found:
-        part = next((part for part in self._parts.values() if part.holds(key)), None)
+        part = self._part_of(key)
         if part is None:
             raise UserError(UNKNOWN)
         return part.at(key)
+
+    def _part_of(self, key: str) -> Source | None:
+        return next((part for part in self._parts.values() if part.holds(key)), None)
 
 
 class _ClassTars:
@@ -170,15 +170,14 @@ class _ClassTars:
     def __init__(self, path: Path, report: Report) -> None:
         self._path, self._report = path, report
         try:
-            self._file: BinaryIO = path.open("rb")
-            outer = tar_places(self._file, TRAIN_TAR, report)
+            with path.open("rb") as file:
+                outer = tar_places(file, TRAIN_TAR, report)
         except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
             raise UserError(f"{TRAIN_TAR} is no tar that can be read: download it again.", field="root") from error
         self._starts = {
             name.removesuffix(".tar"): start for name, (start, _) in sorted(outer.items()) if name.endswith(".tar")
         }
         self._lists = Latest(lambda wnid: self._list(wnid, Report()), _OPEN_TARS)
-        self._lock = threading.Lock()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -201,9 +200,9 @@ class _ClassTars:
             raise UserError(UNKNOWN)
         wnid, _, image = name.partition("/")
         start, size = self._lists.get(wnid)[image]
-        with self._lock:
-            self._file.seek(start)
-            return self._file.read(min(size, most))
+        with self._path.open("rb") as file:
+            file.seek(start)
+            return file.read(min(size, most))
 
     def path(self, name: str) -> Path:
         raise UserError(f"{name} lies in an archive: unpack {self.name}, and give the folder.", field="root")
@@ -243,8 +242,8 @@ def _names(files: Files) -> _Names:
             raise UserError(f"{packed} cannot be read: download it again.", field="root") from error
         return _of_devkit(*contents)
     if files.has(_SYNSETS):
-        lines = files.read(_SYNSETS).decode("utf-8", "replace").splitlines()
-        synsets = {wnid: words.strip() for wnid, _, words in (line.partition(" ") for line in lines) if words}
+        lines = (line.partition(" ") for line in lines_in(files, _SYNSETS))
+        synsets = {wnid: words.strip() for wnid, _, words in lines if words}
         return _Names(synsets, _of_solution(files) if files.has(_SOLUTION) else ())
     return _Names({})
 
@@ -268,7 +267,7 @@ def _of_devkit(meta: bytes, truth: bytes) -> _Names:
 def _of_solution(files: Files) -> tuple[str, ...]:
     """Return the classes of the validation images from Kaggle's list: ImageId, and class and box of each object."""
     class_by_number: dict[int, str] = {}
-    for row in csv.DictReader(files.read(_SOLUTION).decode("utf-8", "replace").splitlines()):
+    for row in csv.DictReader(lines_in(files, _SOLUTION)):
         match = _VAL_NAME.search(f"{row.get('ImageId')}.JPEG")
         if match and (row.get("PredictionString") or "").split():
             class_by_number[int(match[1])] = (row["PredictionString"] or "").split()[0]

@@ -29,7 +29,6 @@ class Content:
     """The files of an item after they were checked: the image can be decoded, and the mask fits it."""
 
     image: bytes
-    """Bytes of the image file in the data set."""
     picture: Picture
     """The decoded picture, upright and in RGB."""
     mask: Image.Image | None = None
@@ -98,20 +97,16 @@ class DataSet:
         if found.problem:
             raise UserError(found.problem)
         if found.label and self.classes and found.label not in self._known:
-            raise UserError(
-                f"Its label “{found.label[:80]}” is none of the {len(self.classes):,} classes of the data set: correct "
-                "it, or leave the image out."
-            )
+            known = f"the {len(self.classes):,} classes of the data set"
+            raise UserError(f"Its label “{found.label[:80]}” is none of {known}: correct it, or leave the image out.")
         data = found.image()
         picture = read_image(data)
         mask = mask_of(found, data, picture.image.size, self._named or self.mask_classes, exact=True)
         if mask is None:
             return Content(data, picture)
         names = {number: mask.classes[number] for number in numbers_in(mask.image) if number != UNLABELLED}
-        unknown = set(names.values()) - self._numbers.keys()
-        if unknown:
-            named = ", ".join(sorted(unknown)[:6])
-            raise UserError(f"Its mask has classes that mask_classes does not name: {named}.")
+        if unknown := sorted(set(names.values()) - self._numbers.keys()):
+            raise UserError(f"Its mask has classes that mask_classes does not name: {', '.join(unknown[:6])}.")
         numbers = {number: self._numbers[name] for number, name in names.items()}
         return Content(data, picture, renumbered(mask.image, numbers))
 

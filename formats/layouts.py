@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from core.data_files import DataTable
 from core.errors import UserError
+from core.words import count_of
 from formats import coco, huggingface, image_folders, imagenet, published, road_scenes, tables, voc, webdataset, yolo
 from formats.draft import MANIFEST, Draft, read_manifest
 from formats.files import MOST_TABLE, Files, Inner, is_image
@@ -19,7 +20,6 @@ from formats.source import Source
 from formats.types import Example, Report
 
 TITLES, _EXPECTED = DataTable(__file__, str, "titles"), DataTable(__file__, str, "expected")
-OpenSource = Callable[[Files, Report, Mapping[str, str], bool], Source]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Layout:
     """A format of data sets or test sets, with its reader and writer."""
 
     name: str
-    source: OpenSource
+    source: Callable[[Files, Report, Mapping[str, str], bool], Source]
     write: Callable[[Draft, Sequence[Example]], Description] | None = None
     """Function that writes the format, or None if it can only be read."""
     options: tuple[str, ...] = ()
@@ -152,11 +152,10 @@ def _guess(files: Files, report: Report) -> str:
     chosen = next(name for name, count in explained.items() if count and 2 * count >= most)
     for name, count in explained.items():
         if count and name != chosen and (count > explained[chosen] or (_by_lists(name) and not _by_lists(chosen))):
-            images = "1 image" if count == 1 else f"{count:,} images"
             report.changed(
                 files.name,
-                f"It was read as {LAYOUTS[chosen].title}. As {LAYOUTS[name].title} it has {images}: choose the format "
-                f"“{name}” if that is meant.",
+                f"It was read as {LAYOUTS[chosen].title}. As {LAYOUTS[name].title} it has {count_of(count, 'image')}: "
+                f"choose the format “{name}” if that is meant.",
             )
     return chosen
 

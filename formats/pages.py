@@ -23,8 +23,7 @@ CARD, SHEET, CROISSANT, CLASSES, RECORDS = "README.md", "sheet.jpg", "croissant.
 TYPED = "records.parquet"
 """File with the records for Croissant. In JSON lines, its readers would parse labels such as 007 as numbers."""
 _PICTURES, _SIDE, _COLUMNS, _GAP = 12, 192, 6, 6
-"""Layout of the contact sheet: maximum number of pictures, longer side in pixels, pictures in a row, and gap in
-pixels."""
+"""Contact sheet: maximum number of pictures, longer side in pixels, pictures in a row, gap in pixels."""
 _MOST_LISTED = 40
 """Maximum number of rows of a table in the card. Further rows are only counted."""
 
@@ -89,7 +88,9 @@ def card(
         "Splits": Counter(split_folder(example.split) for example in examples),
         "Labels": Counter(example.label for example in examples if example.label),
         "Edit types": Counter(kind for example in examples for kind in dict.fromkeys(example.edit_types)),
-        "What they are": Counter(map(_kind, examples)),
+        "What they are": Counter(
+            "source" if one.role == "source" else "generated" if one.xmp else "imported" for one in examples
+        ),
     }
     return _TEMPLATES.lines(
         "card.md",
@@ -106,12 +107,6 @@ def card(
             if counted
         },
     )
-
-
-def _kind(example: Example) -> str:
-    if example.role == "source":
-        return "source"
-    return "generated" if example.xmp else "imported"
 
 
 def croissant(

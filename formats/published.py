@@ -9,54 +9,34 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count, takewhile
 
-from core.errors import UserError
 from core.images import opened, png_of
-from formats.files import Files, images_in, joined
+from formats.files import Files, joined, lines_in
 from formats.naming import standard
-from formats.source import UNKNOWN, Source, Survey, mask_opener, opener
+from formats.source import PathSource, Survey, mask_opener, opener
 from formats.tables import TableSource
-from formats.types import Found, Report
+from formats.types import Found
 
 BIRD: Mapping[int, str] = {0: "background", 1: "bird"}
-"""Class names of the masks of CUB-200-2011."""
 _AGREED = 128
 """Minimum grey value of a pixel to belong to the bird. Three of five annotators have marked it then."""
 
 
-class ClassPaths(Source):
-    """Images whose paths name the class, after the number of the class."""
-
-    images: re.Pattern[str]
-    """Pattern of an image's path. Its groups are `folder`, `class`, `name` and maybe `split` and `variant`."""
+class ClassPaths(PathSource):
+    """Images whose paths name the class. The groups are `folder`, `class`, `name` and maybe `split` and `variant`."""
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
-        return any(cls.images.fullmatch(name) for name in files.names)
+        return any(cls.path.fullmatch(name) for name in files.names)
 
     def survey(self, split: str) -> Survey:
-        classes = {match["folder"]: _words(match["class"]) for match in self._matches()}
+        classes = {match["folder"]: match["class"].replace("_", " ") for match in self.matches()}
         return Survey(tuple(classes[folder] for folder in sorted(classes)))
 
-    def find(self, split: str | None = None) -> Iterator[Found]:
-        for match in self._matches():
-            found = self._found(match)
-            if split in (None, found.split):
-                yield found
-
-    def at(self, key: str) -> Found:
-        match = self.images.fullmatch(key)
-        if match is None:
-            raise UserError(UNKNOWN)
-        return self._found(match)
-
-    def _matches(self) -> Iterator[re.Match[str]]:
-        return filter(None, map(self.images.fullmatch, images_in(self.files)))
-
-    def _found(self, match: re.Match[str]) -> Found:
+    def found(self, match: re.Match[str]) -> Found:
         groups = match.groupdict("")
         path, variant = match[0], groups.get("variant", "")
         return Found(
-            *(path, groups["name"], opener(self.files, path), _words(groups["class"])),
+            *(path, groups["name"], opener(self.files, path), groups["class"].replace("_", " ")),
             split=standard(groups.get("split", "")),
             attributes={"variant": variant} if variant else {},
         )
@@ -65,7 +45,7 @@ class ClassPaths(Source):
 class Imagenet9Source(ClassPaths):
     """ImageNet-9 (backgrounds challenge): all variants, or one. The variant, such as mixed_rand, is an attribute."""
 
-    images = re.compile(
+    path = re.compile(
         r"(?:.+/)??(?:(?P<variant>original|(?:mixed|only|no)_\w+)/)?(?P<split>train|val)/"
         r"(?P<folder>0\d_(?P<class>[^/]+))/(?P<name>[^/]+)\.\w+"
     )
@@ -74,17 +54,16 @@ class Imagenet9Source(ClassPaths):
 class CubSource(ClassPaths):
     """CUB-200-2011 with its splits. Masks are read if segmentations/ is in the folder or beside it."""
 
-    images = re.compile(
+    path = re.compile(
         r"(?P<top>(?:.+/)?)images/(?P<folder>\d{3}\.(?P<class>[^/]+))/(?P<name>[^/]+)\.\w+", re.IGNORECASE
     )
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        top = next((folder for folder in ("", "CUB_200_2011") if files.has(joined(folder, "images.txt"))), "")
+    def prepare(self) -> None:
+        top = next((folder for folder in ("", "CUB_200_2011") if self.files.has(joined(folder, "images.txt"))), "")
         paths, train = (self._list(joined(top, name)) for name in ("images.txt", "train_test_split.txt"))
         self._split_of = {paths[number]: "train" if flag == "1" else "test" for number, flag in train.items()}
         places = (joined(top, "segmentations"), "segmentations")
-        self._masks = next((place for place in places if files.has(place)), "")
+        self._masks = next((place for place in places if self.files.has(place)), "")
 
     def survey(self, split: str) -> Survey:
         return replace(super().survey(split), mask_classes=BIRD if self._masks else {})
@@ -98,12 +77,12 @@ class CubSource(ClassPaths):
         """Return the values in a list of CUB by number; each line has number and value. Empty without the file."""
         if not self.files.has(name):
             return {}
-        lines = self.files.read(name).decode("utf-8", "replace").splitlines()
+        lines = lines_in(self.files, name)
         return {number: value.strip() for number, _, value in (line.partition(" ") for line in lines) if value}
 
-    def _found(self, match: re.Match[str]) -> Found:
+    def found(self, match: re.Match[str]) -> Found:
         within = match[0].removeprefix(f"{match['top']}images/")
-        found = replace(super()._found(match), split=self._split_of.get(within, ""))
+        found = replace(super().found(match), split=self._split_of.get(within, ""))
         if not self._masks:
             return found
         mask = mask_opener(self.files, joined(self._masks, f"{posixpath.splitext(within)[0]}.png"))
@@ -115,29 +94,24 @@ class IwildcamSource(TableSource):
 
     unnamed = "No row of metadata.csv names it: add one, or take the file away."
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, {**options, "label": "y"}, in_place)
-        self._classes = _categories(files)
+    def prepare(self) -> None:
+        self.options = {**self.options, "label": "y"}
+        super().prepare()
+        self._classes = _categories(self.files)
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
         return {"metadata.csv", "categories.csv"} <= {*files.names}
 
     def _chosen_tables(self) -> Iterator[str]:
-        yield from filter(self.files.has, ("metadata.csv",))
+        return filter(self.files.has, ("metadata.csv",))
 
     def _file(self, named: str, folder: str) -> str | None:
         return super()._file(joined("train", named), folder) if named else None
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
 def _agreed(mask: Callable[[tuple[int, int]], bytes]) -> Callable[[tuple[int, int]], bytes]:
-    """Return a function that reads a mask with the classes `BIRD`. It uses `mask`, which reads a mask whose grey values
-    count annotators.
-    """
+    """Return a reader of masks with the classes `BIRD` from one of masks whose grey values count annotators."""
     return lambda size: png_of(opened(mask(size)).convert("L").point([value >= _AGREED for value in range(256)]))
 
 
@@ -145,6 +119,6 @@ def _categories(files: Files) -> tuple[str, ...]:
     """Return the class names by their numbers y, up to the first gap. Later categories have no images."""
     if not files.has("categories.csv"):
         return ()
-    rows = csv.DictReader(files.read("categories.csv").decode("utf-8-sig", "replace").splitlines())
+    rows = csv.DictReader(lines_in(files, "categories.csv"))
     names = {row.get("y", ""): (row.get("name") or "").strip() for row in rows}
     return tuple(names[number] for number in takewhile(names.__contains__, map(str, count())))

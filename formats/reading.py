@@ -168,23 +168,16 @@ def _examples(
             report.changed(one.file, f"Its name {why}: it is called “{name}” here.")
         for note in loaded.notes:
             report.changed(one.file, note)
-        example = Example(
-            name,
-            into / f"{loaded.sha}.png",
-            loaded.sha,
-            one.label,
-            one.split,  # type: ignore[arg-type]
-            into / f"{loaded.mask_sha}.png" if loaded.mask_sha else None,
-            loaded.classes,
-            loaded.mask_sha,
-        )
+        facts: dict[str, Any] = {"label": one.label, "split": one.split}
+        if loaded.mask_sha:
+            mask = into / f"{loaded.mask_sha}.png"
+            facts |= {"mask": mask, "mask_classes": loaded.classes, "mask_sha": loaded.mask_sha}
+        example = Example(name, into / f"{loaded.sha}.png", loaded.sha, **facts)
         if one.row is not None:
             label, row = one.label, one.row
             if not loaded.recorded:
-                report.changed(
-                    one.file,
-                    "The picture is not the one that its record tells of: what was known of that is left out.",
-                )
+                why = "The picture is not the one that its record tells of: what was known of that is left out."
+                report.changed(one.file, why)
                 row = Row(label=label)
             example = replace(with_row(example, row), label=label)
         elif one.attributes:
@@ -255,6 +248,5 @@ def _header(manifest: Mapping[str, Any]) -> TestSet:
     header = header if isinstance(header, dict) else {}
     texts = {name: str(header.get(name, "")) for name in ("name", "version", "note", "created")}
     licences = header.get("licences")
-    return TestSet(
-        **texts, licences={str(k): str(v) for k, v in licences.items()} if isinstance(licences, dict) else {}
-    )
+    licences = licences if isinstance(licences, dict) else {}
+    return TestSet(**texts, licences={str(model): str(licence) for model, licence in licences.items()})

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import csv
-import io
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-
-from PIL import Image
 
 from core import class_tables
 from core.errors import UserError
@@ -17,11 +14,11 @@ from core.images import opened, png_of
 from core.masks import UNLABELLED, renumbered
 from core.test_sets import split_to_load
 from formats.common import read_classes, require_each, splits_of
-from formats.draft import Draft, Picture
-from formats.files import Files, Inner, images_in, joined, open_files
+from formats.draft import Draft
+from formats.files import Files, Inner, images_in, joined, lines_in, open_files
 from formats.naming import choose_option, split_folder, standard
 from formats.pages import CLASSES, Description, description_of
-from formats.source import UNKNOWN, Source, Survey, mask_opener, opener, stem_of
+from formats.source import UNKNOWN, PathSource, Source, Survey, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report
 
 _LABEL_IDS = 34
@@ -55,7 +52,10 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
         assert picture.mask is not None
         numbers = number_of(example)
         image, mask = named(example)[0], f"gtFine/{city(example)}/{example.name}_gtFine_labelIds.png"
-        draft.put(mask, picture.mask if all(old == new for old, new in numbers.items()) else _mapped(picture, numbers))
+        if any(old != new for old, new in numbers.items()):
+            draft.put(mask, png_of(renumbered(opened(picture.mask).convert("L"), numbers)))
+        else:
+            draft.put(mask, picture.mask)
         details = ("classes of masks", "splits") if example.split else ("classes of masks",)
         draft.record(picture, image, mask, details, mask_numbers={str(new): old for old, new in numbers.items()})
     draft.classes["masks"] = {str(number): name for number, name in common.items()}
@@ -63,9 +63,7 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
     return description_of("cityscapes", first)
 
 
-def _common_numbers(
-    examples: Sequence[Example],
-) -> tuple[dict[int, str], Callable[[Example], dict[int, int]]]:
+def _common_numbers(examples: Sequence[Example]) -> tuple[dict[int, str], Callable[[Example], dict[int, int]]]:
     """Return the same class numbers for all masks. A class keeps its number if free, else gets the next free one."""
     placed: dict[tuple[str, int], int] = {}
 
@@ -90,27 +88,19 @@ def _common_numbers(
     return common, lambda example: {number: placed[key] for number, key in keys(example)}
 
 
-def _mapped(picture: Picture, numbers: Mapping[int, int]) -> bytes:
-    with Image.open(io.BytesIO(picture.mask or b"")) as mask:
-        return png_of(renumbered(mask.convert("L"), numbers))
-
-
-class SceneSource(Source):
+class SceneSource(PathSource):
     """Images in a folder for each split, with masks in a second tree of the same form."""
 
     around: tuple[str, ...] = ("",)
     """Folders in which the data set may lie."""
     images = ""
-    """Folder that contains all images."""
-    path: re.Pattern[str]
-    """Pattern of an image's path below the folder `images`. Its groups are split, name and attributes."""
+    """Folder that contains all images. The groups of their `path` are split, name and attributes."""
     mask = ""
     """Path of an image's mask, with the groups of `path` in braces."""
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        self.top = next((place for place in self.around if files.has(joined(place, self.images))), "")
-        self.mask_path = joined(self.top, self.mask)
+    def prepare(self) -> None:
+        place = next((place for place in self.around if self.files.has(joined(place, self.images))), "")
+        self.top, self.mask_path = f"{joined(place, self.images)}/", joined(place, self.mask)
         self.classes: Mapping[int, str] | None = class_tables.class_table(class_tables.CITYSCAPES).names
         self.numbers: Mapping[int, int] | None = None
         self._there: dict[str, bool] = {}
@@ -121,52 +111,37 @@ class SceneSource(Source):
         return any(f"{cls.images}/" in name and name.startswith(cls.around) for name in files.names)
 
     def splits(self) -> list[str]:
-        return sorted({groups["split"] for _, groups in self._all()})
+        return sorted({match["split"] for match in self.matches()})
 
     def survey(self, split: str) -> Survey:
-        masked = any(groups["split"] == split and self._has_masks(groups) for _, groups in self._all())
+        masked = any(match["split"] == split and self._has_masks(match) for match in self.matches())
         return Survey((), dict(self.classes or {}) if masked else {})
 
     def find(self, split: str | None = None) -> Iterator[Found]:
         unmasked: set[str] = set()
-        for path, groups in self._all():
-            image_split = groups["split"]
-            if split not in (None, image_split):
+        for match in self.matches():
+            if split not in (None, match["split"]):
                 continue
-            if image_split not in unmasked and not self._has_masks(groups):
-                unmasked.add(image_split)
+            if match["split"] not in unmasked and not self._has_masks(match):
+                unmasked.add(match["split"])
                 self.report.changed(self.files.name, "There are no masks of this split: its images are read without.")
-            yield self._found(path, groups)
-
-    def at(self, key: str) -> Found:
-        groups = self._groups(key)
-        if groups is None:
-            raise UserError(UNKNOWN)
-        return self._found(key, groups)
+            yield self.found(match)
 
     def attributes_of(self, groups: Mapping[str, str]) -> Mapping[str, str]:
         """Return the attributes that the groups of an image's path state."""
         return {}
 
-    def _all(self) -> Iterator[tuple[str, Mapping[str, str]]]:
-        for path in images_in(self.files, joined(self.top, self.images)):
-            if (groups := self._groups(path)) is not None:
-                yield path, groups
-
-    def _groups(self, path: str) -> Mapping[str, str] | None:
-        match = self.path.fullmatch(path.removeprefix(f"{joined(self.top, self.images)}/"))
-        return None if match is None else match.groupdict("")
-
-    def _has_masks(self, groups: Mapping[str, str]) -> bool:
-        folder = (self.mask_path.partition("{split}")[0] + "{split}").format(**groups)
+    def _has_masks(self, match: re.Match[str]) -> bool:
+        folder = (self.mask_path.partition("{split}")[0] + "{split}").format(**match.groupdict(""))
         if folder not in self._there:
             self._there[folder] = self.files.has(folder)
         return self._there[folder]
 
-    def _found(self, path: str, groups: Mapping[str, str]) -> Found:
+    def found(self, match: re.Match[str]) -> Found:
+        path, groups = match.string, match.groupdict("")
         split, attributes = standard(groups["split"]), self.attributes_of(groups)
         found = Found(path, groups["name"], opener(self.files, path), split=split, attributes=attributes)
-        if not self._has_masks(groups):
+        if not self._has_masks(match):
             return found
         mask = mask_opener(self.files, self.mask_path.format(**groups))
         return replace(found, mask=mask, classes=self.classes, numbers=self.numbers)
@@ -180,11 +155,11 @@ class CityscapesSource(SceneSource):
     path = re.compile(r"(?P<split>[^/]+)/(?:.+/)?(?P<city>[^/]+)/(?P<name>[^/]+?)(?:_leftImg8bit)?\.png")
     mask = "gtFine/{split}/{city}/{name}_gtFine_labelIds.png"
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        if any(files.has(name) for name in (CLASSES, "classes.txt")):
-            self.classes = read_classes(files, report)
-        elif options.get("mask_classes"):
+    def prepare(self) -> None:
+        super().prepare()
+        if any(self.files.has(name) for name in (CLASSES, "classes.txt")):
+            self.classes = read_classes(self.files, self.report)
+        elif self.options.get("mask_classes"):
             self.classes = None
         else:
             self.numbers = dict.fromkeys(range(_LABEL_IDS), UNLABELLED) | class_tables.train_ids()
@@ -203,9 +178,9 @@ class AcdcSource(SceneSource):
     )
     mask = "{condition}/{split}/{sequence}/{name}_gt_labelTrainIds.png"
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        self.mask_path = joined("gt" if files.has("gt") else "gt_trainval/gt", self.mask)
+    def prepare(self) -> None:
+        super().prepare()
+        self.mask_path = joined("gt" if self.files.has("gt") else "gt_trainval/gt", self.mask)
 
     def attributes_of(self, groups: Mapping[str, str]) -> Mapping[str, str]:
         condition = groups["condition"]
@@ -224,17 +199,16 @@ class Bdd100kSource(SceneSource):
 class ShiftSource(Source):
     """SHIFT in its published folders, with weather and time of day from seq.csv. Folders may be archives."""
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
+    def prepare(self) -> None:
         below = [(rate, speed) for rate in _SHIFT_RATES for speed in ("", *_SHIFT_SPEEDS)]
         below += [(speed, rate) for speed in _SHIFT_SPEEDS for rate in _SHIFT_RATES]
         parts = [joined(kind, *folders) for kind in _SHIFT_PARTS for folders in below]
-        available = [part for part in parts if set(files.folders(part)) - set(_SHIFT_SPEEDS)]
-        if not available and in_place:
+        available = [part for part in parts if set(self.files.folders(part)) - set(_SHIFT_SPEEDS)]
+        if not available and self.in_place:
             raise UserError(
-                f"{files.name} holds no SHIFT data: it has neither discrete/ nor continuous/.", field="root"
+                f"{self.files.name} holds no SHIFT data: it has neither discrete/ nor continuous/.", field="root"
             )
-        self._parts = [choose_option("part", options.get("part", ""), available)] if in_place else available
+        self._parts = [choose_option("part", self.options.get("part", ""), available)] if self.in_place else available
         self._told = Report()
         self._groups: dict[str, tuple[Files, Files | None, Mapping[str, Mapping[str, str]]]] = {}
 
@@ -325,11 +299,9 @@ class ShiftSource(Source):
 
 def _first_channel(mask: bytes) -> bytes:
     """Return the class numbers of a mask in colours, which are its red channel."""
+    image = opened(mask)
     try:
-        image = opened(mask)
         return mask if len(image.getbands()) == 1 else png_of(image.getchannel(0))
-    except UserError:
-        raise
     except Exception as error:  # a decoder may raise anything on a damaged file
         raise UserError("The mask is damaged or cut short: save or download it again.") from error
 
@@ -339,7 +311,7 @@ def _sequences(files: Files, folders: Sequence[str], report: Report) -> Mapping[
     if top is None:
         report.changed("seq.csv", "It is missing, so weather and time of day are unknown.")
         return {}
-    rows = csv.DictReader(files.read(joined(top, "seq.csv")).decode("utf-8-sig", "replace").splitlines())
+    rows = csv.DictReader(lines_in(files, joined(top, "seq.csv")))
     columns = [name.strip() for name in rows.fieldnames or ()]
     rows.fieldnames = columns
     name = next((column for column in ("video", "seq", "sequence", "name") if column in columns), "")
@@ -351,14 +323,9 @@ def _sequences(files: Files, folders: Sequence[str], report: Report) -> Mapping[
     attributes_by_sequence: dict[str, Mapping[str, str]] = {}
     for row in rows:
         attributes = {column: (row.get(column) or "").strip() for column in columns if column != name}
-        standard_attributes = {
-            "weather": attributes.get(weather, ""),
-            "time of day": attributes.get(time, ""),
-            "sequence": row[name] or "",
-        }
-        attributes_by_sequence[row[name] or ""] = {
-            key: value for key, value in {**attributes, **standard_attributes}.items() if value
-        }
+        attributes |= {"weather": attributes.get(weather, ""), "time of day": attributes.get(time, "")}
+        attributes["sequence"] = row[name] or ""
+        attributes_by_sequence[row[name] or ""] = {key: value for key, value in attributes.items() if value}
     return attributes_by_sequence
 
 

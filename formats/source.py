@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+import re
 import threading
 from array import array
 from collections import Counter
@@ -20,7 +21,7 @@ from core.errors import UserError
 from core.images import opened, orientation_of, png_of
 from core.masks import THE_CLASSES, UNLABELLED, Mask, numbered_classes, read_mask, renumbered, require_names
 from core.words import composed
-from formats.files import Files
+from formats.files import Files, images_in
 from formats.types import Found, Report
 
 T = TypeVar("T")
@@ -52,6 +53,10 @@ class Source:
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         self.files, self.report, self.options, self.in_place = files, report, options, in_place
         self._by_key: dict[str, Found] | None = None
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Read lists and folders that the format has for the whole set. Called once, when the set is opened."""
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
@@ -110,6 +115,37 @@ class Source:
     def count(self) -> int:
         """Return the number of items. No image is opened."""
         return sum(1 for _ in self.find())
+
+
+class PathSource(Source):
+    """Images whose paths state facts about them. Each format has a pattern of these paths."""
+
+    path: re.Pattern[str]
+    """Pattern of an image's path below `top`."""
+    top = ""
+    """Folder that contains all images, with "/" at its end; "" for the whole set."""
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        for match in self.matches():
+            found = self.found(match)
+            if split in (None, found.split):
+                yield found
+
+    def at(self, key: str) -> Found:
+        match = self._match(key)
+        if match is None:
+            raise UserError(UNKNOWN)
+        return self.found(match)
+
+    def matches(self) -> Iterator[re.Match[str]]:
+        """Yield the matches of all image paths. The whole path is the `string` of a match."""
+        return filter(None, map(self._match, images_in(self.files, self.top)))
+
+    def found(self, match: re.Match[str]) -> Found:
+        raise NotImplementedError
+
+    def _match(self, path: str) -> re.Match[str] | None:
+        return self.path.fullmatch(path, len(self.top)) if path.startswith(self.top) else None
 
 
 class Tally:

@@ -13,6 +13,7 @@ from array import array
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any, BinaryIO
 
@@ -25,18 +26,7 @@ from formats.draft import Draft
 from formats.files import MOST_LINE, MOST_TABLE, Files, by_form, is_image, lines_of, names_by_form
 from formats.naming import choose_option, split_folder
 from formats.pages import RECORDS, Description, description_of
-from formats.source import (
-    UNKNOWN,
-    Places,
-    Source,
-    Survey,
-    Tally,
-    digest,
-    mask_opener,
-    numbered,
-    opener,
-    stem_of,
-)
+from formats.source import UNKNOWN, Places, Source, Survey, Tally, digest, mask_opener, numbered, opener, stem_of
 from formats.types import Example, Found, Report, Row, compact
 
 TABLE, METADATA = "examples.csv", "metadata.parquet"
@@ -75,30 +65,30 @@ class TableSource(Source):
 
     unnamed = "No row names it: add one, or take the file away."
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        self._names = {} if in_place else names_by_form(files.names)
-        self._label = options.get("label", "")
-        listed = options.get("classes", "")
-        self._classes = class_list(files, listed) if listed else ()
+    def prepare(self) -> None:
+        self._names = {} if self.in_place else names_by_form(self.files.names)
+        self._label = self.options.get("label", "")
+        listed = self.options.get("classes", "")
+        self._classes = class_list(self.files, listed) if listed else ()
         self._tables = list(self._chosen_tables())
-        self._seen: _Index | None = None
         self._used: set[str] = set()
-        self._exported = files.has(RECORDS)
+        self._exported = self.files.has(RECORDS)
 
     def _chosen_tables(self) -> Iterator[str]:
         if not self.in_place:
-            yield from filter(self._is_table, self.files.names)
+            yield from filter(self.is_table, self.files.names)
             return
-        tables = [name for name in self.files.files(deep=False) if self._is_table(name)]
+        tables = [name for name in self.files.files(deep=False) if self.is_table(name)]
         table = self.options.get("table", "")
         if table and self.files.has(table):
             yield table
         elif table or tables:
             yield choose_option("table", table, tables)
 
-    def _is_table(self, name: str) -> bool:
-        return _is_table(name)
+    @staticmethod
+    def is_table(name: str) -> bool:
+        """Return True if a file may be a table of images, judged by its name."""
+        return name.lower().endswith((*_CSV, *_LINES)) and posixpath.basename(name) != RECORDS
 
     def splits(self) -> list[str]:
         return list(self._index.splits)
@@ -141,18 +131,16 @@ class TableSource(Source):
     def stamp(self, key: str, file: str = "") -> str:
         return self.files.stamp(file) if file else ""
 
-    @property
+    @cached_property
     def _index(self) -> _Index:
-        if self._seen is None:
-            index, digests = _Index(), array("Q")
-            for number, table in enumerate(self._tables):
-                for row in _Rows(self.files, table, Report(), Tally(Report()), self._label):
-                    if (found := self._found(row, Tally(Report()))) is not None:
-                        index.note(found, number, row.place)
-                        digests.append(digest(found.file))
-            index.keys = Places(digests)
-            self._seen = index
-        return self._seen
+        index, digests = _Index(), array("Q")
+        for number, table in enumerate(self._tables):
+            for row in _Rows(self.files, table, Report(), Tally(Report()), self._label):
+                if (found := self._found(row, Tally(Report()))) is not None:
+                    index.note(found, number, row.place)
+                    digests.append(digest(found.file))
+        index.keys = Places(digests)
+        return index
 
     def _found(self, row: _Row, tally: Tally) -> Found | None:
         folder = posixpath.dirname(row.table)
@@ -197,11 +185,10 @@ class TableSource(Source):
         return file
 
     def _tell_unnamed(self) -> None:
+        table = posixpath.basename(self._tables[0]) if self._tables else ""
         for name in self.files.names:
             if is_image(name) and name not in self._used and not is_sheet(name) and self._is_near(name):
-                self.report.refuse(
-                    name, self.unnamed.format(table=posixpath.basename(self._tables[0]) if self._tables else "")
-                )
+                self.report.refuse(name, self.unnamed.format(table=table))
 
     def _is_near(self, name: str) -> bool:
         return True
@@ -212,11 +199,8 @@ class MetadataSource(TableSource):
 
     unnamed = "No line of {table} names it: add one, or take the file away."
 
-    def _is_table(self, name: str) -> bool:
-        return posixpath.basename(name) in METADATA_FILES
-
     def _chosen_tables(self) -> Iterator[str]:
-        yield from filter(self._is_table, self.files.names)
+        return (name for name in self.files.names if posixpath.basename(name) in METADATA_FILES)
 
     def _is_near(self, name: str) -> bool:
         folders = [posixpath.dirname(table) for table in self._tables]
@@ -257,14 +241,8 @@ class _Row:
 
 def _named(values: Mapping[str, Any], columns: Sequence[str]) -> str:
     by_name = {column.casefold(): value for column, value in reversed(list(values.items()))}
-    return next(
-        (
-            by_name[column].strip(" \t")
-            for column in columns
-            if isinstance(by_name.get(column), str) and by_name[column].strip()
-        ),
-        "",
-    )
+    found = (by_name.get(column) for column in columns)
+    return next((value.strip(" \t") for value in found if isinstance(value, str) and value.strip()), "")
 
 
 class _Rows:
@@ -415,10 +393,6 @@ class _Rows:
         return _Row(self._table, where, place, image, mask, more, row, has_masks, problem)
 
 
-def _is_table(name: str) -> bool:
-    return name.lower().endswith((*_CSV, *_LINES)) and posixpath.basename(name) != RECORDS
-
-
 def _text_lines(file: BinaryIO) -> Iterator[str]:
     return iter(lambda: file.readline(MOST_LINE).decode("utf-8-sig"), "")
 
@@ -453,11 +427,9 @@ def class_list(files: Files, file: str) -> tuple[str, ...]:
 
 def claims(files: Files) -> bool:
     """Return True if a table has a column of images, or has a fault that should be reported."""
-    for name in files.names:
-        if _is_table(name):
-            report = Report()
-            rows = iter(_Rows(files, name, report, Tally(Report()), ""))
-            first = next(rows, None)
-            if (first is not None and first.image) or any("UTF-8" in row.reason for row in report.rows):
-                return True
+    for name in filter(TableSource.is_table, files.names):
+        report = Report()
+        first = next(iter(_Rows(files, name, report, Tally(Report()), "")), None)
+        if (first is not None and first.image) or any("UTF-8" in row.reason for row in report.rows):
+            return True
     return False

@@ -1,7 +1,6 @@
 """Types for test sets in files: an example, the header of a set, and the report of a reader.
 
-`row_of` turns an example into a row, which is flat JSON-ready data, and `with_row` puts a row into an example. Every
-format stores the same row.
+Every format stores the same row of an example (`row_of`, `with_row`), which is flat JSON-ready data.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from core.csv_tables import cells
 from core.imports import ImportRow
 from core.types import Edit, to_plain
 from core.words import composed
@@ -82,9 +82,7 @@ class Imported:
     """Examples sorted by name. Their files, named by SHA-256, are in the folder that was passed to the reader."""
     rows: tuple[ImportRow, ...]
     layout: str
-    """Format in which the set was read."""
     header: TestSet | None = None
-    """Header of a set that the studio exported, or None."""
 
 
 class Row(BaseModel):
@@ -199,14 +197,10 @@ class Found:
 def row_of(example: Example) -> dict[str, Any]:
     """Return the example as a row: flat data with one type for each column, without paths of files."""
     return {
-        "name": example.name,
-        "label": example.label,
-        "split": example.split,
-        "role": example.role,
+        **cells(example, "name label split role"),
         "sha256": example.sha,
         "source_sha256": example.source_sha,
-        "caption": example.caption,
-        "new_caption": example.new_caption,
+        **cells(example, "caption new_caption"),
         "edit_types": list(example.edit_types),
         "edits": compact([to_plain(edit) for edit in example.edits]),
         "mask_classes": compact({str(number): name for number, name in sorted(example.mask_classes.items())}),
@@ -217,17 +211,8 @@ def row_of(example: Example) -> dict[str, Any]:
 def with_row(example: Example, row: Row) -> Example:
     """Return the example with the values of a row. Its name, split and files stay."""
     extra = {name: value for name, value in (row.model_extra or {}).items() if value not in (None, "")}
-    return replace(
-        example,
-        label=row.label,
-        source_sha=row.source_sha256,
-        role=row.role,
-        caption=row.caption,
-        new_caption=row.new_caption,
-        edits=row.edits,
-        edit_types=row.edit_types,
-        facts={**extra, **row.facts},
-    )
+    known = cells(row, "label role caption new_caption edits edit_types")
+    return replace(example, **known, source_sha=row.source_sha256, facts={**extra, **row.facts})
 
 
 def compact(value: Any) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from formats.common import read_classes
-from formats.files import Files, images_in, joined
+from formats.files import Files, images_in, joined, lines_in
 from formats.naming import standard
 from formats.source import Source, Tally, mask_opener, opener, stem_of
-from formats.types import Found, Report
+from formats.types import Found
 
 CLASSES = (
     *("background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
@@ -25,19 +25,18 @@ _AROUND = ("", "VOC2012", "VOC2007", "VOCdevkit/VOC2012", "VOCdevkit/VOC2007")
 class VocSource(Source):
     """The images of JPEGImages. Most of them have no mask."""
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        around = [*_AROUND, *files.folders()]
-        self._base = next((base for base in around if files.has(joined(base, IMAGES))), "")
-        self._classes = read_classes(files, report) or (
-            None if options.get("mask_classes") else dict(enumerate(CLASSES))
+    def prepare(self) -> None:
+        around = [*_AROUND, *self.files.folders()]
+        self._base = next((base for base in around if self.files.has(joined(base, IMAGES))), "")
+        self._classes = read_classes(self.files, self.report) or (
+            None if self.options.get("mask_classes") else dict(enumerate(CLASSES))
         )
         self._split_of: dict[str, str] = {}
         for kind in ("Segmentation", "Main"):
             for split in _SPLITS:
                 name = joined(self._base, "ImageSets", kind, f"{split}.txt")
-                if files.has(name):
-                    for line in files.read(name).decode("utf-8-sig", "replace").splitlines():
+                if self.files.has(name):
+                    for line in lines_in(self.files, name):
                         self._split_of.setdefault(line.split()[0] if line.split() else "", split)
 
     @classmethod

@@ -57,17 +57,16 @@ def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Description:
 class ShardSource(Source):
     """The samples of all tars of a data set, or of a single tar."""
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        paths = list(files.files())
+    def prepare(self) -> None:
+        paths = list(self.files.files())
         self._shards = [path for path in paths if path.endswith(".tar")]
         for path in paths:
             if path.endswith(PACKED):
-                report.refuse(
+                self.report.refuse(
                     path, "It is compressed as a whole, so that no sample can be read alone: make a plain tar of it."
                 )
-        file = options.get("classes", "") or (CLASSES if files.has(CLASSES) and in_place else "")
-        self._classes = class_list(files, file) if file else ()
+        file = self.options.get("classes", "") or (CLASSES if self.files.has(CLASSES) and self.in_place else "")
+        self._classes = class_list(self.files, file) if file else ()
         self._lists = Latest(lambda shard: {found.key: found for found in self._samples(shard, Report())}, _SHARDS)
 
     @classmethod

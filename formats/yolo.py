@@ -15,7 +15,7 @@ from core.errors import UserError
 from core.masks import UNLABELLED
 from formats.common import is_sheet, pair_of_files, read_classes, split_in, splits_of
 from formats.draft import Draft, Picture
-from formats.files import Files, is_image
+from formats.files import Files, is_image, lines_in
 from formats.naming import split_folder
 from formats.pages import RECORDS, Description, description_of
 from formats.regions import class_names, mask_numbers, painted
@@ -51,11 +51,8 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
         text = "".join(f"{line}\n" for line in lines)
         draft.put(f"labels/{split_folder(example.split, 'val')}/{example.name}.txt", text.encode())
         # Outlines have classes but the image has none, and data.yaml knows only three splits.
-        details = [
-            "classes of masks",
-            *(["labels"] if picture.mask is None else []),
-            *(["splits"] if example.split else []),
-        ]
+        missing = {"labels": picture.mask is not None, "splits": not example.split}
+        details = [detail for detail in ("classes of masks", "labels", "splits") if not missing.get(detail)]
         draft.record(picture, *named(example), details)
     split_folders = [split_folder(split, "val") for split in splits_of(examples)]
     # Readers of YOLO need both train and val, so an existing split replaces a missing one.
@@ -90,12 +87,11 @@ def _outlines(picture: Picture, ids: Mapping[str, int]) -> Iterator[str]:
 class YoloSource(Source):
     """Images with outlines and boxes from their text files, or with exact masks if there is a folder masks/."""
 
-    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
-        super().__init__(files, report, options, in_place)
-        self._there = frozenset(files.names)
-        self._lower = {name.lower(): name for name in files.names}
-        self.names = _class_names_of(files, report)
-        self._listed = read_classes(files, Report())
+    def prepare(self) -> None:
+        self._there = frozenset(self.files.names)
+        self._lower = {name.lower(): name for name in self.files.names}
+        self.names = _class_names_of(self.files, self.report)
+        self._listed = read_classes(self.files, Report())
 
     @classmethod
     def explained(cls, files: Files) -> int:
@@ -162,9 +158,7 @@ class YoloSource(Source):
         """Return the label of an image, if one box covers it, and the outlines. Raises UserError for a bad line."""
         shapes: list[tuple[int, list[list[float]]]] = []
         boxes: list[tuple[int, list[float]]] = []
-        for place, line in enumerate(
-            self.files.read(text, _SMALL_LISTS * 10).decode("utf-8-sig", "replace").splitlines(), 1
-        ):
+        for place, line in enumerate(lines_in(self.files, text, _SMALL_LISTS * 10), 1):
             parts = line.split()
             if not parts:
                 continue
@@ -198,9 +192,8 @@ def _class_names_of(files: Files, report: Report) -> dict[int, str]:
     """Return the class names by number, from data.yaml (all read as text) or a list with one class a line."""
     import yaml
 
-    tables = sorted(
-        (name for name in files.names if name.endswith((".yaml", ".yml"))), key=lambda name: (name.count("/"), name)
-    )
+    named = [name for name in files.names if name.endswith((".yaml", ".yml"))]
+    tables = sorted(named, key=lambda name: (name.count("/"), name))
     for table in tables:
         try:
             names = yaml.load(files.read(table, _SMALL_LISTS), yaml.BaseLoader)["names"]  # reads all values as text
@@ -211,7 +204,6 @@ def _class_names_of(files: Files, report: Report) -> dict[int, str]:
             continue
     for name in files.names:
         if posixpath.basename(name) in _LISTS:
-            lines = files.read(name, _SMALL_LISTS).decode("utf-8-sig", "replace").splitlines()
-            return dict(enumerate(line.strip() for line in lines if line.strip()))
+            return dict(enumerate(line.strip() for line in lines_in(files, name, _SMALL_LISTS) if line.strip()))
     report.refuse(tables[0] if tables else DATA, "It does not list the classes as `names`: number them from 0.")
     return {}

@@ -7,9 +7,9 @@ name. So a file with this name is complete. No existing file is overwritten.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
+import shutil
 import sqlite3
 import zipfile
 import zlib
@@ -31,7 +31,6 @@ from storage.workspace import DATABASE, IMAGES
 
 MANIFEST = "manifest.json"
 FORMAT = 1
-_CHUNK = 1 << 20
 _BROKEN = (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError)  # RuntimeError for an entry with a password
 
 
@@ -168,17 +167,14 @@ def _read_contents(archive: zipfile.ZipFile, source: Path) -> BackupContents:
 
 def _extract(archive: zipfile.ZipFile, name: str, target: Path, sha: str, source: Path) -> None:
     """Copy one entry of the zip to `target` and check its hash. Names in the zip are never used as paths."""
-    digest = hashlib.sha256()
     try:
         with archive.open(name) as entry, open(target, "xb") as file:
-            while chunk := entry.read(_CHUNK):
-                digest.update(chunk)
-                file.write(chunk)
+            shutil.copyfileobj(entry, file)
             file.flush()
             os.fsync(file.fileno())
     except (KeyError, *_BROKEN) as error:
         raise UserError(f"{source} is damaged ({name} cannot be read); take another backup.") from error
-    if digest.hexdigest() != sha:
+    if file_hash(target) != sha:
         raise UserError(f"{source} is damaged ({name} does not fit its hash); take another backup.")
 
 

@@ -17,7 +17,8 @@ from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
 from core.studies import Rules
-from storage.engine.database import Repository, first_row, reading, write
+from storage.engine.database import Repository, reading, write
+from storage.engine.queries import first_column, first_value
 from storage.engine.rows import now, pack, pack_value, unpack_value
 from storage.runs.rows import change_state
 from storage.studies.imported_votes import IMPORTED
@@ -26,9 +27,7 @@ from storage.studies.studies import create_study
 from storage.test_sets.test_sets import create_set
 
 EXAMPLE = "example"
-"""Name of the record among the named values."""
 AUTHOR = "example (no person)"
-"""The author of the example's reviews."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +55,12 @@ class Kept:
 
 def _record(db: Db) -> ExampleRecord | None:
     """Return the record, or None if the workspace has no example."""
-    row = first_row(db, "SELECT value FROM secrets WHERE name = ?", [EXAMPLE])
-    record: ExampleRecord | None = None if row is None else unpack_value(ExampleRecord, row["value"])
+    value = first_value(db, "SELECT value FROM secrets WHERE name = ?", [EXAMPLE])
+    record: ExampleRecord | None = None if value is None else unpack_value(ExampleRecord, value)
     return record
 
 
 class Example(Repository):
-    """The example of one workspace. All methods may be called from any thread."""
-
     record = reading(_record)
 
     @write
@@ -79,12 +76,9 @@ class Example(Repository):
 
     @write
     def create_test_set(self, db: Db, name: str) -> str:
-        """Create a test set with an empty draft and record it. Return its id.
-
-        If the name is taken, a number is added.
-        """
+        """Create a test set with an empty draft and record it. Return its id. A number is added to a taken name."""
         record = _require(db)
-        taken = {other.casefold() for (other,) in db.execute("SELECT name FROM test_sets")}
+        taken = {other.casefold() for other in first_column(db, "SELECT name FROM test_sets")}
         names = chain([name], (f"{name} {number}" for number in count(2)))
         test_set, _ = create_set(db, next(one for one in names if one.casefold() not in taken), "")
         _keep(db, replace(record, test_sets=(*record.test_sets, test_set)))
@@ -99,7 +93,6 @@ class Example(Repository):
 
     @write
     def finish(self, db: Db) -> None:
-        """Record that all steps of making the example are done."""
         _keep(db, replace(_require(db), finished=True))
 
     @write
@@ -114,23 +107,21 @@ class Example(Repository):
         if record is None:
             return Kept()
         numbers = tuple(dict.fromkeys((*record.batches, *batches)))
-        runs = [run for (run,) in db.execute(_QUERIES["runs"], [pack(list(numbers))])]
+        runs = first_column(db, _QUERIES["runs"], [pack(list(numbers))])
         parameters = {"runs": pack(runs), "author": AUTHOR}
         sets = dict(db.execute(_QUERIES["sets"], [pack(list(record.test_sets))]).fetchall())
         kept_sets = {
             name: set_id
             for name, set_id in sets.items()
-            if set_id in trained_on or db.execute(_QUERIES["worked_on_set"], {**parameters, "id": set_id}).fetchone()
+            if set_id in trained_on or first_value(db, _QUERIES["worked_on_set"], {**parameters, "id": set_id})
         }
         gone_sets = [set_id for set_id in sets.values() if set_id not in kept_sets.values()]
-        study = first_row(db, "SELECT name FROM studies WHERE id = ?", [record.study])
-        voted = first_row(db, _QUERIES["voted_by_people"], {"study": record.study}) is not None
-        kept_study = study is not None and voted
+        study = first_value(db, "SELECT name FROM studies WHERE id = ?", [record.study]) or ""
+        kept_study = study if first_value(db, _QUERIES["voted_by_people"], {"study": record.study}) else ""
         gone = {"sets": pack(gone_sets), "study": "" if kept_study else record.study}
         used = dict(db.execute(_QUERIES["used_runs"], {**parameters, **gone}).fetchall())
         for run in runs:
-            (removed,) = db.execute("SELECT removed FROM run_summaries WHERE run = ?", [run]).fetchone()
-            if run not in used and not removed:
+            if run not in used and not first_value(db, "SELECT removed FROM run_summaries WHERE run = ?", [run]):
                 change_state(db, run, removed=1)
         with _without_guards(db):
             for number in numbers:
@@ -138,11 +129,11 @@ class Example(Repository):
                 _drop(db, _BATCH, {"batch": number})
             for set_id in gone_sets:
                 _drop(db, _TEST_SET, {"set": set_id})
-            if study is not None and not kept_study:
+            if study and not kept_study:
                 _drop(db, _STUDY, {"study": record.study, "imported": f"{IMPORTED}%"})
-                append_log(db, "example removed", study["name"], record.study)
+                append_log(db, "example removed", study, record.study)
         db.execute("DELETE FROM secrets WHERE name = ?", [EXAMPLE])
-        return Kept(tuple(kept_sets), study["name"] if study and kept_study else "", Counter(used.values()))
+        return Kept(tuple(kept_sets), kept_study, Counter(used.values()))
 
 
 _QUERIES = DataTable(__file__, str, "queries")

@@ -23,6 +23,7 @@ from core.csv_tables import cells
 from core.errors import DiskTrouble, UserError, disk_reason
 from core.images import MODES, StoredImage, png_of
 from storage.engine.database import Database
+from storage.engine.queries import first_column, insert_rows
 from storage.engine.rows import now
 
 _SHA = re.compile(r"[0-9a-f]{64}")
@@ -51,15 +52,11 @@ class ImageFiles:
             raise ValueError(f"an image of mode {image.mode} cannot be stored; convert it to one of {', '.join(MODES)}")
         data = png_of(image)  # else a profile, a text or a gamma would be written into the file
         sha = hashlib.sha256(data).hexdigest()
-        temporary = self.folder / f".{self.process}-{secrets.token_hex(8)}.tmp"
         try:
-            write_whole(temporary, data)
-            os.replace(temporary, self.folder / file_name(sha))
+            write_whole(self.folder / file_name(sha), data, self.folder, self.process)
             if settled:
-                sync_folder(self.folder)
+                self.settle()
         except OSError as error:
-            with suppress(OSError):  # a disk that became read-only refuses this too
-                temporary.unlink(missing_ok=True)
             raise DiskTrouble(f"The image was not saved in {self.folder}. {disk_reason(error)}.") from error
         return StoredImage(sha, image.width, image.height, image.mode, len(data))
 
@@ -131,22 +128,20 @@ class Images(ImageFiles):
 
     def orphans(self) -> tuple[str, ...]:
         """Return image files without a row: half saved, or added by hand. Nothing uses them, and backups omit them."""
-        known = self._database.read(lambda db: {f"{sha}.png" for (sha,) in db.execute("SELECT sha FROM images")})
-        names = (path.name for path in self.folder.iterdir() if not _TEMPORARY.fullmatch(path.name))
-        return tuple(sorted(name for name in names if name not in known))
+        known = {file_name(sha) for sha in self._database.read(lambda db: first_column(db, "SELECT sha FROM images"))}
+        names = {path.name for path in self.folder.iterdir() if not _TEMPORARY.fullmatch(path.name)}
+        return tuple(sorted(names - known))
 
     def sizes(self, shas: Iterable[str | None]) -> dict[str, tuple[int, int]]:
         """Return (width, height) of each of these images that is stored, by hash. No file is opened."""
         query = "SELECT sha, width, height FROM images WHERE sha IN (SELECT value FROM json_each(?))"
-        parameters = [json.dumps(list(shas))]
-        return self._database.read(
-            lambda db: {row["sha"]: (row["width"], row["height"]) for row in db.query(query, parameters)}
-        )
+        rows = self._database.read(lambda db: db.execute(query, [json.dumps(list(shas))]).fetchall())
+        return {sha: (width, height) for sha, width, height in rows}
 
 
 def keep_image(db: Db, image: StoredImage) -> None:
     """Insert the row of an image whose file is complete. If there is a row, it stays unchanged."""
-    db.table("images").insert({**cells(image, "sha width height mode bytes"), "created": now()}, ignore=True)
+    insert_rows(db, "images", [{**cells(image, "sha width height mode bytes"), "created": now()}], ignore=True)
 
 
 def file_name(sha: str) -> str:
@@ -157,17 +152,25 @@ def file_name(sha: str) -> str:
 
 
 def write_renewable(path: Path, data: bytes, folder: Path, process: int) -> None:
-    """Write or replace a file that can be made again, without waiting for the disk. Raises OSError.
-
-    The file gets its name when it is complete. Until then it is a temporary file in `folder`, where `remove_temporary`
-    finds it.
-    """
+    """Write or replace a file that can be made again, without waiting for the disk. Raises OSError."""
     if not process:
         raise OSError("the workspace is closed")
     path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, data, folder, process, wait=False)
+
+
+def write_whole(path: Path, data: bytes, folder: Path, process: int, wait: bool = True) -> None:
+    """Write or replace a file. With `wait`, its content is on the disk before it gets its name. Raises OSError.
+
+    Until then it is a temporary file in `folder`, where `remove_temporary` finds it.
+    """
     temporary = folder / f".{process}-{secrets.token_hex(8)}.tmp"
     try:
-        temporary.write_bytes(data)
+        with open(temporary, "xb") as file:
+            file.write(data)
+            if wait:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError:
         with suppress(OSError):  # a disk that became read-only refuses this too
@@ -189,14 +192,6 @@ def remove_files_of(folder: Path, process: int) -> int:
     for path in files:
         path.unlink(missing_ok=True)
     return len(files)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a new file and wait until it is on the disk. Raises OSError if the disk fails or `path` exists."""
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

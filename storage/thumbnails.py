@@ -23,6 +23,8 @@ from sqlite_utils import Database as Db
 from core.images import StoredImage
 from core.twins import SHAPE, look_of
 from storage.engine.database import Database, Repository, read
+from storage.engine.queries import first_value
+from storage.engine.rows import pack_value
 from storage.images import ImageFiles, Images, file_name, write_renewable
 
 SIDE = 256
@@ -76,10 +78,7 @@ class ThumbnailFiles:
             if data := _whole(path):  # another request may have made it in the meantime
                 return data
             data = thumbnail(self._images.load(sha))
-            try:
-                self._put(path, data)
-            except OSError as error:
-                log.warning("the thumbnail of %s was not written (%s)", sha, error)
+            self._try_to_put(path, data)
             return data
 
     def look(self, sha: str) -> NDArray[np.uint8]:
@@ -89,17 +88,11 @@ class ThumbnailFiles:
             return np.frombuffer(path.read_bytes(), np.uint8).reshape(SHAPE)
         except (OSError, ValueError):  # the file is missing or cut short
             pixels = look_of(self._images.load(sha))
-        try:
-            self._put(path, pixels.tobytes())
-        except OSError as error:
-            log.warning("the look of %s was not written (%s)", sha, error)
+        self._try_to_put(path, pixels.tobytes())
         return pixels
 
     def fill(self, sha: str) -> bool:
-        """Make the thumbnail of an image unless it exists; return True if it was made.
-
-        Raises UserError if the image is missing or damaged, OSError if the disk fails.
-        """
+        """Make a thumbnail unless it exists; return True if made. Raises UserError like `webp`, OSError of the disk."""
         path = self._path(sha)
         if path.exists():
             return False
@@ -110,6 +103,12 @@ class ThumbnailFiles:
     def _path(self, sha: str) -> Path:
         file_name(sha)  # raises for an invalid hash
         return self.folder / sha[:2] / sha[2:4] / f"{sha}.webp"
+
+    def _try_to_put(self, path: Path, data: bytes) -> None:
+        try:
+            self._put(path, data)
+        except OSError as error:
+            log.warning("the file %s was not written (%s)", path.name, error)
 
     def _put(self, path: Path, data: bytes) -> None:
         # All in one folder, so that temporary files of dead processes are found without a walk.
@@ -126,7 +125,7 @@ class Thumbnails(ThumbnailFiles, Repository):
     @read
     def latest_entry(self, db: Db) -> int:
         """Return the highest catalogue number; 0 if the catalogue is empty."""
-        return int(db.execute("SELECT coalesce(max(id), 0) FROM catalogue").fetchone()[0])
+        return int(first_value(db, "SELECT coalesce(max(id), 0) FROM catalogue"))
 
     @read
     def pictures(self, db: Db, first: int, last: int, most: int) -> tuple[tuple[int, str, str | None], ...]:
@@ -144,7 +143,7 @@ class Thumbnails(ThumbnailFiles, Repository):
 
     def set_seen(self, seen: Seen) -> None:
         """Store which thumbnails were checked, for the next start. The last process wins. Raises OSError."""
-        self._put(self.folder / _SEEN, json.dumps({"latest": seen.latest, "gaps": seen.gaps}).encode())
+        self._put(self.folder / _SEEN, pack_value(seen).encode())
 
 
 def thumbnail(image: Image.Image) -> bytes:

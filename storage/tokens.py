@@ -12,21 +12,19 @@ from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.tokens import LONGEST_DAYS, LONGEST_NAME, MARK, Token
-from storage.engine.database import Repository, first_row, read, write
-from storage.engine.rows import insert_row, later, now, record_of, sha_of, whole
+from storage.engine.database import Repository, read, write
+from storage.engine.queries import change_row, insert_row, record, records, required_row
+from storage.engine.rows import Row, later, now, record_of, sha_of, whole
 
 _LIVE = "SELECT * FROM tokens WHERE withdrawn IS NULL AND expires > ?"
 
 
 class Tokens(Repository):
-    """The access tokens of a workspace."""
-
     @write
     def make(self, db: Db, name: str, reads_only: bool, days: int) -> tuple[Token, str]:
-        """Create a token that expires after `days` days. Return it and its secret text.
+        """Create a token that expires after `days` days. Return it and its secret text, which is not stored.
 
-        Only a hash of the text is stored. Raises UserError if the name is empty, too long or in use, or if `days` are
-        out of bounds.
+        Raises UserError if the name is empty, too long or in use, or if `days` are out of bounds.
         """
         name = whole(" ".join(name.split()))
         if not 0 < len(name) <= LONGEST_NAME:
@@ -34,32 +32,34 @@ class Tokens(Repository):
             raise UserError(words, field="title")
         if not 1 <= days <= LONGEST_DAYS:
             raise UserError(f"A token lasts from 1 to {LONGEST_DAYS} days.", field="days")
-        if first_row(db, f"{_LIVE} AND name = ?", [now(), name]):
+        if record(db, Token, f"{_LIVE} AND name = ?", [now(), name]):
             raise UserError(f"There is a token “{name}” already: withdraw it, or take another name.", field="title")
         text = MARK + secrets.token_urlsafe(32)
         row = {"sha": sha_of(text), "name": name, "reads_only": int(reads_only), "created": now()}
         number = insert_row(db, "tokens", {**row, "expires": later(days=days)})
-        return record_of(Token, next(db.query("SELECT * FROM tokens WHERE id = ?", [number]))), text
+        return record_of(Token, _row(db, number)), text
 
     @read
     def all(self, db: Db) -> tuple[Token, ...]:
         """Return all tokens, latest first, including those that have ended."""
-        return tuple(record_of(Token, row) for row in db.query("SELECT * FROM tokens ORDER BY id DESC"))
+        return records(db, Token, "SELECT * FROM tokens ORDER BY id DESC")
 
     @read
     def get(self, db: Db, text: str) -> Token | None:
         """Return the token with this secret text; None if it is unknown, expired or withdrawn."""
-        row = first_row(db, f"{_LIVE} AND sha = ?", [now(), sha_of(text[:200])]) if text.startswith(MARK) else None
-        return None if row is None else record_of(Token, row)
+        values = [now(), sha_of(text[:200])]
+        return record(db, Token, f"{_LIVE} AND sha = ?", values) if text.startswith(MARK) else None
 
     @read
     def holds(self, db: Db, number: int) -> bool:
         """Return True if a token may still be used."""
-        return first_row(db, f"{_LIVE} AND id = ?", [now(), number]) is not None
+        return record(db, Token, f"{_LIVE} AND id = ?", [now(), number]) is not None
 
     @write
     def withdraw(self, db: Db, number: int) -> None:
         """End a token permanently. If it has ended already, nothing changes. Raises UserError for an unknown token."""
-        if first_row(db, "SELECT 1 FROM tokens WHERE id = ?", [number]) is None:
-            raise UserError("There is no such token: reload the page.", field="token")
-        db.execute("UPDATE tokens SET withdrawn = ? WHERE id = ? AND withdrawn IS NULL", [now(), number])
+        change_row(db, "tokens", number, {"withdrawn": _row(db, number)["withdrawn"] or now()})
+
+
+def _row(db: Db, number: int) -> Row:
+    return required_row(db, "tokens", number, "There is no such token: reload the page.", "token")

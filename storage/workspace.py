@@ -29,7 +29,8 @@ from storage.curation.scores import Scores
 from storage.curation.vectors import Vectors
 from storage.engine.database import Database
 from storage.engine.process_locks import Presence
-from storage.engine.rows import insert_row, now
+from storage.engine.queries import insert_row
+from storage.engine.rows import now
 from storage.evaluation.models_under_test import ModelsUnderTest, Retrainings
 from storage.evaluation.predictions import Predictions
 from storage.example import Example
@@ -95,8 +96,7 @@ class Workspace:
     def open(self) -> Workspace:
         """Open or create the workspace. End the jobs of dead processes and remove their temporary files.
 
-        Raises UserError if the folder cannot be written, or if its database is damaged or belongs to another program or
-        version.
+        Raises UserError if the folder cannot be written, or its database is damaged or of another program or version.
         """
         try:
             for folder in (self.folder, self.images.folder, self._presence.folder):
@@ -132,10 +132,9 @@ class Workspace:
 
     @contextmanager
     def served(self, address: str) -> Iterator[None]:
-        """Reserve the workspace for this server within the `with` block.
+        """Reserve the workspace for this server. Raises UserError with the address of a server that has it.
 
-        Two servers would draw each approved image twice. Raises UserError with the other server's address if one has
-        reserved the workspace.
+        Two servers would draw each approved image twice.
         """
         path = self._presence.folder / SERVER
         with path.open("a+", encoding="utf-8") as file:
@@ -176,9 +175,7 @@ class Workspace:
         return [home / match[0] for match in matches if match and not self._presence.alive(int(match[1]))]
 
     def model_file(self, named: str) -> str:
-        """Return the current path of a model whose path `named` is in the `model_files` of any workspace. Return any
-        other path unchanged.
-        """
+        """Return where a file of any workspace's `model_files` lies now. Any other path is returned unchanged."""
         stored_model = kept_model(named)
         if stored_model is None or not (here := self.model_files.joinpath(*stored_model)).exists():
             return named

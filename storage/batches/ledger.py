@@ -38,19 +38,9 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.run_record import RunRecord
 from core.types import CounterfactualCaption
-from storage.engine.database import Database, Repository, first_row, read, reading, write, writing
-from storage.engine.rows import (
-    Row,
-    change_row,
-    insert_row,
-    insert_rows,
-    now,
-    pack,
-    pack_value,
-    record_of,
-    unpack_value,
-    whole,
-)
+from storage.engine.database import Database, Repository, read, reading, write, writing
+from storage.engine.queries import change_row, first_column, first_value, insert_row, insert_rows, records, required_row
+from storage.engine.rows import Row, now, pack, pack_value, record_of, unpack_value, whole
 from storage.images import Images
 from storage.runs.rows import begin_steps, change_state, insert_value, latest_state, latest_values
 from storage.runs.runs import insert_run, mask_columns
@@ -70,9 +60,8 @@ def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped:
 
     Call it for some thousand pieces at a time, as other writers have to wait for the transaction.
     """
-    time = now()
     query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
-    known = {key for (key,) in db.execute(query, [batch, pack([one.key for one in work])])}
+    known = set(first_column(db, query, [batch, pack([one.key for one in work])]))
     new = [
         {
             "batch": batch,
@@ -81,7 +70,7 @@ def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped:
             "counterfactual": pack_value(one.counterfactual) if one.counterfactual is not None else "",
             "state": "skipped" if one.key in skipped else "planned",
             "reason": skipped.get(one.key, ""),
-            "changed": time,
+            "changed": now(),
         }
         for one in work
         if one.key not in known
@@ -148,13 +137,12 @@ class Batches(Repository):
     @read
     def find(self, db: Db, digest: str) -> int | None:
         """Return the number of the batch whose plan has this digest, or None."""
-        row = first_row(db, "SELECT id FROM batches WHERE digest = ?", [digest])
-        return None if row is None else int(row["id"])
+        number: int | None = first_value(db, "SELECT id FROM batches WHERE digest = ?", [digest])
+        return number
 
     @read
     def count_sources(self, db: Db, batch: int) -> int:
-        """Return the number of sources of a batch."""
-        return int(db.execute("SELECT count(*) FROM batch_sources WHERE batch = ?", [batch]).fetchone()[0])
+        return int(first_value(db, "SELECT count(*) FROM batch_sources WHERE batch = ?", [batch]))
 
     plan = writing(_add_work)
 
@@ -166,13 +154,11 @@ class Batches(Repository):
     @read
     def drawings(self, db: Db, source: int) -> tuple[PlannedDrawing, ...]:
         """Return the images of a source that have a caption, in the order of planning."""
-        return tuple(record_of(PlannedDrawing, row) for row in db.query(_QUERIES["drawings"], [source]))
+        return records(db, PlannedDrawing, _QUERIES["drawings"], [source])
 
     @write
     def replan(self, db: Db, batch: int, left: Mapping[int, str], back: Sequence[int], work: Sequence[NewWork]) -> None:
-        """Change images, all or nothing: skip planned ones and those that wait for a search (`left`), plan skipped ones
-        (`back`), and add `work`.
-        """
+        """Skip planned images and those that wait for a search (`left`), plan skipped ones (`back`), and add `work`."""
         time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ?"
         for one, reason in left.items():
             db.execute(f"{change} AND (state = 'planned' OR reason = ?)", ["skipped", reason, time, one, WAITS])
@@ -185,10 +171,7 @@ class Batches(Repository):
     @read
     def candidates(self, db: Db, batch: int) -> tuple[Candidate, ...]:
         """Return all images of a batch that have a caption, in the order of planning."""
-        return tuple(
-            record_of(Candidate, row, run=row["run"] or "", waits=row["state"] == "skipped" and row["reason"] == WAITS)
-            for row in db.query(_QUERIES["candidates"], [batch])
-        )
+        return records(db, Candidate, _QUERIES["candidates"], [batch])
 
     @write
     def add_search(self, db: Db, batch: int, settings: Mapping[str, Any]) -> None:
@@ -200,24 +183,21 @@ class Batches(Repository):
     def search(self, db: Db, batch: int) -> Mapping[str, Any] | None:
         """Return the settings of the latest search in a batch, or None."""
         query = "SELECT settings FROM batch_searches WHERE batch = ? ORDER BY id DESC LIMIT 1"
-        row = first_row(db, query, [batch])
-        return None if row is None else json.loads(row["settings"])
+        settings = first_value(db, query, [batch])
+        return None if settings is None else json.loads(settings)
 
     @write
     def hold_back(self, db: Db, batch: int) -> int:
-        """Have all planned images wait for a search to choose them. Return the number of images that have begun to
-        wait.
-        """
+        """Have all planned images wait for a search to choose them. Return the number of these images."""
         _require(db, batch)
-        parameters = {"batch": batch, "reason": WAITS, "time": now()}
-        return int(db.execute(_QUERIES["hold_back"], parameters).rowcount)
+        return int(db.execute(_QUERIES["hold_back"], {"batch": batch, "reason": WAITS, "time": now()}).rowcount)
 
     @write
     def choose(self, db: Db, batch: int, chosen: Sequence[Chosen]) -> None:
         """Plan images that wait for the search, all or nothing."""
         for one in chosen:
             db.execute(_QUERIES["choose"], {**vars(one), "batch": batch, "reason": WAITS, "time": now()})
-        db.execute("UPDATE batches SET finished = NULL WHERE id = ?", [batch])
+        change_row(db, "batches", batch, {"finished": None})
 
     @read
     def get(self, db: Db, batch: int) -> Batch:
@@ -235,8 +215,7 @@ class Batches(Repository):
     ) -> tuple[BatchSource, ...]:
         """Return up to `limit` sources with a number above `after`.
 
-        With a pass as `lacking`, return only sources whose previous pass is done and that have no work of the pass
-        `lacking` yet.
+        With `lacking`, return only sources that lack work of this pass and whose previous pass is done.
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
         parameters = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
@@ -246,7 +225,7 @@ class Batches(Repository):
     def next_lot(self, db: Db, batch: int, stage: Pass) -> int:
         """Return a lot number that is larger than all lot numbers of a pass."""
         query = "SELECT coalesce(max(lot), -1) + 1 FROM batch_work WHERE batch = ? AND pass = ?"
-        return int(db.execute(query, [batch, stage]).fetchone()[0])
+        return int(first_value(db, query, [batch, stage]))
 
     source_runs = reading(_source_runs)
 
@@ -259,7 +238,7 @@ class Batches(Repository):
         process = self._images.process
         if row["process"] not in (None, process) and self._alive(row["process"]):
             raise UserError(f"Another process works on the batch “{row['name']}” already: wait for it, or stop it.")
-        db.execute("UPDATE batches SET process = ?, wish = 'go' WHERE id = ?", [process, batch])
+        change_row(db, "batches", batch, {"process": process, "wish": "go"})
         _release(db, batch)
 
     @write
@@ -270,65 +249,47 @@ class Batches(Repository):
 
     @write
     def set_wish(self, db: Db, batch: int, wish: Wish) -> None:
-        """Record a person's wish (go, pause or cancel), obeyed after the current lots. Raises UserError for an unknown
-        batch.
-        """
+        """Record a person's wish, obeyed after the current lots. Raises UserError for an unknown batch."""
         _require(db, batch)
-        db.execute("UPDATE batches SET wish = ? WHERE id = ?", [wish, batch])
+        change_row(db, "batches", batch, {"wish": wish})
 
     @write
     def approve(self, db: Db, batch: int, ahead: bool = False) -> None:
-        """Approve the captions. Raises UserError if they are approved already. Unless `ahead`, raises it also if some
-        are not written yet.
-        """
+        """Approve the captions. Raises UserError if they are approved already or, unless `ahead`, not all written."""
         row = _require(db, batch)
         if row["approved"] is not None:
             raise UserError(f"The captions of “{row['name']}” are approved already.")
         if row["pass"] != "images" and not ahead:
             raise UserError(f"The captions of “{row['name']}” are not all written yet: run it first.")
-        db.execute("UPDATE batches SET approved = ? WHERE id = ?", [now(), batch])
+        change_row(db, "batches", batch, {"approved": now()})
 
     @write
     def go_on(self, db: Db, batch: int, stage: Pass) -> None:
         """Start the next pass of a batch. All work of this pass must be planned before."""
-        db.execute("UPDATE batches SET pass = ? WHERE id = ?", [stage, batch])
+        change_row(db, "batches", batch, {"pass": stage})
 
     @write
     def note(self, db: Db, batch: int, sentences: Sequence[str]) -> None:
-        """Add sentences to the notes of a batch."""
         notes = json.loads(_require(db, batch)["notes"])
-        db.execute("UPDATE batches SET notes = ? WHERE id = ?", [pack([*notes, *sentences]), batch])
+        change_row(db, "batches", batch, {"notes": pack([*notes, *sentences])})
 
     @write
     def finish(self, db: Db, batch: int) -> None:
-        """Mark the batch as finished."""
-        db.execute("UPDATE batches SET finished = ? WHERE id = ?", [now(), batch])
+        change_row(db, "batches", batch, {"finished": now()})
 
     # The work
 
     @write
     def claim(self, db: Db, batch: int, stage: Pass) -> tuple[Piece, ...]:
-        """Lease the next lot of planned work to this process.
+        """Lease the next lot of planned work to this process; () if nothing is planned.
 
-        If a worker died with a lot, lease only one piece of it, to find the piece that kills workers. Return an empty
-        tuple if nothing is planned.
+        If a worker died with a lot, lease only one piece of it, to find the piece that kills workers.
         """
         rows = list(db.query(_QUERIES["claim"], {"batch": batch, "stage": stage}))
         rows = [row for row in rows if not row["deaths"]] or rows[:1]
         _set_leased(db, (row["id"] for row in rows))
         runs = _source_runs(db, [row["run"] for row in rows if row["run"]])
-        return tuple(
-            record_of(
-                Piece,
-                row,
-                item=record_of(Item, row),
-                counterfactual=unpack_value(CounterfactualCaption, packed)
-                if (packed := row["counterfactual"])
-                else None,
-                run=runs.get(row["run"]),
-            )
-            for row in rows
-        )
+        return tuple(record_of(Piece, row, item=record_of(Item, row), run=runs.get(row["run"])) for row in rows)
 
     @write
     def lease(self, db: Db, batch: int, expected: Mapping[int, int]) -> frozenset[int]:
@@ -341,16 +302,8 @@ class Batches(Repository):
     @write
     def worker_died(self, db: Db, pieces: Sequence[int]) -> None:
         """Plan the leased work of a dead worker again. Work that was lost with `MOST_DEATHS` workers fails."""
-        for one in pieces:
-            row = first_row(db, "SELECT deaths, tries FROM batch_work WHERE id = ? AND state = 'leased'", [one])
-            if row is None:
-                continue
-            deaths = row["deaths"] + 1
-            change: dict[str, Any] = {"state": "planned", "deaths": deaths, "reason": "", "changed": now()}
-            if deaths >= MOST_DEATHS:
-                reason = f"Its worker died {deaths} times while it had this."
-                change |= {"state": "failed", "reason": reason, "tries": row["tries"] + 1}
-            change_row(db, "batch_work", one, change)
+        values = {"pieces": pack(list(pieces)), "most": MOST_DEATHS, "time": now()}
+        db.execute(_QUERIES["worker_died"], values)
 
     @write
     def record(self, db: Db, batch: int, results: Sequence[Done], tries: int) -> None:
@@ -370,10 +323,10 @@ class Batches(Repository):
             change_row(db, "batch_work", result.id, change)
 
     def _take(self, db: Db, batch: Row, work: Row, result: Done, change: dict[str, Any]) -> None:
-        run = db.execute("SELECT run FROM batch_sources WHERE id = ?", [work["source"]]).fetchone()[0]
+        run = first_value(db, "SELECT run FROM batch_sources WHERE id = ?", [work["source"]])
         if result.source is not None and run is None:
             run = _begin_run(db, batch, work, result.source)
-            db.execute("UPDATE batch_sources SET run = ? WHERE id = ?", [run, work["source"]])
+            change_row(db, "batch_sources", work["source"], {"run": run})
         if run is None:
             raise RuntimeError("a source has a result before it was read")
         for stage, value in result.values.items():
@@ -389,7 +342,7 @@ class Batches(Repository):
         _require(db, batch)
         number = db.execute(_QUERIES["retry_failed"], [now(), batch, reason, reason]).rowcount
         if number:
-            db.execute("UPDATE batches SET finished = NULL WHERE id = ?", [batch])
+            change_row(db, "batches", batch, {"finished": None})
         return int(number)
 
     # Figures from counters, which are fast for large batches
@@ -405,10 +358,7 @@ class Batches(Repository):
     @read
     def waiting(self, db: Db, batch: int) -> int:
         """Return the number of images that wait for a search to choose them."""
-        query = (
-            "SELECT count(*) FROM batch_work WHERE batch = ? AND pass = 'images' AND state = 'skipped' AND reason = ?"
-        )
-        return int(db.execute(query, [batch, WAITS]).fetchone()[0])
+        return int(first_value(db, _QUERIES["waiting"], [batch, WAITS]))
 
     @read
     def minutes(self, db: Db, batch: int, stage: Pass, most: int = 60) -> tuple[tuple[str, int], ...]:
@@ -419,21 +369,16 @@ class Batches(Repository):
     @read
     def busy_minutes(self, db: Db, batch: int) -> int:
         """Return the number of minutes in which work was finished. It estimates the time spent on the batch."""
-        query = "SELECT count(DISTINCT minute) FROM batch_minutes WHERE batch = ?"
-        return int(db.execute(query, [batch]).fetchone()[0])
+        return int(first_value(db, "SELECT count(DISTINCT minute) FROM batch_minutes WHERE batch = ?", [batch]))
 
     @read
     def failures(self, db: Db, batch: int, most: int = 100) -> tuple[FailedGroup, ...]:
-        """Return failed and skipped work, grouped by pass and reason, the largest group first. Images that wait for a
-        search are not in it.
-        """
-        groups = list(db.query(_QUERIES["failures"], {"batch": batch, "most": most, "waits": WAITS}))
+        """Return failed and skipped work by pass and reason, most first, without images that wait for a search."""
+        groups = db.execute(_QUERIES["failures"], {"batch": batch, "most": most, "waits": WAITS}).fetchall()
+        query = _QUERIES["examples_of_failure"]
         return tuple(
-            FailedGroup(
-                *(row["pass"], row["state"], row["reason"], row["number"]),
-                [key for (key,) in db.execute(_QUERIES["examples_of_failure"], {**row, "batch": batch})],
-            )
-            for row in groups
+            FailedGroup(stage, state, reason, number, first_column(db, query, [batch, stage, state, reason]))
+            for stage, state, reason, number in groups
         )
 
     @read
@@ -468,10 +413,8 @@ class Batches(Repository):
 
 
 def _require(db: Db, batch: int) -> Row:
-    row = first_row(db, "SELECT * FROM batches WHERE id = ?", [batch])
-    if row is None:
-        raise UserError(f"There is no batch {batch}: `batch status` lists all batches.", field="batch")
-    return row
+    missing = f"There is no batch {batch}: `batch status` lists all batches."
+    return required_row(db, "batches", batch, missing, "batch")
 
 
 def _source(row: Row) -> BatchSource:
@@ -490,8 +433,7 @@ def _release(db: Db, batch: int) -> None:
 
 
 def _begin_run(db: Db, batch: Row, work: Row, source: ReadSource) -> str:
-    key = db.execute("SELECT key FROM batch_sources WHERE id = ?", [work["source"]]).fetchone()[0]
-    name = f"{batch['name']}: {key}"
+    name = f"{batch['name']}: {first_value(db, 'SELECT key FROM batch_sources WHERE id = ?', [work['source']])}"
     name = name if len(name) <= 200 else f"{name[:99]}…{name[-100:]}"
     of_batch = {"profile": batch["profile"], "settings": json.loads(batch["settings"]), "recipe": batch["recipe"]}
     record = RunRecord("", name, task=source.task, values={}, notes=tuple(source.notes), **of_batch)

@@ -24,6 +24,7 @@ from core.types import TaskKind
 from storage.curation import entry_sets
 from storage.curation.selection import Selection
 from storage.engine.database import Database, Repository, read
+from storage.engine.queries import first_column
 
 OPEN, ACCEPTED, REJECTED = 0, 1, 2
 _AT_ONCE = 4096
@@ -93,8 +94,7 @@ class CaseTable:
     """Class names of each mask by number, as JSON."""
     edits: EditColumns
     protected: Texts
-    """Classes that must not change, as JSON: the protected classes of the task, or an imported image's mask classes.
-    Index -1 for a classification."""
+    """Protected classes of the task, or an imported image's mask classes, as JSON. Index -1 for a classification."""
 
     def __len__(self) -> int:
         return len(self.entry)
@@ -130,8 +130,6 @@ class Outcome(NamedTuple):
 
 
 class BatchSeconds(NamedTuple):
-    """The work of a batch on one source."""
-
     batch: int
     run: str
     source: str
@@ -195,34 +193,25 @@ class CaseColumns(Repository):
 
     @read
     def outcomes_of_entries(self, db: Db) -> list[tuple[int, str, TaskKind, str]]:
-        """Return the catalogue number, the source's SHA-256 ("" for none), the task and the outcome of each test case
-        in a study, in the order of the studies' items.
-        """
+        """Return (catalogue number, source's SHA-256 or "", task, outcome) of test cases in studies, by items."""
         return db.execute(_QUERIES["outcomes_of_entries"]).fetchall()
 
-    @read
-    def passed(self, db: Db, entries: Numbers) -> Floats:
+    def passed(self, entries: Numbers) -> Floats:
         """Return the share of passed checks of each entry, 0 to 1; NaN if no check could tell."""
-        selection = Selection(db, ImageFilter())
-        query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;'"
-        passed, decided = np.zeros(len(entries)), np.zeros(len(entries))
-        for (facet,) in db.execute(query).fetchall():
-            good = entry_sets.has(selection.value(facet, "passed"), entries)
-            passed += good
-            decided += good | entry_sets.has(selection.value(facet, "failed"), entries)
+        outcomes = list(self.check_outcomes(entries).values())
+        table = np.array(outcomes, np.int8).reshape(len(outcomes), len(entries))
+        passed, decided = (table == 1).sum(axis=0), (table >= 0).sum(axis=0)
         return np.divide(passed, decided, out=np.full(len(entries), np.nan), where=decided > 0)
 
     @read
     def check_outcomes(self, db: Db, entries: Numbers) -> dict[str, NDArray[np.int8]]:
         """Return the outcome of each check for each entry: 1 passed, 0 failed, -1 cannot tell, -2 not made."""
         selection, outcomes = Selection(db, ImageFilter()), dict[str, NDArray[np.int8]]()
-        query = (
-            "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;' ORDER BY facet"
-        )
-        for (facet,) in db.execute(query).fetchall():
-            column = outcomes[facet.removeprefix("check:")] = np.full(len(entries), -2, np.int8)
+        query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;' ORDER BY 1"
+        for facet in first_column(db, query):
+            numbers = outcomes[facet.removeprefix("check:")] = np.full(len(entries), -2, np.int8)
             for number, name in ((-1, "cannot tell"), (1, "passed"), (0, "failed")):
-                column[entry_sets.has(selection.value(facet, name), entries)] = number
+                numbers[entry_sets.has(selection.value(facet, name), entries)] = number
         return outcomes
 
     @read
@@ -234,7 +223,7 @@ class CaseColumns(Repository):
     def aimed_cases(self, db: Db) -> NDArray[np.int64]:
         """Return the ids of the test cases that searches drew where they expected failures."""
         query = "SELECT test_case FROM batch_work WHERE chosen_by = 'aim' AND test_case IS NOT NULL"
-        return np.array([one for (one,) in db.execute(query)], np.int64)
+        return np.array(first_column(db, query), np.int64)
 
     @read
     def edits_by_hand(self, db: Db) -> dict[str, int]:

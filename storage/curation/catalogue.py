@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from sqlite_utils import Database as Db
@@ -32,13 +31,13 @@ from core.catalogue import (
 from core.data_files import DataTable
 from core.errors import UserError
 from core.image_filter import FACETS, Facet, ImageFilter, ScoreBand
-from core.types import CounterfactualCaption, Edit
 from storage.curation import entry_sets
 from storage.curation.scores import MEASURE as SCORE
 from storage.curation.scores import NUMBER
 from storage.curation.selection import Held, Selection, counts, hold, walk
 from storage.engine.database import Database, Repository, read, reading, write
-from storage.engine.rows import Row, record_of, unpack_value, when
+from storage.engine.queries import first_column
+from storage.engine.rows import record_of
 from storage.images import Images, file_name
 from storage.runs.test_cases import checks_of
 
@@ -69,21 +68,16 @@ class Catalogue(Repository):
         order: Order = NEWEST,
         limit: int = 100,
         after: PageKey | None = None,
-        before: PageKey | None = None,
         at: int | None = None,
         held: Held | None = None,
     ) -> CataloguePage:
         """Return up to `limit` images in an order.
 
-        Start after the key `after`, end before the key `before`, or start at the zero-based place `at` (for a scroll
-        bar). Without these, start at the beginning. A key keeps its position if images are added or its own image no
-        longer matches. `held` is the result of `hold` for the same filter and order. The page then shows these images,
-        even if decisions changed since.
+        Start after the key `after` or at the zero-based place `at` (for a scroll bar), else at the beginning. A key
+        keeps its position if images are added or its own image no longer matches. `held` is the result of `hold` for
+        the same filter and order. The page then shows these images, even if decisions changed since.
         """
         way = walk(db, image_filter, order, held)
-        if before is not None:
-            keys = list(islice(way.from_key(before, backwards=True), limit + 1))
-            return CataloguePage(self._entries(db, keys[:limit][::-1]), len(keys) > limit)
         first = []
         if at is not None:
             after = way.at(at)
@@ -119,12 +113,12 @@ class Catalogue(Repository):
         """Return the number of images that match a filter. It is exact, but at most `most` if the filter has words."""
         selection = Selection(db, image_filter)
         number = selection.counted(most)
-        return Count(number) if not selection.has_words or number <= most else Count(most, exact=False)
+        return Count(number) if selection.words == "" or number <= most else Count(most, exact=False)
 
     @read
     def ids(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> tuple[int, ...]:
         """Return the catalogue numbers of all images that match, ascending."""
-        return tuple(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
+        return tuple(Selection(db, image_filter).entries)
 
     @read
     def bits(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> entry_sets.Bits:
@@ -169,20 +163,14 @@ class Catalogue(Repository):
         lines: Sequence[str] | None = None,
         places: Sequence[str] | None = None,
     ) -> tuple[Cell, ...]:
-        """Return the coverage cells that have images. By default, rows and columns are the `most` common values, and ""
-        for no value.
-        """
+        """Return the coverage cells with images. By default, rows and columns are the `most` common values and ""."""
         reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
-        names = {
-            name: json.dumps(
-                ["", *(value for (value,) in db.execute(_QUERIES["common_values"], [facet, most]))]
-                if requested is None
-                else requested
-            )
-            for name, facet, requested in zip(("lines", "places"), grid.split(" x "), (lines, places), strict=True)
-        }
-        for line, place, facet, value, number in db.execute(_QUERIES["coverage"], {"grid": grid, **names}):
+        values: dict[str, str] = {"grid": grid}
+        for name, facet, requested in zip(("lines", "places"), grid.split(" x "), (lines, places), strict=True):
+            common = first_column(db, _QUERIES["common_values"], [facet, most])
+            values[name] = json.dumps(["", *common] if requested is None else requested)
+        for line, place, facet, value, number in db.execute(_QUERIES["coverage"], values):
             if facet == "review":
                 reviews[line, place][value] = number
             else:
@@ -209,19 +197,17 @@ class Catalogue(Repository):
     @read
     def runs(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> tuple[str, ...]:
         """Return the ids of the runs of the images that match, the run of the oldest image first."""
-        entries = json.dumps(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
-        return tuple(run for (run,) in db.execute(_QUERIES["runs"], [entries]))
+        return tuple(first_column(db, _QUERIES["runs"], [json.dumps(Selection(db, image_filter).entries)]))
 
     @read
     def by_source(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> Mapping[str, int]:
         """Count the images that match by the SHA-256 of their source. Images without a source are left out."""
-        entries = json.dumps(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
-        return dict(db.execute(_QUERIES["by_source"], [entries]).fetchall())
+        return dict(db.execute(_QUERIES["by_source"], [json.dumps(Selection(db, image_filter).entries)]).fetchall())
 
     @read
     def test_cases(self, db: Db, entries: Sequence[int]) -> tuple[int, ...]:
         """Return the test cases of entries in the same order. Imported images have none and are left out."""
-        return tuple(number for (number,) in db.execute(_QUERIES["test_cases"], [json.dumps(list(entries))]))
+        return tuple(first_column(db, _QUERIES["test_cases"], [json.dumps(list(entries))]))
 
     @read
     def not_measured(self, db: Db, model: str, most: int, sha: str = "") -> tuple[Unmeasured, ...]:
@@ -248,11 +234,20 @@ class Catalogue(Repository):
     def _entries(self, db: Db, keys: Sequence[PageKey]) -> tuple[CatalogueEntry, ...]:
         by_entry = {key.entry: key for key in keys}
         rows = db.query(_QUERIES["rows"].format(score=NUMBER), [json.dumps(list(by_entry))])
-        return tuple(_entry(row, by_entry[row["id"]], self._images.folder) for row in rows)
+        return tuple(
+            record_of(
+                CatalogueEntry,
+                row,
+                image_path=self._images.folder / file_name(row["image"]),
+                checks=checks_of(row),
+                key=by_entry[row["id"]],
+            )
+            for row in rows
+        )
 
     def _named(self, db: Db, image_filter: ImageFilter, begin: str) -> dict[str, dict[str, int]]:
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND entries > 0 ORDER BY 1"
-        names = [name for (name,) in db.execute(query, [begin, f"{begin[:-1]};"])]
+        names = first_column(db, query, [begin, f"{begin[:-1]};"])
         counts_by_name = counts(Selection(db, image_filter), dict.fromkeys(names, MOST_VALUES))
         return {name.removeprefix(begin): number_by_value for name, number_by_value in counts_by_name.items()}
 
@@ -261,29 +256,3 @@ def _bars(selection: Selection, measure: str) -> tuple[Bar, ...]:
     (numbers,) = counts(selection, {f"bin:{measure}": 1 << 30}).values()
     bars = sorted((int(value), number) for value, number in numbers.items() if number)
     return tuple(Bar(at / entry_sets.BINS, (at + 1) / entry_sets.BINS, number) for at, number in bars)
-
-
-def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
-    if row["counterfactual"] is not None:
-        counterfactual = unpack_value(CounterfactualCaption, row["counterfactual"])
-    else:
-        edits = unpack_value(tuple[Edit, ...], row["brought_edits"] or "[]")
-        counterfactual = CounterfactualCaption(row["new_caption"] or "", edits)
-    caption = json.loads(row["caption"] or "null") or {}
-    reviewed = row["verdict"] != "open"
-    return record_of(
-        CatalogueEntry,
-        row,
-        image_path=images / file_name(row["image"]),
-        image_size=(row["width"], row["height"]),
-        checks=checks_of(row),
-        caption=caption.get("text", "") or row["brought_caption"] or "",
-        counterfactual=counterfactual.text,
-        edits=counterfactual.edits,
-        reason=row["reason"] or "" if reviewed else "",
-        reviewer=row["reviewer"] or "" if reviewed else "",
-        reviewed=when(row["reviewed"]) if reviewed else None,
-        study_outcomes=tuple(sorted(json.loads(row["outcomes"]))),
-        tags=tuple(sorted(json.loads(row["tags"]))),
-        key=key,
-    )

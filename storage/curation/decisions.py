@@ -6,7 +6,6 @@ state again. Images with a later decision stay unchanged.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,10 +19,10 @@ from core.image_filter import ImageFilter
 from core.stored_runs import VERDICTS, Verdict
 from core.types import LONGEST_REASON
 from core.words import count_of
-from storage.curation import entry_sets
 from storage.curation.selection import Selection
-from storage.engine.database import Repository, first_row, read, write
-from storage.engine.rows import Row, checked_text, insert_row, insert_rows, now, pack, record_of
+from storage.engine.database import Repository, read, write
+from storage.engine.queries import first_column, first_value, insert_row, insert_rows, records, required_row
+from storage.engine.rows import Row, checked_text, now, pack, record_of
 
 MOST_AT_ONCE = 100_000
 """Maximum number of images in one decision."""
@@ -94,7 +93,6 @@ class Decision:
     id: int
     kind: DecisionKind
     author: str
-    """Name of the author, or ""."""
     what: str
     entries: int
     """Number of images that the decision changed."""
@@ -133,7 +131,6 @@ class ReviewSession:
     first: datetime | None
     last: datetime | None
     repeated: int
-    """Number of images that the person judged again."""
     agreed: int
     """Number of images that got the same verdict both times."""
 
@@ -190,47 +187,39 @@ class Decisions(Repository):
         """
         author = _author(author)
         if earlier := _decided_before(db, key, None):
-            return _taken_back_before(db, earlier)
-        row = _in_force(db, decision) if decision else _last_of(db, author)
-        first, undos = _first_of(db, row)
-        moved, left = _rows_after(db, first)
-        created = now()
-        decision_row = {"kind": row["kind"], "author": author, "what": row["what"], "entries": len(moved)}
-        decision_row |= {"undoes": row["id"], "created": created, "key": key or None}
-        number = insert_row(db, "image_decisions", decision_row)
+            return _taken_back(db, earlier["id"])
+        chain = _in_force(db, decision) if decision else _last_of(db, author)
+        moved, created = _rows_after(db, chain[0]), now()
+        row = {"kind": chain[0]["kind"], "what": chain[0]["what"], "undoes": chain[-1]["id"], "entries": len(moved)}
+        row |= {"author": author, "created": created, "key": key or None}
+        number = insert_row(db, "image_decisions", row)
         for table, values in moved:
             insert_rows(db, table, [{**values, "author": author, "decision": number, "created": created}])
-        entry = _entry_of(db, moved[0][1]) if len(moved) == 1 else 0
-        return TakenBack(number, row["id"], row["kind"], row["what"], len(moved), left, undos % 2 == 1, entry)
+        return _taken_back(db, number)
 
     @read
     def all(self, db: Db, limit: int = 100, after: int = 0, author: str | None = None) -> tuple[Decision, ...]:
         """Return up to `limit` decisions, latest first. With `after`, return only decisions before that one."""
-        rows = db.query(_QUERIES["listed"], {"after": after, "author": author, "limit": limit})
-        return tuple(record_of(Decision, row) for row in rows)
+        return records(db, Decision, _QUERIES["listed"], {"after": after, "author": author, "limit": limit})
 
     @read
     def of_entry(self, db: Db, entry: int) -> tuple[Said, ...]:
         """Return all statements about one image, latest first. Raises UserError if it is unknown."""
         _require(db, [entry])
-        return tuple(
-            record_of(Said, row, decision=row["decision"] or 0, restored=row["restores"] is not None)
-            for row in db.query(_QUERIES["of_entry"], {"entry": entry})
-        )
+        return records(db, Said, _QUERIES["of_entry"], {"entry": entry})
 
     # Sessions: consecutive decisions of one person, in which some images are shown again
 
     @write
     def begin_session(self, db: Db, author: str, repeats: float) -> int:
         """Start a review session and return its number. `repeats` is the share of images to show again, 0 to 0.2."""
-        row = {"author": _author(author), "repeats": float(repeats), "created": now()}
-        return insert_row(db, "review_sessions", row)
+        return insert_row(db, "review_sessions", {"author": _author(author), "repeats": repeats, "created": now()})
 
     @read
     def session(self, db: Db, session: int) -> ReviewSession:
         """Return a session. Undone decisions still count as made. Raises UserError if the session is unknown."""
         figures = next(db.query(_QUERIES["session"], {"session": session}))
-        return record_of(ReviewSession, _session(db, session) | figures)
+        return record_of(ReviewSession, {**_session(db, session), **figures})
 
     @read
     def repeatable(self, db: Db, session: int, waits: int) -> tuple[int, ...]:
@@ -265,7 +254,7 @@ def _decide(
     entries = _entries(db, target)
     if kind == "label":
         _require_classified(db, entries)
-    changed = [entry for (entry,) in db.execute(_QUERIES[f"{kind}_changes"], {**values, "entries": pack(entries)})]
+    changed = first_column(db, _QUERIES[f"{kind}_changes"], {**values, "entries": pack(entries)})
     same = len(entries) - len(changed)
     if not changed:
         return Change(0, 0, same)
@@ -286,24 +275,21 @@ def _decided_before(db: Db, key: str, kind: DecisionKind | None) -> Row | None:
     return None
 
 
-def _taken_back_before(db: Db, row: Row) -> TakenBack:
-    first, undos = _first_of(db, row)
-    moved = list(db.query(f"SELECT * FROM {_LOGS[row['kind']][0][0]} WHERE decision = ?", [row["id"]]))
-    entry = _entry_of(db, moved[0]) if len(moved) == 1 else 0
-    left = first["entries"] - row["entries"]
-    return TakenBack(row["id"], row["undoes"], row["kind"], row["what"], row["entries"], left, undos % 2 == 0, entry)
-
-
-def _entry_of(db: Db, row: Row) -> int:
-    if row.get("entry") is not None:
-        return int(row["entry"])
-    return int(db.execute("SELECT id FROM catalogue WHERE test_case = ?", [row["test_case"]]).fetchone()[0])
+def _taken_back(db: Db, number: int) -> TakenBack:
+    chain = [row for row in _chain(db, number) if row["id"] <= number]
+    row, entry = chain[-1], 0
+    if row["entries"] == 1:
+        (moved,) = db.query(f"SELECT * FROM {_LOGS[row['kind']][0][0]} WHERE decision = ?", [number])
+        query = "SELECT id FROM catalogue WHERE id = ? OR test_case = ?"
+        entry = first_value(db, query, [moved["entry"], moved.get("test_case")])
+    left, again = chain[0]["entries"] - row["entries"], len(chain) % 2 == 1
+    return TakenBack(number, row["undoes"], row["kind"], row["what"], row["entries"], left, again, entry)
 
 
 def _entries(db: Db, target: Target) -> list[int]:
     """Return the target's images. Raises UserError for no images, too many, or not the expected number."""
     if target.filter is not None:
-        entries: list[int] = entry_sets.entries_of(Selection(db, target.filter).whole).tolist()
+        entries = Selection(db, target.filter).entries
         if target.expected is not None and len(entries) != target.expected:
             raise UserError(
                 f"Nothing was changed: {count_of(len(entries), 'image', 'is')} here now, and not "
@@ -324,7 +310,7 @@ def _entries(db: Db, target: Target) -> list[int]:
 
 
 def _require_classified(db: Db, entries: Sequence[int]) -> None:
-    (without,) = db.execute(_QUERIES["not_classified"], [pack(list(entries))]).fetchone()
+    without = first_value(db, _QUERIES["not_classified"], [pack(list(entries))])
     if without:
         many = count_of(without, "image", "belongs")
         raise UserError(
@@ -335,7 +321,7 @@ def _require_classified(db: Db, entries: Sequence[int]) -> None:
 
 def _require(db: Db, entries: Sequence[int]) -> None:
     query = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT id FROM catalogue) LIMIT 1"
-    for (unknown,) in db.execute(query, [json.dumps(list(entries))]).fetchall():
+    for unknown in first_column(db, query, [pack(list(entries))]):
         raise UserError(f"The catalogue has no image {unknown}; nothing was changed.", field="entries")
 
 
@@ -344,10 +330,9 @@ def _repeatable(db: Db, session: int, waits: int) -> list[tuple[int, str]]:
     return db.execute(_QUERIES["repeatable"], {"session": session, "waits": waits}).fetchall()
 
 
-def _session(db: Db, session: int) -> dict[str, Any]:
-    for row in db.query("SELECT * FROM review_sessions WHERE id = ?", [session]):
-        return dict(row)
-    raise UserError(f"There is no session {session}; begin a new one.", field="session")
+def _session(db: Db, session: int) -> Row:
+    missing = f"There is no session {session}; begin a new one."
+    return required_row(db, "review_sessions", session, missing, "session")
 
 
 def _author(author: str) -> str:
@@ -362,66 +347,45 @@ def _reason(verdict: Verdict, reason: str) -> str:
 # if the number of undos is even.
 
 
-def _in_force(db: Db, decision: int) -> Row:
-    """Return the row to undo for a decision: its own, or its latest redo. Raises UserError if none is in force."""
-    found = _tip(db, decision)
-    if found is None:
+def _in_force(db: Db, decision: int) -> list[Row]:
+    """Return the chain of a decision. Raises UserError if the decision is unknown or not in force."""
+    chain = _chain(db, decision)
+    if not chain:
         raise UserError(f"There is no decision {decision}; take one from the list.", field="decision")
-    row, counts = found
-    if not counts:
+    if sum(row["id"] > decision for row in chain) % 2:
         raise UserError("This decision was undone already: look at the current state.", field="decision")
-    return row
+    return chain
 
 
-def _last_of(db: Db, author: str) -> Row:
-    """Return the row to undo for the author's latest decision in force. Raises UserError if none exists."""
+def _last_of(db: Db, author: str) -> list[Row]:
+    """Return the chain of the author's latest decision in force. Raises UserError if none exists."""
     query = "SELECT id FROM image_decisions WHERE author = ? AND undoes IS NULL ORDER BY id DESC"
     for (number,) in db.execute(query, [author]):
-        found = _tip(db, number)
-        if found is not None and found[1]:
-            return found[0]
+        if len(chain := _chain(db, number)) % 2:
+            return chain
     raise UserError("You have no decision to undo.", field="decision")
 
 
-def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
-    """Return the last decision in a chain of undos, and True if the first one is in force; None if it is unknown."""
-    row, counts = first_row(db, "SELECT * FROM image_decisions WHERE id = ?", [decision]), True
-    if row is None:
-        return None
-    while undoing := first_row(db, "SELECT * FROM image_decisions WHERE undoes = ?", [row["id"]]):
-        row, counts = undoing, not counts
-    return row, counts
+def _chain(db: Db, decision: int) -> list[Row]:
+    """Return the decisions of the chain with this decision, the first one first; [] if it is unknown."""
+    return list(db.query(_QUERIES["chain"], [decision]))
 
 
-def _first_of(db: Db, row: Row) -> tuple[Row, int]:
-    """Follow the chain of undos back from this row. Return the first decision and the number of undos."""
-    undos = 0
-    while row["undoes"] is not None:
-        row, undos = next(db.query("SELECT * FROM image_decisions WHERE id = ?", [row["undoes"]])), undos + 1
-    return row, undos
-
-
-def _rows_after(db: Db, first: Row) -> tuple[list[tuple[str, dict[str, Any]]], int]:
-    """Return the rows, each with its table, that undo the last decision of a chain, and the number of unchanged images.
+def _rows_after(db: Db, first: Row) -> list[tuple[str, Row]]:
+    """Return the rows, each with its table, that undo the last decision of a chain.
 
     The value of a new row comes from the latest row whose decision is still in force. A row that an undo added does not
     count, except an undo in a run's history.
     """
-    moved, left = list[tuple[str, dict[str, Any]]](), 0
+    moved: list[tuple[str, Row]] = []
     for table, keys in _LOGS[first["kind"]]:
         key = " AND ".join(f"{table}.{name} = held.{name}" for name in keys)
         defaults = _BEFORE_ANY[table]
-        columns = ", ".join([*(f"held.{name}" for name in keys), *(f"was.{name} AS was_{name}" for name in defaults)])
+        columns = [f"held.{name}" for name in keys]
+        columns += [f"coalesce(was.{name}, :{name}) AS {name}" for name in defaults]
         if table == "catalogue_labels":
-            columns += ", (SELECT label FROM catalogue WHERE id = held.entry) AS label_now"
-        parts = {"table": table, "columns": columns, "key": key, "keys": ", ".join(keys), "first": keys[0]}
-        for row in db.query(_QUERIES["rows_after"].format(**parts), {"decision": first["id"]}):
-            if not row["changes"]:
-                left += 1
-                continue
-            values = {name: row[name] for name in keys} | {"restores": row["restores"]}
-            values |= {name: row[f"was_{name}"] if row["had"] else none for name, none in defaults.items()}
-            if table == "catalogue_labels":
-                values["before"] = row["label_now"]
-            moved.append((table, values))
-    return moved, left
+            columns.append("(SELECT label FROM catalogue WHERE id = held.entry) AS before")
+        parts = {"table": table, "columns": ", ".join(columns), "key": key, "keys": ", ".join(keys), "first": keys[0]}
+        rows = db.query(_QUERIES["rows_after"].format(**parts), {**defaults, "decision": first["id"]})
+        moved += [(table, row) for row in rows]
+    return moved

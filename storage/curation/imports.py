@@ -1,7 +1,6 @@
 """The imports of a workspace, and their images with the facts from the imported files.
 
-Every method that saves runs in one transaction and returns after its commit. If a picture is in the catalogue already,
-its image is linked to that entry. Otherwise a new entry is made.
+If a picture is in the catalogue already, its image is linked to that entry. Otherwise a new entry is made.
 """
 
 from __future__ import annotations
@@ -15,29 +14,26 @@ from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
 from core.data_files import DataTable
-from core.errors import UserError
 from core.images import StoredImage
 from core.imports import Import, ImportRow, RowKind
 from core.test_sets import Role, Split
 from core.types import Check, Edit, to_plain
-from storage.engine.database import Repository, first_row, read, reading, write
-from storage.engine.rows import Row, change_row, insert_row, insert_rows, now, record_of, whole
+from storage.engine.database import Repository, read, write
+from storage.engine.queries import change_row, first_column, first_value, insert_row, insert_rows, records, required_row
+from storage.engine.rows import Row, now, record_of, whole
 from storage.images import keep_image
 
 _AT_ONCE = 500
 _QUERIES = DataTable(__file__, str)
 
 
-@dataclass(frozen=True)
-class NewImage:
-    """An image to import. Its files are in the workspace, but may have no rows in the database yet."""
+@dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """Facts about an image from the imported files."""
 
-    name: str
-    """Name of the image, unique in the import."""
-    image: StoredImage
-    mask: StoredImage | None = None
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     label: str = ""
+    """Label in the files. Of a stored image, a person's later decision on the entry that was made for it counts."""
     split: Split = ""
     role: Role = "generated"
     """"source" for the original of generated images, which gets no entry in the catalogue; else "generated"."""
@@ -48,30 +44,28 @@ class NewImage:
     new_caption: str = ""
     edits: tuple[Edit, ...] = ()
     edit_types: tuple[str, ...] = ()
-    checks: tuple[Check, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts from the imported files, JSON-ready."""
+    """Further facts, JSON-ready."""
 
 
 @dataclass(frozen=True)
-class ImportedImage:
-    """An imported image as stored."""
+class NewImage(ImageFacts):
+    """An image to import. Its files are in the workspace, but may have no rows in the database yet."""
+
+    name: str
+    """Name of the image, unique in the import."""
+    image: StoredImage
+    mask: StoredImage | None = None
+    checks: tuple[Check, ...] = ()
+
+
+@dataclass(frozen=True)
+class ImportedImage(ImageFacts):
+    """An imported image as stored. Images and masks are named by the SHA-256 of their files."""
 
     name: str
     image: str
-    """SHA-256 of the image's stored file."""
     mask: str | None
-    mask_classes: Mapping[int, str]
-    label: str
-    """Label from the imported files, or a person's later decision on the entry that was made for the image."""
-    split: Split
-    role: Role
-    source: str
-    caption: str
-    new_caption: str
-    edits: tuple[Edit, ...]
-    edit_types: tuple[str, ...]
-    facts: Mapping[str, Any]
     entry: int | None
     """Catalogue number; None for the original of generated images."""
     made: bool
@@ -80,26 +74,13 @@ class ImportedImage:
     """Id of the test case to which the image is linked, if its picture was made in this workspace."""
 
 
-def _get(db: Db, number: int) -> Import:
-    """Return one import. Raises UserError if the number is unknown."""
-    row = _row(db, number)
-    images, made, sources = db.execute(_QUERIES["counts"], [number]).fetchone()
-    rows = dict(db.execute(_QUERIES["told"], [number]).fetchall())
-    return record_of(Import, row, images=images, made=made, sources=sources, rows=rows)
-
-
 class Imports(Repository):
-    """The imports of a workspace."""
-
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
-        """Begin an import and return its number.
-
-        An import with the same content and options is continued under its name.
-        """
-        known = _find(db, content, options)
-        if known is not None:
-            return known
+        """Begin an import or continue the one with the same content and options under its name. Return its number."""
+        query = "SELECT id FROM imports WHERE content = ? AND options = ?"
+        if known := first_value(db, query, [content, _key(options)]):
+            return int(known)
         row = {"name": whole(name), "source": whole(source), "content": content, "options": _key(options)}
         return insert_row(db, "imports", {**row, "created": now()})
 
@@ -111,7 +92,7 @@ class Imports(Repository):
         added = 0
         query = "SELECT 1 FROM imported_images WHERE import = ? AND image = ?"
         for new in images:
-            if db.execute(query, [number, new.image.sha]).fetchone() is not None:
+            if first_value(db, query, [number, new.image.sha]):
                 continue
             for stored in (new.image, new.mask):
                 if stored is not None:
@@ -131,34 +112,33 @@ class Imports(Repository):
         done = {"state": "done", "layout": layout, "header": _json(header), "finished": now()}
         change_row(db, "imports", number, done)
 
-    get = reading(_get)
+    @read
+    def get(self, db: Db, number: int) -> Import:
+        """Return one import. Raises UserError if the number is unknown."""
+        _row(db, number)
+        return records(db, Import, f"{_QUERIES['imports']} WHERE id = ?", [number])[0]
 
     @read
     def all(self, db: Db) -> tuple[Import, ...]:
         """Return all imports, latest first."""
-        numbers = db.execute("SELECT id FROM imports ORDER BY id DESC").fetchall()
-        return tuple(_get(db, number) for (number,) in numbers)
+        return records(db, Import, f"{_QUERIES['imports']} ORDER BY id DESC")
 
     @read
     def find(self, db: Db, content: str, options: Mapping[str, Any]) -> Import | None:
         """Return the import with this content and these options, or None."""
-        number = _find(db, content, options)
-        return None if number is None else _get(db, number)
+        query = f"{_QUERIES['imports']} WHERE content = ? AND options = ?"
+        return next(iter(records(db, Import, query, [content, _key(options)])), None)
 
     @read
     def held(self, db: Db, number: int) -> frozenset[str]:
         """Return the images that an import has added so far, by their SHA-256."""
-        rows = db.execute("SELECT image FROM imported_images WHERE import = ?", [number])
-        return frozenset(image for (image,) in rows)
+        return frozenset(first_column(db, "SELECT image FROM imported_images WHERE import = ?", [number]))
 
     @read
     def rows(
         self, db: Db, number: int, after: int = 0, limit: int = 100, kind: RowKind | None = None
     ) -> tuple[tuple[int, ImportRow], ...]:
-        """Return up to `limit` report rows after the row `after`, each with its number.
-
-        `kind` selects rows of one kind.
-        """
+        """Return up to `limit` report rows (of one kind) after the row `after`, each with its number."""
         query = "SELECT * FROM import_rows WHERE import = ? AND id > ? AND (? IS NULL OR kind = ?) ORDER BY id LIMIT ?"
         rows = db.query(query, [number, after, kind, kind, limit])
         return tuple((row["id"], record_of(ImportRow, row)) for row in rows)
@@ -183,15 +163,7 @@ class Imports(Repository):
 
 
 def _row(db: Db, number: int) -> Row:
-    row = first_row(db, "SELECT * FROM imports WHERE id = ?", [number])
-    if row is None:
-        raise UserError(f"There is no import {number}; take one from the list.", field="number")
-    return row
-
-
-def _find(db: Db, content: str, options: Mapping[str, Any]) -> int | None:
-    row = first_row(db, "SELECT id FROM imports WHERE content = ? AND options = ?", [content, _key(options)])
-    return None if row is None else int(row["id"])
+    return required_row(db, "imports", number, f"There is no import {number}; take one from the list.", "number")
 
 
 def _key(options: Mapping[str, Any]) -> str:
@@ -199,21 +171,17 @@ def _key(options: Mapping[str, Any]) -> str:
 
 
 def _entry_of(db: Db, image: str) -> tuple[int, bool]:
-    """Return (entry of the picture in the catalogue, False), or (number of a new entry, True).
-
-    Entries of deleted runs do not count, as they are hidden.
-    """
-    row = db.execute("SELECT min(id) FROM catalogue WHERE image = ? AND there", [image]).fetchone()
-    if row[0] is not None:
-        return int(row[0]), False
-    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'catalogue'").fetchone()
-    return (int(row[0]) if row is not None else 0) + 1, True
+    """Return (entry of the picture, False), or (number of a new entry, True). Entries of deleted runs do not count."""
+    entry = first_value(db, "SELECT min(id) FROM catalogue WHERE image = ? AND there", [image])
+    if entry is not None:
+        return entry, False
+    return (first_value(db, "SELECT seq FROM sqlite_sequence WHERE name = 'catalogue'") or 0) + 1, True
 
 
 def _columns(new: NewImage) -> Row:
     texts = cells(new, "name label caption new_caption")
     return {
-        **{column: whole(text) for column, text in texts.items()},
+        **{name: whole(text) for name, text in texts.items()},
         **cells(new, "split role source"),
         "image": new.image.sha,
         "mask": new.mask.sha if new.mask is not None else None,
@@ -227,8 +195,5 @@ def _columns(new: NewImage) -> Row:
 
 
 def _json(data: Any) -> str:
-    """Return JSON text without lone surrogates, which no JSON reader accepts.
-
-    Raises ValueError for infinity and NaN.
-    """
+    """Return JSON text without lone surrogates, which no reader accepts. Raises ValueError for infinity and NaN."""
     return whole(json.dumps(data, ensure_ascii=False, allow_nan=False))

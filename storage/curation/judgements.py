@@ -8,16 +8,17 @@ from sqlite_utils import Database as Db
 
 from core.image_filter import ImageFilter
 from core.judgements import IN_EVERY_JUDGEMENT, JudgeCost, Judgement, JudgeReply, ToJudge
-from core.types import CounterfactualCaption, Task, to_plain
+from core.types import to_plain
 from storage.curation import entry_sets
 from storage.curation.entry_sets import Bits
 from storage.curation.selection import Selection
-from storage.engine.database import Repository, first_row, read, write
-from storage.engine.rows import insert_row, now, pack, record_of, unpack_value
+from storage.engine.database import Repository, read, write
+from storage.engine.queries import first_column, first_value, insert_row, records
+from storage.engine.rows import now, pack, record_of, unpack_value
 
 _TO_JUDGE = """
 SELECT catalogue.id AS entry, catalogue.image, catalogue.source, test_cases.task, test_cases.seed,
-    test_cases.counterfactual
+    json_extract(test_cases.counterfactual, '$.edits') AS edits
 FROM json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value
     JOIN test_cases ON test_cases.id = catalogue.test_case
 WHERE catalogue.source IS NOT NULL ORDER BY wanted.key
@@ -30,13 +31,9 @@ def _open(db: Db, image_filter: ImageFilter) -> Bits:
 
 
 class Judgements(Repository):
-    """The judgements of one workspace. All methods may be called from any thread."""
-
     @write
     def save(self, db: Db, judge: str, questions: str, judgements: Mapping[int, Judgement]) -> None:
-        """Save judgements by the image's catalogue number. `questions` is a hash of the texts that the judge was sent.
-        An earlier judgement of an image no longer counts, but stays.
-        """
+        """Save judgements by the image's number. `questions` is a hash of the texts sent. Earlier judgements stay."""
         for entry, one in judgements.items():
             row = {"entry": entry, "judge": judge, "questions": questions, "seconds": one.seconds, "tokens": one.tokens}
             checks = pack([to_plain(check) for check in one.checks])
@@ -50,34 +47,23 @@ class Judgements(Repository):
 
     @read
     def entries(self, db: Db, image_filter: ImageFilter, again: bool = False) -> list[int]:
-        """Return the catalogue numbers of the generated images of a filter that no judge has judged, the newest first;
-        with `again`, also of those that were judged here.
-        """
+        """Return a filter's images that no judge has judged; with `again`, also those judged here. Newest first."""
         bits = _open(db, image_filter)
         if again:
-            judged = [entry for (entry,) in db.execute("SELECT DISTINCT entry FROM judgements ORDER BY entry")]
-            chunks = len(bits) // entry_sets.BYTES
-            bits = bits | (Selection(db, image_filter).whole & entry_sets.of_entries(judged, chunks))
+            selection, judged = Selection(db, image_filter), first_column(db, "SELECT DISTINCT entry FROM judgements")
+            bits = bits | (selection.whole & entry_sets.of_entries(judged, selection.chunks))
         return entry_sets.entries_of(bits).tolist()[::-1]
 
     @read
     def to_judge(self, db: Db, entries: Sequence[int]) -> list[ToJudge]:
         """Return what a judge has to know of these images, in order. Images without a source are left out."""
-        return [
-            record_of(
-                ToJudge,
-                row,
-                task=unpack_value(Task, row["task"]),
-                edits=unpack_value(CounterfactualCaption, row["counterfactual"]).edits,
-            )
-            for row in db.query(_TO_JUDGE, [pack(list(entries))])
-        ]
+        return list(records(db, ToJudge, _TO_JUDGE, [pack(list(entries))]))
 
     @read
     def replies(self, db: Db, entry: int) -> dict[str, JudgeReply]:
         """Return the questions and replies of the latest judgement of an image by the name of the check."""
-        row = first_row(db, "SELECT replies FROM latest_judgements WHERE entry = ?", [entry])
-        return unpack_value(dict[str, JudgeReply], row["replies"]) if row is not None else {}
+        replies = first_value(db, "SELECT replies FROM latest_judgements WHERE entry = ?", [entry])
+        return unpack_value(dict[str, JudgeReply], replies or "{}")
 
     @read
     def cost(self, db: Db, judge: str) -> JudgeCost:

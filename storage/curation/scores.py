@@ -14,8 +14,9 @@ from core.validity_score import Agreement, ScoreRun, ValidityScore
 from storage.curation import entry_sets
 from storage.curation.entry_sets import BYTES, CHUNK_BITS
 from storage.curation.stored_sets import drop_set, make_set, value_id
-from storage.engine.database import Repository, first_row, read, reading, write
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, whole
+from storage.engine.database import Repository, read, reading, write
+from storage.engine.queries import first_column, first_value, insert_row, records
+from storage.engine.rows import Row, now, pack, pack_value, whole
 
 MEASURE = "validity score"
 """Name of the validity score among the measures of the catalogue."""
@@ -44,21 +45,17 @@ def _run(db: Db, run: int) -> ScoreRun:
             agreement, images, created
         FROM score_runs WHERE id = ?
     """
-    row = first_row(db, query, [run])
-    if row is None:
-        raise UserError(f"There are no scores of images with the number {run}.", field="run")
-    return record_of(ScoreRun, row)
+    for found in records(db, ScoreRun, query, [run]):
+        return found
+    raise UserError(f"There are no scores of images with the number {run}.", field="run")
 
 
 class Scores(Repository):
-    """The scores of one workspace. All methods may be called from any thread."""
-
     @write
     def save(self, db: Db, new: NewScores) -> int:
-        """Save scores and return the number of their run.
+        """Save scores instead of those of their task and those across tasks. Return the number of their run.
 
-        They replace the scores of their task and all scores across tasks. Raises ValueError if there is no score or a
-        score is outside 0 to 1.
+        Raises ValueError if there is no score or a score is outside 0 to 1.
         """
         scores = new.scores.astype("<f4")
         if not len(scores) or not bool(((scores >= 0) & (scores <= 1)).all()):
@@ -80,14 +77,10 @@ class Scores(Repository):
         # and nobody else can save in the meantime.
         measure = value_id(db, "measure", MEASURE)
         db.execute("CREATE TEMP TABLE scores_coming (number REAL, entry INTEGER)")
-        db.conn.executemany(
-            "INSERT INTO scores_coming VALUES (?, ?)", zip(numbers.tolist(), scored.tolist(), strict=True)
-        )
-        db.execute(
-            "INSERT INTO catalogue_numbers (measure, number, entry) "
-            "SELECT ?, number, entry FROM scores_coming ORDER BY entry",
-            [measure],
-        )
+        pairs = zip(numbers.tolist(), scored.tolist(), strict=True)
+        db.conn.executemany("INSERT INTO scores_coming VALUES (?, ?)", pairs)
+        coming = "SELECT ?, number, entry FROM scores_coming ORDER BY entry"
+        db.execute(f"INSERT INTO catalogue_numbers (measure, number, entry) {coming}", [measure])
         db.execute("DROP TABLE scores_coming")
         # Triggers on numbers skip this measure, as they would change the sets image by image.
         make_set(db, measure, scored)
@@ -107,15 +100,12 @@ class Scores(Repository):
 def _forget(db: Db) -> None:
     db.execute(f"DELETE FROM catalogue_numbers WHERE measure = {NUMBER}")
     query = "SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ? OR facet = ?"
-    for (value,) in db.execute(query, [MEASURE, f"bin:{MEASURE}"]).fetchall():
+    for value in first_column(db, query, [MEASURE, f"bin:{MEASURE}"]):
         drop_set(db, value)
 
 
 def _in_use(db: Db) -> list[int]:
-    """Return the runs whose scores are in use: the latest of each task.
-
-    Runs older than a run across all tasks are not in use. That run is in use only if no task has a later run.
-    """
+    """Return the runs in use: the latest of each task after the last run across all tasks, or else that one."""
     run_by_task: dict[str, int] = {}
     for run, task in db.execute("SELECT id, json_extract(learnt, '$.task') FROM score_runs ORDER BY id DESC"):
         if task is None:
@@ -140,9 +130,6 @@ def _scores_in_use(db: Db) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
 
 def scored_rows(db: Db) -> list[Row]:
     """Return the rows that `catalogue_numbers` must have according to the runs in use."""
-    measure = db.execute(f"SELECT {NUMBER}").fetchone()[0]
-    entries, scores = _scores_in_use(db)
-    return [
-        {"measure": measure, "entry": entry, "number": score}
-        for entry, score in zip(entries.tolist(), scores.tolist(), strict=True)
-    ]
+    measure = first_value(db, f"SELECT {NUMBER}")
+    pairs = zip(*(column.tolist() for column in _scores_in_use(db)), strict=True)
+    return [{"measure": measure, "entry": entry, "number": score} for entry, score in pairs]

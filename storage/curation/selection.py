@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -23,6 +23,7 @@ from core.image_filter import UNREAD, ImageFilter, ScoreBand
 from storage.curation import entry_sets
 from storage.curation.entry_sets import BYTES, CHUNK_BITS, KEY_BITS, Bits, Numbers
 from storage.curation.scores import MEASURE as SCORE
+from storage.engine.queries import first_column, first_value
 from storage.engine.rows import whole
 
 _PART = 8
@@ -36,10 +37,7 @@ _QUERIES = DataTable(__file__, str)
 
 
 def matching(text: str, edited: str = "") -> str | None:
-    """Return the full-text query for typed words; None for typed text without a word.
-
-    All words are quoted, so none is taken for query syntax.
-    """
+    """Return the full-text query for typed words; None for text without a word. Words are quoted, so none is syntax."""
     parts = []
     for column, typed in (("", text), ("edited : ", edited)):
         words = [word for word in whole(typed).replace("\0", " ").split() if any(map(str.isalnum, word))]
@@ -57,8 +55,8 @@ class Held:
 
     bits: Bits
     strata: tuple[Bits, ...] = ()
-    """For the order "information": sets of entries by number of reasons to review them, most first. The last set holds
-    the entries with a verdict."""
+    """For the order "information": entries by number of reasons to review them, most first; last those with a
+    verdict."""
 
 
 class Selection:
@@ -67,44 +65,42 @@ class Selection:
     def __init__(self, db: Db, image_filter: ImageFilter, held: Held | None = None) -> None:
         self._db, self.filter = db, image_filter
         self._parts: dict[tuple[int, int], Bits] = {}
-        self._words: str | None = ""
+        self.words: str | None = ""
+        """Full-text query for the search words: "" without any, None if they hold no word that can be found."""
         if held is not None:
             self.chunks, self.bits, self.everything = len(held.bits) // BYTES, held.bits, False
             return
-        (last,) = db.execute("SELECT max(id) FROM catalogue").fetchone()
-        self.chunks = ((last or 0) >> CHUNK_BITS) + 1
-        self._words = matching(image_filter.text, image_filter.edited)
-        self.everything = self._words == "" and replace(image_filter, text="", edited="") == ImageFilter()
+        self.chunks = ((first_value(db, "SELECT max(id) FROM catalogue") or 0) >> CHUNK_BITS) + 1
+        self.words = matching(image_filter.text, image_filter.edited)
+        self.everything = self.words == "" and replace(image_filter, text="", edited="") == ImageFilter()
         """True if the filter excludes nothing. Then the stored counts can be used."""
         self.bits = self._without_words()
-        """Set of entries that match the filter without its search words. `whole` and `part` apply the search words
-        too."""
-
-    @property
-    def has_words(self) -> bool:
-        """True if the filter has search words."""
-        return self._words != ""
+        """Set of entries that match the filter without its search words, which `whole` and `part` apply."""
 
     @cached_property
     def whole(self) -> Bits:
         """The set of all selected entries."""
         return self.part(0, self.chunks)
 
+    @property
+    def entries(self) -> list[int]:
+        return entry_sets.entries_of(self.whole).tolist()
+
     def part(self, first: int, last: int) -> Bits:
         """Return the selected entries of chunks `first` up to but not including `last`."""
         bits = self.bits[first * BYTES : last * BYTES]
-        if not self._words or not bits.any():
+        if not self.words or not bits.any():
             return bits
         if (first, last) in self._parts:
             return self._parts[first, last]
         start = first << CHUNK_BITS
-        (listed,) = self._db.execute(_QUERIES["words"], [self._words, start, last << CHUNK_BITS]).fetchone()
+        listed = first_value(self._db, _QUERIES["words"], [self.words, start, last << CHUNK_BITS])
         bits = self._parts[first, last] = bits & entry_sets.of_entries(entry_sets.listed(listed) - start, last - first)
         return bits
 
     def counted(self, most: int) -> int:
         """Return the number of selected entries. If it exceeds `most`, return a number not much above `most`."""
-        if not self._words:
+        if not self.words:
             return entry_sets.size(self.bits)
         number = 0
         for first in range(0, self.chunks, _PART):
@@ -129,11 +125,7 @@ class Selection:
 
     def value(self, facet: str, *values: str) -> Bits:
         """Return all entries of the catalogue with one of these values of a facet."""
-        return self._values(facet, values)
-
-    def having(self, facet: str) -> Bits:
-        """Return all entries of the catalogue that have a value of a facet."""
-        return self._values(facet, None)
+        return self.having(facet, values)
 
     def scored(self, band: ScoreBand) -> Bits:
         """Return all entries of the catalogue with a validity score in a band."""
@@ -145,7 +137,7 @@ class Selection:
         """Return all entries with this value in any facet whose name begins with `begin`, which ends in a colon."""
         query = "SELECT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND value = ? AND entries > 0"
         bits = entry_sets.none_of(self.chunks)
-        for (facet,) in self._db.execute(query, [begin, f"{begin[:-1]};", value]).fetchall():
+        for facet in first_column(self._db, query, [begin, f"{begin[:-1]};", value]):
             bits = bits | self.value(facet, value)
         return bits
 
@@ -154,6 +146,10 @@ class Selection:
         query = f"SELECT id & {(1 << KEY_BITS) - 1}, members FROM catalogue_sets WHERE id >= ? AND id < ?"
         yield from self._db.execute(query, [number << KEY_BITS, (number + 1) << KEY_BITS])
 
+    def common(self, number: int, entries: int) -> int:
+        """Return how many selected entries have the value with this number, which `entries` of the catalogue have."""
+        return entries if self.everything else entry_sets.common(self.stored(number), self.whole)
+
     def listed(self, facet: str) -> list[tuple[int, str, int]]:
         """Return the values of a facet, each as (number, value, number of entries in the whole catalogue)."""
         query = "SELECT id, value, entries FROM catalogue_values WHERE facet = ? AND entries > 0"
@@ -161,7 +157,7 @@ class Selection:
 
     def _without_words(self) -> Bits:
         image_filter, none = self.filter, entry_sets.none_of(self.chunks)
-        if self._words is None or image_filter.role == "source":
+        if self.words is None or image_filter.role == "source":
             return none
         bits = self.value("there", "")
         for facet, values in image_filter.facets.items():
@@ -169,7 +165,7 @@ class Selection:
         for facet, values in image_filter.without.items():
             bits = bits & ~self._of_facet(facet, values)
         for check, outcomes in image_filter.checks.items():
-            bits = bits & self._values(f"check:{check}", outcomes)
+            bits = bits & self.having(f"check:{check}", outcomes)
         for between in image_filter.between:
             bits = bits & self._between(f"check:{between.check}", between.low, between.high)
         if image_filter.scores:
@@ -191,46 +187,42 @@ class Selection:
             bits = bits & ~self._rows(_QUERIES["in_study"], image_filter.not_in_study)
         for model, standings in sorted(image_filter.models.items(), reverse=True):
             of_model = f"model:{model or self.most_read(bits)}"
-            with_standing = self._values(of_model, [standing for standing in standings if standing != UNREAD])
-            bits = bits & (with_standing | ~self._values(of_model, None) if UNREAD in standings else with_standing)
+            with_standing = self.having(of_model, [standing for standing in standings if standing != UNREAD])
+            bits = bits & (with_standing | ~self.having(of_model) if UNREAD in standings else with_standing)
         return bits
 
     def most_read(self, bits: Bits) -> str:
         """Return the model under test with most predictions for these entries; "" if none has any."""
-        facets = sorted(facet for (facet,) in self._db.execute(_QUERIES["most_read"]))
-        counts = {facet: entry_sets.size(bits & self._values(facet, None)) for facet in facets}
+        facets = sorted(first_column(self._db, _QUERIES["most_read"]))
+        counts = {facet: entry_sets.size(bits & self.having(facet)) for facet in facets}
         most_common = max(facets, key=lambda facet: counts[facet], default="")  # of equal counts the first by name
         return most_common.removeprefix("model:") if counts.get(most_common) else ""
 
     def _of_facet(self, facet: str, values: Sequence[str]) -> Bits:
         """Return all entries with one of these values of a facet. The value "" represents entries without a value."""
-        bits = self._values(facet, [value for value in values if value])
-        return bits | ~self._values(facet, None) if "" in values else bits
+        bits = self.having(facet, [value for value in values if value])
+        return bits | ~self.having(facet) if "" in values else bits
 
     def _rows(self, query: str, *values: object) -> Bits:
-        (listed,) = self._db.execute(query, values).fetchone()
-        return entry_sets.of_entries(entry_sets.listed(listed), self.chunks)
+        return entry_sets.of_entries(entry_sets.listed(first_value(self._db, query, values)), self.chunks)
 
-    def _values(self, facet: str, values: Sequence[str] | None) -> Bits:
-        """Return all entries with one of these values of a facet; with None, those with any value."""
+    def having(self, facet: str, values: Sequence[str] | None = None) -> Bits:
+        """Return all entries of the catalogue with one of these values of a facet; with None, those with any value."""
         query = _QUERIES["values"].format(key_bits=KEY_BITS, chunk=(1 << KEY_BITS) - 1)
         named = {"facet": facet, "values": None if values is None else json.dumps([whole(value) for value in values])}
         return entry_sets.of_rows(self._db.execute(query, named), self.chunks)
 
     def _between(self, measure: str, low: float, high: float) -> Bits:
-        """Return all entries whose figure is in a range, ends included.
-
-        Inner bins are read as sets, end bins by figure.
-        """
+        """Return all entries whose figure is in a range, ends included. Only the end bins are read by figure."""
         ends = {entry_sets.bin_of(low), entry_sets.bin_of(high)}
         entry_counts = {value: size for _, value, size in self.listed(f"bin:{measure}")}
         inside = [value for value in entry_counts if min(ends) < int(value) < max(ends)]
         outside = [value for value in entry_counts if value not in inside]
         if sum(entry_counts[value] for value in inside) > sum(entry_counts[value] for value in outside):
             # Read the sets with fewer entries.
-            bits = self.value("measure", measure) & ~self._values(f"bin:{measure}", outside)
+            bits = self.value("measure", measure) & ~self.having(f"bin:{measure}", outside)
         else:
-            bits = self._values(f"bin:{measure}", inside)
+            bits = self.having(f"bin:{measure}", inside)
         if low > high:
             return entry_sets.none_of(self.chunks)
         for end in ends:
@@ -238,10 +230,7 @@ class Selection:
         return bits
 
     def _part_of_bin(self, measure: str, place: int, first: float, last: float) -> Bits:
-        """Return the entries of a bin that are in a range.
-
-        Reads the figures in the range, or the other figures of the bin if these are fewer.
-        """
+        """Return the entries of a bin in a range. Reads the figures inside or outside the range, if these are fewer."""
         query = _QUERIES["part_of_bin"]
         low, high = entry_sets.bin_span(place)
         first, last = max(first, low), min(last, high)
@@ -256,52 +245,46 @@ class Selection:
 
 
 class Walk:
-    """Walks through a selection in an order: pages after and before a key, and the entry at a place."""
+    """Walks through a selection in an order: pages after a key, and the entry at a place."""
 
     def __init__(self, db: Db, selection: Selection, order: Order) -> None:
         self._db, self._selection, self._order = db, selection, order
         self._falling = order.falling and order.sort != "source"
         measures = {"check": f"check:{order.check}", "score": SCORE, "newest": "", "oldest": ""}
         self._measure = measures.get(order.sort, order.sort)
-        rows = db.execute("SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?", [self._measure])
-        self._number = next((number for (number,) in rows), 0)
+        query = "SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?"
+        self._number = first_value(db, query, [self._measure]) or 0
 
-    def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
-        """Yield the keys after a key; None starts at the first. Backwards, yield the keys before it."""
+    def from_key(self, key: PageKey | None) -> Iterator[PageKey]:
+        """Yield the keys after a key; None starts at the first."""
         if not self._measure:
-            falling = (self._order.sort == "newest") != backwards
-            for entry in self._selection.by_entry(key.entry if key is not None else None, falling):
-                yield PageKey(entry)
+            newest_first = self._order.sort == "newest"
+            yield from map(PageKey, self._selection.by_entry(key.entry if key is not None else None, newest_first))
             return
-        without = key is not None and key.number is None
-        if not backwards:
-            if not without:
-                yield from self._numbered(key, self._falling)
-            yield from self._numberless(key if without else None, True)
-            return
-        if key is None or without:
-            yield from self._numberless(key, False)
-        yield from self._numbered(None if without else key, not self._falling)
+        start = (key.number, key.entry) if key is not None and key.number is not None else None
+        if key is None or start is not None:
+            yield from self._numbered(start)
+        behind = key.entry if key is not None and start is None else None
+        yield from map(PageKey, self._selection.by_entry(behind, True, self._having))
 
     def at(self, place: int) -> PageKey | None:
         """Return the key at a zero-based place of the order; None beyond the end."""
-        selected, falling = self._selection.whole, self._falling
+        selected, falling = self._selection.whole, True
         if not self._measure:
-            entry = entry_sets.from_place(selected, place, self._order.sort == "newest")
-            return PageKey(entry) if entry is not None else None
-        if (few := self._few(falling)) is not None:
+            falling = self._order.sort == "newest"
+        elif (few := self._few()) is not None:
             if place < len(few):
                 return few[place]
             place -= len(few)
+            selected = selected & ~self._having
         else:
-            for number, value, size in self._bins(falling):
-                inside = (
-                    size if self._selection.everything else entry_sets.common(self._selection.stored(number), selected)
-                )
+            for number, value, size in self._bins():
+                inside = self._selection.common(number, size)
                 if place < inside:
                     return self._at_in_bin(number, int(value), place)
                 place -= inside
-        entry = entry_sets.from_place(selected & ~self._having, place, True)
+            selected = selected & ~self._having
+        entry = entry_sets.from_place(selected, place, falling)
         return PageKey(entry) if entry is not None else None
 
     def place(self, entry: int) -> int | None:
@@ -312,17 +295,17 @@ class Walk:
         if not entry_sets.has(selected, np.array([entry]))[0]:
             return None
         query = "SELECT number FROM catalogue_numbers WHERE entry = ? AND measure = ?"
-        row = self._db.execute(query, [entry, self._number]).fetchone()
-        if row is None:
+        figure = first_value(self._db, query, [entry, self._number])
+        if figure is None:
             behind = entry_sets.place_of(selected & ~self._having, entry, True)
             return None if behind is None else entry_sets.size(selected & self._having) + behind
-        if (few := self._few(self._falling)) is not None:
-            return few.index(PageKey(entry, row[0]))
+        if (few := self._few()) is not None:
+            return few.index(PageKey(entry, figure))
         place, of_entry = 0, np.array([entry])
-        for number, value, size in self._bins(self._falling):
+        for number, value, size in self._bins():
             stored = list(self._selection.stored(number))
             if entry_sets.has(entry_sets.of_rows(stored, self._selection.chunks), of_entry)[0]:
-                return place + self._place_in_bin(number, int(value), row[0], entry)
+                return place + self._place_in_bin(number, int(value), figure, entry)
             place += size if self._selection.everything else entry_sets.common(stored, selected)
         raise AssertionError(f"the figure of entry {entry} is in no bin")
 
@@ -330,35 +313,35 @@ class Walk:
     def _having(self) -> Bits:
         return self._selection.value("measure", self._measure)
 
-    def _bins(self, falling: bool) -> list[tuple[int, str, int]]:
-        return sorted(self._selection.listed(f"bin:{self._measure}"), key=lambda one: int(one[1]), reverse=falling)
+    def _bins(self) -> list[tuple[int, str, int]]:
+        bins = self._selection.listed(f"bin:{self._measure}")
+        return sorted(bins, key=lambda one: int(one[1]), reverse=self._falling)
 
-    def _numberless(self, key: PageKey | None, falling: bool) -> Iterator[PageKey]:
-        for entry in self._selection.by_entry(key.entry if key is not None else None, falling, self._having):
-            yield PageKey(entry)
-
-    def _numbered(self, key: PageKey | None, falling: bool) -> Iterator[PageKey]:
-        start = None
-        if key is not None:
-            assert key.number is not None  # keys without a figure are handled by the caller
-            start = (key.number, key.entry)
-        if (few := self._few(falling)) is not None:
-            yield from _behind(few, start, falling)
+    def _numbered(self, start: tuple[float, int] | None) -> Iterator[PageKey]:
+        if (few := self._few()) is not None:
+            yield from self._behind(few, start)
             return
         start_bin = entry_sets.bin_of(start[0] / self._scale) if start is not None else None
-        for number, value, _ in self._bins(falling):
-            if start_bin is not None and (int(value) > start_bin if falling else int(value) < start_bin):
-                continue
-            yield from self._in_bin(number, int(value), falling, start)
+        for number, value, _ in self._bins():
+            if start_bin is None or (int(value) <= start_bin if self._falling else int(value) >= start_bin):
+                yield from self._in_bin(number, int(value), start)
 
-    def _few(self, falling: bool) -> list[PageKey] | None:
+    def _few(self) -> list[PageKey] | None:
         having = self._selection.whole & self._having
-        return self._looked_up(entry_sets.entries_of(having), falling) if entry_sets.size(having) <= _FEW else None
+        return self._looked_up(entry_sets.entries_of(having)) if entry_sets.size(having) <= _FEW else None
 
-    def _looked_up(self, entries: Numbers, falling: bool) -> list[PageKey]:
+    def _looked_up(self, entries: Numbers) -> list[PageKey]:
         listed = json.dumps(entries.tolist())
-        rows = sorted(self._db.execute(_QUERIES["looked_up"], [self._number, listed]), reverse=falling)
+        rows = sorted(self._db.execute(_QUERIES["looked_up"], [self._number, listed]), reverse=self._falling)
         return [PageKey(entry, number) for number, entry in rows]
+
+    def _behind(self, keys: Iterable[PageKey], start: tuple[float, int] | None) -> Iterator[PageKey]:
+        """Yield the keys that come after the position `start`. All have a figure."""
+        for key in keys:
+            assert key.number is not None
+            position = (key.number, key.entry)
+            if start is None or (position < start if self._falling else position > start):
+                yield key
 
     @property
     def _scale(self) -> float:
@@ -371,15 +354,14 @@ class Walk:
         falling = self._falling
         inside = entry_sets.of_rows(self._selection.stored(number), self._selection.chunks)
         if (inside & ~self._selection.whole).any():
-            return next(islice(self._in_bin(number, place, falling), offset, None), None)
+            return next(islice(self._in_bin(number, place), offset, None), None)
         # Nothing is filtered out, so SQLite can count through the bin, once it is known how many figures at its very
         # edge belong to the neighbouring bin.
         low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
         edge = 2 * entry_sets.SLACK * self._scale
         ends = (high - edge, high) if falling else (low, low + edge)
         query = "FROM catalogue_numbers WHERE measure = ? AND number >= ? AND number <= ?"
-        (listed,) = self._db.execute(f"SELECT group_concat(entry) {query}", [self._number, *ends]).fetchone()
-        at_edge = entry_sets.listed(listed)
+        at_edge = entry_sets.listed(first_value(self._db, f"SELECT group_concat(entry) {query}", [self._number, *ends]))
         neighbours = len(at_edge) - int(entry_sets.has(inside, at_edge).sum())
         order = "DESC" if falling else "ASC"
         one = f"SELECT number, entry {query} ORDER BY number {order}, entry {order} LIMIT 1 OFFSET ?"
@@ -392,17 +374,14 @@ class Walk:
         sign, last = (">", "number <= :high") if self._falling else ("<", "number >= :low")
         query = _QUERIES["before_in_bin"].format(last=last, sign=sign)
         values = {"measure": self._number, "low": low, "high": high, "figure": figure, "entry": entry}
-        (listed,) = self._db.execute(query, values).fetchone()
         inside = entry_sets.of_entries(self._inside(number), self._selection.chunks)
-        return int(entry_sets.has(inside, entry_sets.listed(listed)).sum())
+        return int(entry_sets.has(inside, entry_sets.listed(first_value(self._db, query, values))).sum())
 
-    def _in_bin(
-        self, number: int, place: int, falling: bool, start: tuple[float, int] | None = None
-    ) -> Iterator[PageKey]:
+    def _in_bin(self, number: int, place: int, start: tuple[float, int] | None = None) -> Iterator[PageKey]:
         """Yield the keys of one bin in order, after the position `start`."""
-        entries = self._inside(number)
+        entries, falling = self._inside(number), self._falling
         if len(entries) <= _FEW:
-            yield from _behind(self._looked_up(entries, falling), start, falling)
+            yield from self._behind(self._looked_up(entries), start)
             return
         inside = entry_sets.of_entries(entries, self._selection.chunks)
         sign, order = ("<", "DESC") if falling else (">", "ASC")
@@ -424,20 +403,17 @@ class Walk:
 
 
 class InformationWalk:
-    """Walks through a selection in the order "information", by the number of reasons to review each image.
-
-    Images with equally many reasons form a stratum, newest first.
-    """
+    """Walks by the number of reasons to review each image. Equally many form a stratum, newest first."""
 
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
         self._selection, self._strata = selection, strata
 
-    def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
+    def from_key(self, key: PageKey | None) -> Iterator[PageKey]:
         """Yield keys like `Walk.from_key`. A key holds a stratum, so later verdicts on its image do not move it."""
-        start = self._stratum(key) if key is not None else (len(self._strata) - 1 if backwards else 0)
-        for number in range(start, -1, -1) if backwards else range(start, len(self._strata)):
+        start = self._stratum(key) if key is not None else 0
+        for number in range(start, len(self._strata)):
             behind = key.entry if key is not None and number == start else None
-            for entry in self._selection.by_entry(behind, not backwards, ~self._strata[number]):
+            for entry in self._selection.by_entry(behind, True, ~self._strata[number]):
                 yield self._key(entry, number)
 
     def at(self, place: int) -> PageKey | None:
@@ -481,8 +457,8 @@ def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = No
 def hold(db: Db, image_filter: ImageFilter, order: Order) -> Held:
     """Return the images that match now, for a review whose own decisions change what matches.
 
-    A million images take 125 kB. In the order "information" they take seven times as much, as the order is kept too.
-    Other orders still change: in "reviewed" an image moves when it gets a verdict.
+    A million images take 125 kB, and seven times as much in the order "information", which is kept too. Other orders
+    still change: in "reviewed" an image moves when it gets a verdict.
     """
     selection = Selection(db, image_filter)
     return Held(selection.whole, _strata(db, selection) if order.sort == "information" else ())
@@ -516,7 +492,7 @@ def _strata(db: Db, selection: Selection) -> tuple[Bits, ...]:
 
 def _without_decision(db: Db, selection: Selection, open_ones: Bits) -> Bits:
     reviewed = "SELECT 1 FROM catalogue_values WHERE facet = 'review' AND value <> 'open' AND entries > 0"
-    if db.execute(reviewed).fetchone() is None:
+    if not first_value(db, reviewed):
         return open_ones
     places: dict[str, list[str]] = defaultdict(list)
     for line, place in db.execute(_QUERIES["open_cells"]):
@@ -534,27 +510,11 @@ def _without_decision(db: Db, selection: Selection, open_ones: Bits) -> Bits:
     return in_open_cells
 
 
-def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: bool) -> Iterator[PageKey]:
-    """Yield the keys that come after the position `start`. All have a figure."""
-    for key in keys:
-        assert key.number is not None
-        position = (key.number, key.entry)
-        if start is None or (position < start if falling else position > start):
-            yield key
-
-
 def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Count the selected entries by facet and value.
+    """Count the selected entries by facet and value, for the `most` common values of each facet in `facets`."""
 
-    `facets` has the maximum number of values of each facet. The most common values are counted.
-    """
-    everything = selection.everything
     counts_by_facet: dict[str, dict[str, int]] = {}
     for facet, most in facets.items():
         values = sorted(selection.listed(facet), key=lambda one: (-one[2], one[1]))[:most]
-        whole_set = selection.bits if everything else selection.whole
-        counts_by_facet[facet] = {
-            value: size if everything else entry_sets.common(selection.stored(number), whole_set)
-            for number, value, size in values
-        }
+        counts_by_facet[facet] = {value: selection.common(number, entries) for number, value, entries in values}
     return counts_by_facet

@@ -9,7 +9,7 @@ from sqlite_utils import Database as Db
 
 from storage.curation import entry_sets
 from storage.curation.entry_sets import CHUNK, CHUNK_BITS, KEY_BITS, Numbers
-from storage.engine.rows import insert_row
+from storage.engine.queries import first_value, insert_row
 
 
 def change_sets(db: Db) -> None:
@@ -26,8 +26,8 @@ def change_sets(db: Db) -> None:
 
 def value_id(db: Db, facet: str, value: str) -> int:
     """Return the number of a value of a facet, adding it if it is new."""
-    row = db.execute("SELECT id FROM catalogue_values WHERE facet = ? AND value = ?", [facet, value]).fetchone()
-    return int(row[0]) if row else insert_row(db, "catalogue_values", {"facet": facet, "value": value})
+    known: int | None = first_value(db, "SELECT id FROM catalogue_values WHERE facet = ? AND value = ?", [facet, value])
+    return known or insert_row(db, "catalogue_values", {"facet": facet, "value": value})
 
 
 def make_set(db: Db, value: int, entries: Numbers) -> None:
@@ -48,5 +48,5 @@ def drop_set(db: Db, value: int) -> None:
 
 
 def _members(db: Db, key: int) -> bytes:
-    row = db.execute("SELECT members FROM catalogue_sets WHERE id = ?", [key]).fetchone()
-    return row[0] if row else b""
+    members: bytes | None = first_value(db, "SELECT members FROM catalogue_sets WHERE id = ?", [key])
+    return members or b""

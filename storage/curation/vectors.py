@@ -22,8 +22,9 @@ from sqlite_utils import Database as Db
 
 from core.errors import UserError, disk_reason
 from storage.curation.entry_sets import Numbers
-from storage.engine.database import Database, Repository, first_row, read, reading, write
-from storage.engine.rows import insert_row, now, pack
+from storage.engine.database import Database, Repository, read, reading, write
+from storage.engine.queries import insert_row, record
+from storage.engine.rows import now, pack
 from storage.images import sync_folder
 
 Rows = NDArray[np.float16]
@@ -61,8 +62,7 @@ class _Files:
 
 
 def _files(db: Db, embedder: str) -> _Files | None:
-    row = first_row(db, "SELECT id, dimensions, vectors FROM embedders WHERE name = ?", [embedder])
-    return None if row is None else _Files(**row)
+    return record(db, _Files, "SELECT * FROM embedders WHERE name = ?", [embedder])
 
 
 class Vectors(Repository):
@@ -121,7 +121,6 @@ class Vectors(Repository):
 
     @read
     def images_of(self, db: Db, entries: Iterable[int]) -> dict[int, str]:
-        """Return the SHA-256 of the image of each of these entries."""
         return _shas_of(db, "image", entries)
 
     @read

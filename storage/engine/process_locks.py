@@ -22,10 +22,7 @@ class Presence:
         self._own: tuple[Path, int] | None = None
 
     def enter(self, number: int) -> None:
-        """Lock the file of process `number` until `leave` or the end of this process.
-
-        Raises OSError if the disk fails, and UserError on a drive without locks.
-        """
+        """Lock the file of process `number` until `leave`. Raises OSError, and UserError on a drive without locks."""
         path = self.folder / f"{number}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         self._own = path, descriptor

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from typing import Any, TypeVar, get_origin, get_type_hints
-
-from sqlite_utils import Database as Db
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from core.errors import UserError
 from core.types import from_plain, to_plain
@@ -64,10 +63,14 @@ def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
 def _reader(hint: Any) -> Callable[[Any], Any]:
     """Return the function that parses a column of this type.
 
-    Lists, mappings and dataclasses are stored as JSON and seeds as text. NULL becomes "" for a text.
+    Lists, mappings and dataclasses are stored as JSON and seeds as text. NULL becomes "" for a text. If None is allowed
+    instead of a dataclass, NULL and "" stand for it.
     """
     if get_origin(hint) in (tuple, dict, Mapping) or is_dataclass(hint):
         return partial(unpack_value, hint)
+    parts = get_args(hint)
+    if len(parts) == 2 and is_dataclass(parts[0]) and parts[1] is NoneType:
+        return lambda text: unpack_value(parts[0], text) if text else None
     known: dict[Any, Callable[[Any], Any]] = {
         datetime: when,
         datetime | None: lambda text: when(text) if text else None,
@@ -99,24 +102,3 @@ def checked_text(text: str, what: str, longest: int, field: str = "", one_line: 
 def sha_of(text: str) -> str:
     """Return the SHA-256 of a text as 64 hexadecimal digits. It is stored in place of a text that grants access."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-def insert_row(db: Db, table: str, row: Row) -> int:
-    """Insert a row and return its id. All values are bound parameters."""
-    key = db.table(table).insert(dict(row)).last_pk
-    assert key is not None  # insert() without ignore always has one
-    return int(key)
-
-
-def insert_rows(db: Db, table: str, rows: Iterable[Row], ignore: bool = False) -> int:
-    """Insert rows with the same columns and return their number. With `ignore`, existing rows are skipped."""
-    new = list(rows)
-    names = list(new[0]) if new else []
-    query = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"
-    return db.conn.executemany(f"{query}{' ON CONFLICT DO NOTHING' if ignore else ''}", new).rowcount if new else 0
-
-
-def change_row(db: Db, table: str, key: int | str, columns: Row) -> None:
-    """Change columns of the row with this id. All values are bound parameters."""
-    names = ", ".join(f"{name} = :{name}" for name in columns)
-    db.execute(f"UPDATE {table} SET {names} WHERE id = :id", {**columns, "id": key})

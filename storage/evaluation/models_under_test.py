@@ -21,7 +21,8 @@ from core.data_files import DataTable
 from core.model_identity import ModelIdentity
 from core.predictions import TOP
 from storage.engine.database import Repository, first_row, read, write
-from storage.engine.rows import Row, insert_row, now, pack, record_of, whole
+from storage.engine.queries import first_value, insert_row, records
+from storage.engine.rows import Row, now, pack, record_of, whole
 
 NO_CLASS = 0xFFFF
 """Number that fills `likeliest` if the classifier gave fewer guesses."""
@@ -78,21 +79,16 @@ class ProbabilityRows:
 
 @dataclass(frozen=True)
 class StoredRetraining:
-    """The result of one retraining."""
-
     id: int
     about: str
     asked: str
     model: int
     """Id of the model that was trained further, as in `StoredModel.id`."""
     told: dict[str, Any]
-    """The result as plain data, which services read."""
     created: str
 
 
 class ModelsUnderTest(Repository):
-    """The models under test and all their probabilities. All methods may be called from any thread."""
-
     @write
     def record(
         self, db: Db, settings_key: str, identity: ModelIdentity, title: str, settings: dict[str, Any]
@@ -109,10 +105,9 @@ class ModelsUnderTest(Repository):
             new = {"digest": identity.digest, "key": key, "kind": identity.kind, "created": now(), **texts, **packed}
             model = StoredModel(insert_row(db, "models_under_test", new), key, title, identity)
         last = "SELECT model, settings FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1"
-        packed_settings = pack(settings)
-        if db.execute(last, [settings_key]).fetchone() != (model.id, packed_settings):
-            row = {"asked": settings_key, "model": model.id, "settings": packed_settings, "created": now()}
-            insert_row(db, "models_asked", row)
+        row = {"model": model.id, "settings": pack(settings)}
+        if first_row(db, last, [settings_key]) != row:
+            insert_row(db, "models_asked", {**row, "asked": settings_key, "created": now()})
         return model
 
     @read
@@ -160,14 +155,13 @@ class ModelsUnderTest(Repository):
     def classes_of(self, db: Db, key: str) -> tuple[str, ...]:
         """Return the class names of the class maps stored under this key, by number; () without predictions."""
         query = "SELECT classes FROM predictions WHERE model = ? ORDER BY id DESC LIMIT 1"
-        row = db.execute(query, [key]).fetchone()
-        return tuple(json.loads(row[0])) if row is not None else ()
+        return tuple(json.loads(first_value(db, query, [key]) or "[]"))
 
     @read
     def known_classes(self, db: Db, key: str) -> tuple[str, ...]:
         """Return all class names of the model with this key, by number; () if it was never loaded here."""
-        row = db.execute("SELECT classes FROM models_under_test WHERE key = ?", [key]).fetchone()
-        return tuple(json.loads(row[0])) if row is not None else ()
+        classes = first_value(db, "SELECT classes FROM models_under_test WHERE key = ?", [key])
+        return tuple(json.loads(classes or "[]"))
 
     @read
     def guesses(self, db: Db, predictions: Sequence[int]) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -183,16 +177,14 @@ class ModelsUnderTest(Repository):
         with a known uncertainty. If an image has several rows, the last one counts.
         """
         rows = db.execute(_QUERIES["doubts"], [after, key]).fetchall()
-        (last,) = db.execute("SELECT coalesce(max(prediction), 0) FROM doubts").fetchone()
+        last = first_value(db, "SELECT coalesce(max(prediction), 0) FROM doubts")
         return [image for image, *_ in rows], np.array([row[1:] for row in rows]).reshape(-1, 2), last
 
     @write
     def keep_pixel_counts(self, db: Db, new: Iterable[NewPixelCount]) -> None:
         """Save pixel counts of a segmenter, all or none. Existing counts stay."""
-        time = now()
-        rows = (
-            (one.prediction, one.mask, zlib.compress(one.counts.astype(PIXELS).tobytes(), _FAST), time) for one in new
-        )
+        packed = ((one, zlib.compress(one.counts.astype(PIXELS).tobytes(), _FAST)) for one in new)
+        rows = ((one.prediction, one.mask, counts, now()) for one, counts in packed)
         db.conn.executemany(_QUERIES["keep_pixel_counts"], rows)
 
     @read
@@ -205,15 +197,13 @@ class ModelsUnderTest(Repository):
     def pixel_counts(self, db: Db, key: str, after: int = 0) -> tuple[list[tuple[str, str, NDArray[Any]]], int]:
         """Return pixel counts of the model with this key that were saved after the row `after`.
 
-        Return (image, mask, counts of type `PIXELS`) of each row, and the last row's id. If an image and mask have
-        several rows, the last one counts.
+        Return (image, mask, counts of type `PIXELS`) of each row, of which the last one counts, and the last row's id.
         """
         rows = [
             (image, mask, np.frombuffer(zlib.decompress(counts), PIXELS))
             for image, mask, counts in db.execute(_QUERIES["pixel_counts"], [after, key])
         ]
-        (last,) = db.execute("SELECT coalesce(max(id), 0) FROM pixel_counts").fetchone()
-        return rows, last
+        return rows, first_value(db, "SELECT coalesce(max(id), 0) FROM pixel_counts")
 
 
 class Retrainings(Repository):
@@ -224,9 +214,9 @@ class Retrainings(Repository):
         """Save a result and return its id. If it equals the latest result for the same question, nothing is added."""
         text = pack(result)
         query = "SELECT id, told FROM retrainings WHERE about = ? AND asked = ? ORDER BY id DESC LIMIT 1"
-        last = db.execute(query, [about, question]).fetchone()
-        if last is not None and last[1] == text:
-            return int(last[0])
+        last = first_row(db, query, [about, question])
+        if last is not None and last["told"] == text:
+            return int(last["id"])
         row = {"about": about, "asked": question, "model": model, "told": text, "created": now()}
         return insert_row(db, "retrainings", row)
 
@@ -234,14 +224,13 @@ class Retrainings(Repository):
     def kept(self, db: Db, about: str = "") -> tuple[StoredRetraining, ...]:
         """Return all results, or only those for the same images and model, latest first."""
         query = "SELECT * FROM retrainings WHERE ? IN ('', about) ORDER BY id DESC"
-        return tuple(record_of(StoredRetraining, row) for row in db.query(query, [about]))
+        return records(db, StoredRetraining, query, [about])
 
 
 def insert_probabilities(db: Db, model: int, rows: Iterable[tuple[str, NDArray[Any]]], time: str) -> None:
     """Add a classifier's probabilities of each class for each image, given by its SHA-256."""
-    new = ((model, image, *_packed(numbers), time) for image, numbers in rows)
     insert = "INSERT INTO probabilities (model, image, likeliest, numbers, created) VALUES (?, ?, ?, ?, ?)"
-    db.conn.executemany(insert, new)
+    db.conn.executemany(insert, ((model, image, *_packed(numbers), time) for image, numbers in rows))
 
 
 def _packed(numbers: NDArray[Any]) -> tuple[bytes, bytes]:

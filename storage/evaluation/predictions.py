@@ -13,17 +13,15 @@ from core.errors import UserError
 from core.images import StoredImage
 from core.predictions import Doubt, PredictedBatch, Prediction, decode_map
 from storage.engine.database import Database, Repository, first_row, read, write
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of
+from storage.engine.queries import first_value, insert_row, insert_rows
+from storage.engine.rows import Row, now, pack, pack_value, record_of
 from storage.evaluation.models_under_test import insert_probabilities
 from storage.images import Images, file_name, keep_image
 
 
 class NewPrediction(NamedTuple):
-    """A prediction to be saved."""
-
     sha: str
     model: str
-    """Key under which the model's predictions are stored."""
     prediction: Prediction
     doubt: Doubt | None = None
     """Uncertainty of a segmenter; None for a classifier, or if unknown."""
@@ -40,8 +38,6 @@ def new_predictions(shas: Sequence[str], model: str, batch: PredictedBatch) -> l
 
 
 class Predictions(Repository):
-    """The predictions of all models under test."""
-
     def __init__(self, database: Database, images: Images) -> None:
         super().__init__(database)
         self._images = images
@@ -51,10 +47,7 @@ class Predictions(Repository):
         return self.extend([NewPrediction(sha, model, prediction)])[0]
 
     def extend(self, new: Iterable[NewPrediction], model: int | None = None) -> tuple[int, ...]:
-        """Save predictions, all or none. Return their ids.
-
-        With the id `model`, probabilities are saved too. Raises the errors of `append`.
-        """
+        """Save predictions, all or none, and with the id `model` their probabilities. Return ids. Raises UserError."""
         predictions = tuple(new)
         # The files of the class maps are written before the rows.
         maps = [
@@ -65,21 +58,15 @@ class Predictions(Repository):
 
     @write
     def _extend(
-        self,
-        db: Db,
-        new: tuple[NewPrediction, ...],
-        maps: list[StoredImage | None],
-        model: int | None,
+        self, db: Db, new: Sequence[NewPrediction], maps: Sequence[StoredImage | None], model: int | None
     ) -> tuple[int, ...]:
         for sha in {one.sha for one in new}:
-            if not db.execute("SELECT 1 FROM images WHERE sha = ?", [sha]).fetchone():
+            if first_value(db, "SELECT 1 FROM images WHERE sha = ?", [sha]) is None:
                 raise UserError(f"This workspace has no image {sha[:80]!r}.")
         time = now()
         ids = tuple(_insert(db, one, stored, time) for one, stored in zip(new, maps, strict=True))
-        doubts = [
-            (number, one.doubt.entropy, one.doubt.gini) for number, one in zip(ids, new, strict=True) if one.doubt
-        ]
-        db.conn.executemany("INSERT INTO doubts (prediction, entropy, gini) VALUES (?, ?, ?)", doubts)
+        pairs = zip(ids, new, strict=True)
+        insert_rows(db, "doubts", ({"prediction": id_, **vars(one.doubt)} for id_, one in pairs if one.doubt))
         if model is not None:
             rows = ((one.sha, one.probabilities) for one in new if one.probabilities is not None)
             insert_probabilities(db, model, rows, time)
@@ -87,20 +74,14 @@ class Predictions(Repository):
 
     @read
     def latest(self, db: Db, sha: str, model: str) -> Prediction | None:
-        """Return `model`'s latest prediction for the image.
-
-        None without a prediction or without the file of its class map.
-        """
+        """Return `model`'s latest prediction for the image; None without one or without the file of its class map."""
         query = "SELECT * FROM predictions WHERE image = ? AND model = ? ORDER BY id DESC LIMIT 1"
         row = first_row(db, query, [sha, model])
         return None if row is None else prediction_of(row, self._images.folder)
 
 
 def prediction_of(row: Row, images: Path) -> Prediction | None:
-    """Return the prediction in a row, or None if the file of its class map is missing.
-
-    Then the model can predict again.
-    """
+    """Return the prediction in a row. None if the file of its class map is missing, so the model predicts again."""
     class_map = b""
     if row["class_map"] is not None:
         try:

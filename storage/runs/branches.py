@@ -14,11 +14,11 @@ from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
 from core.types import EditType, StageName, StageValue
+from storage.engine.queries import first_column
 from storage.engine.rows import now, pack
 from storage.runs.rows import append_state, begin_steps, insert_value, latest_state
 
 LONGEST_NAME = 200
-"""Maximum number of characters in the name of a run."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -27,11 +27,9 @@ class Branch:
     """A new run that starts from an existing run."""
 
     run: str
-    """Id of the existing run."""
     ending: str
     """Suffix for the name of the new run."""
     settings: Mapping[str, Any]
-    """Settings as plain data."""
     values: Mapping[StageName, StageValue[Any]]
 
 
@@ -46,7 +44,6 @@ class LatestRun:
 
 
 def begin_from(db: Db, branch: Branch) -> str:
-    """Create a run from a branch and return its id."""
     new_id, state = secrets.token_hex(8), latest_state(db, branch.run)
     row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [branch.run]))
     db.table("runs").insert({"id": new_id, **row, "created": now()})
@@ -60,7 +57,7 @@ def begin_from(db: Db, branch: Branch) -> str:
 
 def _name_with(db: Db, name: str, ending: str) -> str:
     """Return a name such as "Street, copy", or "Street, copy 2" if a run has that name already."""
-    taken = {other for (other,) in db.execute("SELECT DISTINCT name FROM run_states")}
+    taken = set(first_column(db, "SELECT DISTINCT name FROM run_states"))
     ending = f", {ending[: LONGEST_NAME // 2]}"
     root = re.sub(rf"{re.escape(ending)}( \d+)?$", "", name)[: LONGEST_NAME - len(ending) - 14]
     names = (f"{root}{ending}" + (f" {number}" if number > 1 else "") for number in itertools.count(1))

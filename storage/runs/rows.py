@@ -11,7 +11,8 @@ from core.errors import UserError
 from core.stored_runs import StoredValue
 from core.types import StageName, StageValue, Trace, stage_kinds, to_plain
 from storage.engine.database import first_row
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, unpack_value
+from storage.engine.queries import first_value, insert_row
+from storage.engine.rows import Row, now, pack, pack_value, record_of, unpack_value
 
 
 def require_run(db: Db, run_id: str) -> None:
@@ -69,8 +70,8 @@ def empty_stage(db: Db, run_id: str, stage: StageName) -> int:
 
 def begin_steps(db: Db, run_id: str) -> None:
     """Mark the start of a run. Nothing that was saved before can be undone."""
-    (state,) = db.execute("SELECT max(id) FROM run_states WHERE run = ?", [run_id]).fetchone()
-    db.table("undo_log").insert({"run": run_id, "what": "begin", "step": str(state), "made": "[]", "created": now()})
+    state = first_value(db, "SELECT max(id) FROM run_states WHERE run = ?", [run_id])
+    insert_row(db, "undo_log", {"run": run_id, "what": "begin", "step": str(state), "made": "[]", "created": now()})
 
 
 BEGUN = "coalesce((SELECT max(CAST(step AS INTEGER)) FROM undo_log WHERE run = summary.run AND what = 'begin'), 0)"
@@ -80,7 +81,7 @@ BEGUN = "coalesce((SELECT max(CAST(step AS INTEGER)) FROM undo_log WHERE run = s
 def waits(db: Db, run_id: str) -> bool:
     """Return True if a run is not listed yet, as nothing was done with it."""
     query = f"SELECT removed AND state <= {BEGUN} FROM run_summaries AS summary WHERE run = ?"
-    return bool(db.execute(query, [run_id]).fetchone()[0])
+    return bool(first_value(db, query, [run_id]))
 
 
 def appear(db: Db, run_id: str) -> None:

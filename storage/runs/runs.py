@@ -1,7 +1,4 @@
-"""Runs, the versions of their values, and the list of runs.
-
-Typed text is only used as bound parameters.
-"""
+"""Runs, the versions of their values, and the list of runs."""
 
 from __future__ import annotations
 
@@ -24,6 +21,7 @@ from core.run_record import RunRecord
 from core.stored_runs import BatchOfRuns, EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
 from core.types import GENERATION, ReviewDecision, StageName, Task, stage_kinds
 from storage.engine.database import Database, Repository, read, reading, write, writing
+from storage.engine.queries import first_value, insert_rows, records
 from storage.engine.rows import Row, checked_text, now, pack, pack_value, record_of, unpack_value
 from storage.images import Images, keep_image
 from storage.runs.branches import LONGEST_NAME, Branch, begin_from, latest_of_sources
@@ -139,7 +137,6 @@ class Runs(Repository):
 
     @write
     def set_task(self, db: Db, run_id: str, task: Task) -> None:
-        """Change the task of a run."""
         change_state(db, run_id, task=pack_value(task))
 
     @write
@@ -154,16 +151,11 @@ class Runs(Repository):
 
     @write
     def set_prompts(self, db: Db, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
-        """Replace all prompt templates that a person edited for the run. Return the id of the new state, or None if
-        nothing changed.
-        """
+        """Replace the run's edited prompt templates. Return the id of the new state, or None if nothing changed."""
         return change_state(db, run_id, prompts=pack(dict(prompts)))
 
     def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
-        """Set the mask of a run with its class names, or remove it.
-
-        Raises UserError; ValueError unless its mode is L.
-        """
+        """Set the mask of a run with its class names, or remove it. Raises UserError; ValueError unless of mode L."""
         if mask is not None and mask.mode != "L":
             raise ValueError(f"a mask has mode L, not {mask.mode}")
         stored = self._images.save(mask) if mask is not None else None
@@ -244,18 +236,16 @@ class Runs(Repository):
         """Return the states of a run from the state `since`, with settings, prompts and times."""
         require_run(db, run_id)
         query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
-        return tuple(record_of(StoredState, row) for row in db.query(query, [run_id, since]))
+        return records(db, StoredState, query, [run_id, since])
 
     @read
     def prompt_states(self, db: Db, run_id: str) -> tuple[StoredState, ...]:
         """Return the states of a run in which its prompts changed, oldest first."""
-        return tuple(record_of(StoredState, row) for row in db.query(_QUERIES["prompt_states"], [run_id]))
+        return records(db, StoredState, _QUERIES["prompt_states"], [run_id])
 
     @read
     def edited(self, db: Db, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
-        """Count the values that people changed, by profile and stage, in these runs or in all runs that are not
-        deleted.
-        """
+        """Count the values that people changed, by profile and stage, in these runs or else in all undeleted runs."""
         chosen, order = None if run_ids is None else pack(list(run_ids)), list(stage_kinds())
         shares = [EditedShare(**row) for row in db.query(_QUERIES["edited"], {"runs": chosen}) if row["stage"] in order]
         return tuple(sorted(shares, key=lambda one: (one.profile, order.index(one.stage))))
@@ -264,10 +254,9 @@ class Runs(Repository):
     def search(
         self, db: Db, limit: int = 50, removed: bool = False, find: str = "", after: str = ""
     ) -> tuple[RunSummary, ...]:
-        """Return up to `limit` runs, most recently changed first. With `removed`, return the deleted runs.
+        """Return up to `limit` runs after the run `after`, most recently changed first; with `removed`, deleted ones.
 
-        `find` selects runs with this text in name or label, ignoring case. For the next page, pass the last run's id as
-        `after`.
+        `find` selects runs with this text in name or label, ignoring case.
         """
         values = {"removed": int(removed), "find": find.casefold(), "limit": limit, "after": after}
         return tuple(_summary(row) for row in db.query(_QUERIES["search"].format(begun=BEGUN), values))
@@ -283,7 +272,7 @@ class Runs(Repository):
     @read
     def count(self, db: Db, find: str = "") -> int:
         """Return the number of runs with `find` in their name or label, without deleted runs."""
-        return int(db.execute(_QUERIES["count"], {"find": find.casefold()}).fetchone()[0])
+        return int(first_value(db, _QUERIES["count"], {"find": find.casefold()}))
 
 
 def insert_run(db: Db, source: StoredImage, record: RunRecord) -> str:
@@ -296,7 +285,7 @@ def insert_run(db: Db, source: StoredImage, record: RunRecord) -> str:
     is_free = re.fullmatch(r"[0-9a-f]{16}", record.id) is not None and not run_exists(db, record.id)
     run_id = record.id if is_free else secrets.token_hex(8)
     row = {"id": run_id, "source": source.sha, **cells(record, "profile sample"), "notes": pack(list(record.notes))}
-    db.table("runs").insert({**row, "created": now()})
+    insert_rows(db, "runs", [{**row, "created": now()}])
     state = {"name": _name(record.name), "task": pack_value(record.task), "settings": pack(dict(record.settings))}
     append_state(db, run_id, {**state, "recipe": record.recipe})
     return run_id
@@ -336,10 +325,7 @@ def _name(name: str) -> str:
 
 
 def _summary(row: Row) -> RunSummary:
-    present = set(row["stages"].split())
-    if row["test_cases"]:
-        present.add("generation")
+    present = {*row["stages"].split(), *(("generation",) if row["test_cases"] else ())}
     stages = tuple(stage for stage in (*stage_kinds(), GENERATION) if stage in present)
-    of_batch = row.get("batch") is not None
-    batch = BatchOfRuns(row["batch"], row["batch_name"], row["batch_runs"]) if of_batch else None
+    batch = BatchOfRuns(row["batch"], row["batch_name"], row["batch_runs"]) if row.get("batch") is not None else None
     return record_of(RunSummary, row, source_sha=row["source"], stages=stages, batch=batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -26,9 +27,10 @@ from core.stored_runs import (
     Verdict,
 )
 from core.stored_studies import Candidate
-from core.types import LONGEST_REASON, Check, CounterfactualCaption, ReviewDecision, Task, to_plain
+from core.types import LONGEST_REASON, Check, ReviewDecision, Task, to_plain
 from storage.engine.database import Database, Repository, first_row, read, write, writing
-from storage.engine.rows import Row, checked_text, insert_row, now, pack, pack_value, record_of, unpack_value, when
+from storage.engine.queries import change_row, first_value, insert_row, insert_rows, records
+from storage.engine.rows import Row, checked_text, now, pack, pack_value, record_of, unpack_value, when
 from storage.evaluation.predictions import prediction_of
 from storage.images import ImageFiles, Images, file_name, keep_image
 from storage.runs.rows import latest_state, require_run
@@ -50,13 +52,11 @@ def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str = "", rest
     reason = checked_text(reason, "The reason", LONGEST_REASON, "reason")
     if first_row(db, "SELECT 1 FROM test_cases WHERE id = ?", [case_id]) is None:
         raise _unknown_case(case_id)
-    row = {"test_case": case_id, "verdict": verdict, "reason": reason, "created": now()}
-    return insert_row(db, "reviews", {**row, "restores": restores})
+    row = {"test_case": case_id, "verdict": verdict, "reason": reason, "restores": restores, "created": now()}
+    return insert_row(db, "reviews", row)
 
 
 class TestCases(Repository):
-    """The test cases of all runs."""
-
     __test__ = False  # pytest would take it for a class of tests
 
     def __init__(self, database: Database, images: Images, thumbnails: Thumbnails) -> None:
@@ -112,12 +112,12 @@ def _finish_job(db: Db, job_id: int, state: JobState, message: str = "") -> bool
     """End a job as "done", "cancelled", "failed" or "interrupted". Return False if it has ended before."""
     if state not in JOB_STATES or state == "running":
         raise ValueError(f"a job cannot end as {state!r}")
-    job = first_row(db, "SELECT state FROM jobs WHERE id = ?", [job_id])
-    if job is None:
+    state_now = first_value(db, "SELECT state FROM jobs WHERE id = ?", [job_id])
+    if state_now is None:
         raise ValueError(f"there is no job {job_id}")
-    if job["state"] != "running":
+    if state_now != "running":
         return False
-    db.table("jobs").update(job_id, {"state": state, "message": message, "finished": now()})
+    change_row(db, "jobs", job_id, {"state": state, "message": message, "finished": now()})
     return True
 
 
@@ -189,8 +189,8 @@ def _insert_test_case(db: Db, run_id: str, job_id: int | None, saved: SavedCase)
         "created": now(),
     }
     number = insert_row(db, "test_cases", row)
-    for name, stored in saved.artifacts.items():
-        db.execute("INSERT INTO artifacts (test_case, name, image) VALUES (?, ?, ?)", [number, name, stored.sha])
+    rows = ({"test_case": number, "name": name, "image": stored.sha} for name, stored in saved.artifacts.items())
+    insert_rows(db, "artifacts", rows)
     return number
 
 
@@ -208,7 +208,7 @@ def cases_by_id(db: Db, ids: Sequence[int], images: Path) -> tuple[StoredTestCas
 
 def read_jobs(db: Db, run_id: str) -> tuple[Job, ...]:
     """Return the run's jobs, oldest first."""
-    return tuple(record_of(Job, row) for row in db.query(_QUERIES["jobs"], [run_id]))
+    return records(db, Job, _QUERIES["jobs"], [run_id])
 
 
 def _unknown_case(case_id: int) -> UserError:
@@ -233,7 +233,6 @@ def _case(row: Row, images: Path) -> StoredTestCase:
         StoredTestCase,
         row,
         image_path=images / file_name(row["image_sha"]),
-        image_size=(row["width"], row["height"]),
         checks=checks_of(row),
         lineage=record_of(Lineage, row, settings=_settings(row["method"], row["settings"]), task=_task(row["task"])),
         artifacts={
@@ -251,17 +250,10 @@ def checks_of(row: Row) -> tuple[Check, ...]:
 
 
 def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) -> Candidate:
-    task = _task(row["task"])
-    counterfactual: CounterfactualCaption = unpack_value(CounterfactualCaption, row["counterfactual"])
     of_source, of_image = predictions.get(row["source_sha"], {}), predictions.get(row["image_sha"], {})
     return record_of(
         Candidate,
         row,
-        label=task.label,
-        classes=tuple(task.protected),
-        caption=(json.loads(row["caption"] or "null") or {}).get("text", ""),
-        counterfactual=counterfactual,
-        edit_types=tuple(dict.fromkeys(edit.edit_type for edit in counterfactual.edits)),
         predictions={model: (of_source.get(model), of_image.get(model)) for model in sorted({*of_source, *of_image})},
         # Seed as text: JSON readers lose the last digits of 64 bits.
         origin={name: row[name] for name in _ORIGIN} | {"settings": json.loads(row["settings"])},
@@ -269,10 +261,9 @@ def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) ->
 
 
 def _predictions(db: Db, images: Path, shas: Iterable[str]) -> dict[str, dict[str, Prediction]]:
-    by_image: dict[str, dict[str, Prediction]] = {}
+    by_image: dict[str, dict[str, Prediction]] = defaultdict(dict)
     latest = "SELECT max(id) FROM predictions WHERE image IN (SELECT value FROM json_each(?)) GROUP BY image, model"
     for row in db.query(f"SELECT * FROM predictions WHERE id IN ({latest})", [json.dumps(list(shas))]):
-        prediction = prediction_of(row, images)
-        if prediction is not None:
-            by_image.setdefault(row["image"], {})[row["model"]] = prediction
+        if (prediction := prediction_of(row, images)) is not None:
+            by_image[row["image"]][row["model"]] = prediction
     return by_image

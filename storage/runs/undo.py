@@ -18,6 +18,7 @@ from core.errors import UserError
 from core.run_steps import Path, RunSteps, UndoStep
 from core.stored_runs import Verdict
 from storage.engine.database import Repository, read, write
+from storage.engine.queries import first_value, insert_row
 from storage.engine.rows import Row, now, pack
 from storage.runs.rows import append_state, empty_stage, latest_state, repeat_value, require_run
 from storage.runs.test_cases import insert_review
@@ -34,8 +35,6 @@ class AddedRows:
 
 
 class Steps(Repository):
-    """The undo histories of all runs."""
-
     @read
     def of(self, db: Db, run_id: str) -> RunSteps:
         """Return the undo history of a run. Raises UserError for an unknown run."""
@@ -63,9 +62,8 @@ def _named(steps: Iterable[UndoStep], key: str) -> UndoStep:
 
 def _log(db: Db, run_id: str, what: Literal["undo", "redo"], step: UndoStep) -> AddedRows:
     added = {"state": _put_state, "value": _put_values, "review": _put_reviews}[step.kind](db, run_id, step, what)
-    made = [(step.kind, number) for number in added]
-    row = {"run": run_id, "what": what, "step": step.key, "made": pack(made), "created": now()}
-    db.table("undo_log").insert(row)
+    made = pack([(step.kind, number) for number in added])
+    insert_row(db, "undo_log", {"run": run_id, "what": what, "step": step.key, "made": made, "created": now()})
     return AddedRows(added if step.kind == "value" else (), added if step.kind == "state" else ())
 
 
@@ -168,7 +166,7 @@ def _put_values(db: Db, run_id: str, step: UndoStep, what: str) -> tuple[int, ..
     for stage in dict.fromkeys(step.stages):
         rows = [number for number, of_stage in zip(step.rows, step.stages, strict=True) if of_stage == stage]
         query = "SELECT max(id) FROM stage_values WHERE run = ? AND stage = ? AND id < ?"
-        source = rows[-1] if what == "redo" else db.execute(query, [run_id, stage, rows[0]]).fetchone()[0]
+        source = rows[-1] if what == "redo" else first_value(db, query, [run_id, stage, rows[0]])
         number = repeat_value(db, source) if source is not None else None
         added.append(empty_stage(db, run_id, stage) if number is None else number)
     return tuple(added)
@@ -177,7 +175,7 @@ def _put_values(db: Db, run_id: str, step: UndoStep, what: str) -> tuple[int, ..
 def _put_reviews(db: Db, run_id: str, step: UndoStep, what: str) -> tuple[int, ...]:
     added = []
     for number in step.rows:
-        (case,) = db.execute("SELECT test_case FROM reviews WHERE id = ?", [number]).fetchone()
+        case = first_value(db, "SELECT test_case FROM reviews WHERE id = ?", [number])
         last = number if what == "redo" else number - 1
         verdict: Verdict
         verdict, reason, restores = db.execute(_QUERIES["review"], [case, last]).fetchone() or ("open", "", 0)

@@ -49,9 +49,7 @@ def m002_decision_keys(db: Db) -> None:
 
 
 def m003_searches(db: Db) -> None:
-    """Store searches for weak cells in batches, and how each chosen image was chosen: aimed at weak cells, or uniformly
-    at random.
-    """
+    """Store searches for weak cells, and how each image was chosen: aimed at weak cells, or uniformly at random."""
     values = "CHECK (chosen_by IN ('', 'aim', 'random'))"
     db.execute(f"ALTER TABLE batch_work ADD COLUMN chosen_by TEXT NOT NULL DEFAULT '' {values}")
     db.execute(

@@ -23,9 +23,10 @@ from core.errors import UserError
 from core.stored_studies import Assignment, Saved, UnsentAnswers, VoteRefused
 from core.studies import WORK, Answers, Item, ItemKind, Rules
 from storage.engine.database import Database, Repository, first_row, read, write, writing
-from storage.engine.rows import Row, change_row, insert_row, now, pack, pack_value, record_of, when, whole
+from storage.engine.queries import change_row, first_value, insert_row
+from storage.engine.rows import Row, now, pack_value, record_of, when, whole
 from storage.studies.next_items import next_item, told_of
-from storage.studies.rows import append_log, item_of, require_study, rules_of, touch
+from storage.studies.rows import append_vote, item_of, items_given, log_change, release, require_study, rules_of, touch
 
 LONGEST_COMMENT = 2000
 LONGEST_KEY = 100
@@ -42,15 +43,7 @@ def _with_conditions(name: str) -> str:
     return _QUERIES[name].format(to_see=_QUERIES["to_see"].format_map(_QUERIES), to_read=_QUERIES["to_read"])
 
 
-def _release(db: Db, study_id: str, worker: str) -> None:
-    """End the worker's lease for a pause. On return they get the same item first, if it still needs votes."""
-    query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
-    db.execute(query, [study_id, worker])
-
-
 class Assignments(Repository):
-    """The assignments of all studies."""
-
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._given: dict[int, float] = {}
@@ -71,17 +64,16 @@ class Assignments(Repository):
         _end_leases(db, study_id, time)
         expires = _later(time, rules)
         query = "SELECT id FROM assignments WHERE study = ? AND worker = ? AND state = 'leased' ORDER BY number LIMIT 1"
-        if held := first_row(db, query, [study_id, worker]):
-            db.execute("UPDATE assignments SET expires = ? WHERE id = ?", [expires, held["id"]])
-            return _by_id(db, held["id"])
+        if held := first_value(db, query, [study_id, worker]):
+            change_row(db, "assignments", held, {"expires": expires})
+            return _by_id(db, held)
         if kind == "item" and _has_had_most(db, study_id, worker, rules):
             return None
         values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes}
         for row in list(db.query(_QUERIES["claim"], values)):
             if row["image"] in self.lost or row["source"] in self.lost:
                 continue
-            change = "UPDATE assignments SET state = 'leased', accepted = ?, expires = ? WHERE id = ?"
-            db.execute(change, [time, expires, row["id"]])
+            change_row(db, "assignments", row["id"], {"state": "leased", "accepted": time, "expires": expires})
             return self._noted(_by_id(db, row["id"]))
         item = next_item(db, study_id, worker, kind, rules, self.lost)
         return None if item is None else self._noted(_give(db, study_id, worker, item, rules.seed, time, expires))
@@ -90,7 +82,7 @@ class Assignments(Repository):
     def ahead(self, db: Db, study_id: str, worker: str, kind: ItemKind, assignment_id: int) -> Item | None:
         """Return the item that `claim` would lease after the assignment `assignment_id` is answered, or None.
 
-        Use this to load its picture early. Nothing is leased or reserved. Raises UserError for an unknown study.
+        It is for loading the picture early. Nothing is leased. Raises UserError for an unknown study.
         """
         rules = rules_of(require_study(db, study_id)["rules"])
         values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes, "beside": assignment_id}
@@ -108,8 +100,8 @@ class Assignments(Repository):
     @read
     def image_of(self, db: Db, token: str, worker: str) -> str | None:
         """Return the picture of a token while its worker judges it or reads its explanation; otherwise None."""
-        row = first_row(db, _with_conditions("image_of"), {"token": whole(token[:100]), "worker": worker})
-        return None if row is None else str(row["sha"])
+        sha: str | None = first_value(db, _with_conditions("image_of"), {"token": whole(token[:100]), "worker": worker})
+        return sha
 
     @read
     def judging(self, db: Db, worker: str) -> dict[str, set[str]]:
@@ -143,7 +135,7 @@ class Assignments(Repository):
         if row is None:
             raise VoteRefused("not yours", _NOT_YOURS)
         key = whole(key)
-        if list(db.query("SELECT 1 FROM study_votes WHERE assignment = ? AND key = ?", [row["id"], key])):
+        if first_value(db, "SELECT 1 FROM study_votes WHERE assignment = ? AND key = ?", [row["id"], key]):
             return "again"  # checked first, as a saved vote stays saved after the study is closed
         rules = _may_write(db, row["study"], worker)
         if row["state"] == "submitted":
@@ -152,7 +144,7 @@ class Assignments(Repository):
         time = now()
         if row["state"] == "expired":
             _end_leases(db, row["study"], time)  # expired leases of others must not block the item
-            if _is_full(db, row):
+            if row["kind"] == "item" and first_value(db, _QUERIES["is_full"], [row["item"]]):
                 text = "This image has all its votes from other people by now; continue with the next one."
                 raise VoteRefused("full", text)
             if row["kind"] == "item" and _has_had_most(db, row["study"], worker, rules):
@@ -163,13 +155,10 @@ class Assignments(Repository):
         _check_vote(answers, comment, seconds, key)
         answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
         bounded = min(max(seconds, 0.0), self._most_seconds(row, time, rules))
-        vote = _append_vote(db, row["id"], "submitted", key, answers, comment, bounded, time)
+        vote = append_vote(db, row["id"], "submitted", key, answers, comment, bounded, time)
         columns: dict[str, Any] = {"state": "submitted", "vote": vote, "submitted": time, "draft": None}
         columns["was_right"] = None if row["kind"] == "item" else int(bool(right))
-        if row["first_vote"] is None:
-            columns["first_vote"] = vote
-        else:
-            columns["changes"] = row["changes"] + 1
+        columns |= {"first_vote": vote} if row["first_vote"] is None else {"changes": row["changes"] + 1}
         change_row(db, "assignments", row["id"], columns)
         touch(db, row["study"])
         return "saved"
@@ -202,9 +191,9 @@ class Assignments(Repository):
             return None
         time = now()
         # A worker has one lease at a time. The current item comes later, if it still needs votes then.
-        _release(db, study_id, worker)
+        release(db, study_id, worker)
         answers, comment = _answers(db, row["vote"])
-        _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
+        append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
         change_row(db, "assignments", row["id"], {"state": "leased", "expires": _later(time, rules)})
         touch(db, study_id)
         return _by_id(db, row["id"])
@@ -224,25 +213,20 @@ class Assignments(Repository):
         db.execute("INSERT OR IGNORE INTO training_read (assignment, created) VALUES (?, ?)", [row["id"], now()])
         return True
 
-    release = writing(_release)
+    release = writing(release)
 
     @write
     def set_aside(self, db: Db, study_id: str, worker: str, lost: Collection[str]) -> None:
-        """End the worker's lease because pictures of its item cannot be read.
-
-        Items with such a picture are not leased while `self.lost` contains it.
-        """
+        """End the worker's lease, as pictures of its item cannot be read. Such items are not leased from now on."""
         self.lost |= frozenset(lost)
-        _release(db, study_id, worker)
+        release(db, study_id, worker)
         words = f"an item is set aside: {', '.join(sorted(lost))} is missing or damaged; restore it from a backup"
-        append_log(db, "picture lost", words, study_id, worker)
-        touch(db, study_id)
+        log_change(db, "picture lost", words, study_id, worker)
 
     @read
     def without_picture(self, db: Db, study_id: str) -> int:
-        """Return the number of items with a picture that cannot be read."""
         values = {"study": study_id, "lost": json.dumps(sorted(self.lost))}
-        return int(db.execute(_QUERIES["without_picture"], values).fetchone()[0]) if self.lost else 0
+        return int(first_value(db, _QUERIES["without_picture"], values)) if self.lost else 0
 
     @read
     def can_undo(self, db: Db, study_id: str, worker: str) -> bool:
@@ -268,12 +252,12 @@ class Assignments(Repository):
             columns = "image, source, json_extract(content, '$.origin.picture') AS picture"
             rows = db.query(query.format(columns=columns), values)
             return len({row["image"] for row in rows if seen_in_training.isdisjoint(row.values())})
-        return int(db.execute(query.format(columns="count(DISTINCT image)"), values).fetchone()[0])
+        return int(first_value(db, query.format(columns="count(DISTINCT image)"), values))
 
     @read
     def waiting(self, db: Db, study_id: str, worker: str) -> bool:
         """Return True if others have leased items that this worker has not judged. One of them may become free."""
-        return bool(list(db.query(_QUERIES["waiting"], {"study": study_id, "worker": worker})))
+        return bool(first_value(db, _QUERIES["waiting"], {"study": study_id, "worker": worker}))
 
     def _noted(self, assignment: Assignment) -> Assignment:
         self._given[assignment.id] = monotonic()
@@ -296,11 +280,10 @@ class Assignments(Repository):
 
 def _has_had_most(db: Db, study_id: str, worker: str, rules: Rules) -> bool:
     query = "SELECT items_seen FROM enrolments WHERE study = ? AND worker = ?"
-    return bool(rules.most_items) and db.execute(query, [study_id, worker]).fetchone()[0] >= rules.most_items
+    return bool(rules.most_items) and first_value(db, query, [study_id, worker]) >= rules.most_items
 
 
 def hold_again(db: Db, study_id: str) -> None:
-    """Renew all leases in a study."""
     expires = _later(now(), rules_of(require_study(db, study_id)["rules"]))
     db.execute("UPDATE assignments SET expires = ? WHERE study = ? AND state = 'leased'", [expires, study_id])
 
@@ -328,7 +311,7 @@ def _to_undo(db: Db, study_id: str, worker: str) -> Row | None:
     # A worker who has read the feedback would only repeat the right answer.
     if row is None or row["kind"] not in WORK:
         return None
-    return None if first_row(db, _QUERIES["taken_back"], {**values, "vote": row["vote"]}) else row
+    return None if first_value(db, _QUERIES["taken_back"], {**values, "vote": row["vote"]}) else row
 
 
 def _end_leases(db: Db, study_id: str, time: str) -> None:
@@ -338,7 +321,6 @@ def _end_leases(db: Db, study_id: str, time: str) -> None:
 
 def _give(db: Db, study_id: str, worker: str, item: Row, seed: int, time: str, expires: str) -> Assignment:
     db.execute("UPDATE enrolments SET given = given + 1 WHERE study = ? AND worker = ?", [study_id, worker])
-    query = "SELECT given FROM enrolments WHERE study = ? AND worker = ?"
     row = {
         "public": secrets.token_urlsafe(16),
         "image_token": secrets.token_urlsafe(16),
@@ -348,16 +330,12 @@ def _give(db: Db, study_id: str, worker: str, item: Row, seed: int, time: str, e
         "item": item["id"],
         "kind": item["kind"],
         "side": random.Random(f"side\0{seed}\0{worker}\0{item['id']}").choice(("left", "right")),
-        "number": next(db.query(query, [study_id, worker]))["given"],
+        "number": items_given(db, study_id, worker),
         "state": "leased",
         "accepted": time,
         "expires": expires,
     }
     return _by_id(db, insert_row(db, "assignments", row))
-
-
-def _is_full(db: Db, row: Row) -> bool:
-    return row["kind"] == "item" and bool(db.execute(_QUERIES["is_full"], [row["item"]]).fetchone()[0])
 
 
 def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> None:
@@ -370,13 +348,6 @@ def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> Non
         raise ValueError(f"a vote has a key of 1 to {LONGEST_KEY} characters")
     if len(comment) > LONGEST_COMMENT:
         raise UserError(f"The comment has {len(comment)} characters; at most {LONGEST_COMMENT}, please.")
-
-
-def _append_vote(
-    db: Db, assignment: int, event: str, key: str | None, answers: Answers, comment: str, seconds: float, time: str
-) -> int:
-    row = {"assignment": assignment, "event": event, "key": key, "answers": pack(dict(answers))}
-    return insert_row(db, "study_votes", {**row, "comment": comment, "seconds": float(seconds), "created": time})
 
 
 def _later(time: str, rules: Rules) -> str:
@@ -405,6 +376,5 @@ def _answers(db: Db, vote: int) -> tuple[Answers, str]:
 
 def _assignment(db: Db, row: Row) -> Assignment:
     answers, comment = _answers(db, row["vote"]) if row["vote"] is not None else ({}, "")
-    draft = UnsentAnswers(**json.loads(row["draft"])) if row["draft"] else None
-    about = {"item": _item(db, row["item"]), "study_id": row["study"], "draft": draft}
+    about = {"item": _item(db, row["item"]), "study_id": row["study"]}
     return record_of(Assignment, row, answers=answers, comment=comment, **about)

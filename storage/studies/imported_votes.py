@@ -10,13 +10,13 @@ from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.stored_studies import ImportedVote
-from storage.engine.database import first_row
-from storage.engine.rows import Row, change_row, insert_row, now, pack, whole
+from storage.engine.queries import change_row, first_value, insert_row
+from storage.engine.rows import Row, now, whole
+from storage.studies.rows import append_vote, items_given
 from storage.studies.workers import enrol, insert_decision
 
 IMPORTED = "imported-"
-"""Prefix for the name of a worker who voted elsewhere. It keeps their record apart from the record of a worker here
-with the same name."""
+"""Prefix for the name of a worker who voted elsewhere, so that no worker here has the same record."""
 LONGEST_WORKER = 80
 
 
@@ -29,8 +29,7 @@ def imported_worker(db: Db, study_id: str, vote: ImportedVote, numbers: dict[str
     if worker not in numbers:
         db.execute("INSERT OR IGNORE INTO workers (id, created) VALUES (?, ?)", [worker, now()])
         enrol(db, study_id, worker)
-        query = "SELECT given FROM enrolments WHERE study = ? AND worker = ?"
-        (numbers[worker],) = db.execute(query, [study_id, worker]).fetchone()
+        numbers[worker] = items_given(db, study_id, worker)
     numbers[worker] += 1
     return worker
 
@@ -45,13 +44,12 @@ def import_vote(
     decisions: dict[tuple[str, str, str], int],
 ) -> None:
     """Save a vote as the worker's `number`th assignment. Raises UserError for a second vote or impossible times."""
-    if first_row(db, "SELECT 1 FROM assignments WHERE item = ? AND worker = ?", [item["id"], worker]):
+    if first_value(db, "SELECT 1 FROM assignments WHERE item = ? AND worker = ?", [item["id"], worker]):
         raise UserError(f"Nothing was imported: {worker} has a vote on item {item['public']} already.")
     accepted, submitted = _time(vote.accepted), _time(vote.submitted)
     if accepted > submitted or not math.isfinite(vote.seconds) or vote.seconds < 0:
         raise UserError(f"Nothing was imported: a vote of {vote.worker[:80]!r} has an end before its start.")
     query = "SELECT exclusion IS NULL FROM enrolments WHERE study = ? AND worker = ?"
-    (counts,) = db.execute(query, [study_id, worker]).fetchone()
     row = {
         "public": secrets.token_urlsafe(16),
         "image_token": secrets.token_urlsafe(16),
@@ -62,16 +60,15 @@ def import_vote(
         "side": vote.side,
         "number": number,
         "state": "expired",
-        "counts": counts,
+        "counts": first_value(db, query, [study_id, worker]),
         "imported": 1,
         "accepted": accepted,
         "expires": submitted,
     }
     assignment = insert_row(db, "assignments", row)
     answers = {name: whole(answer) for name, answer in vote.answers.items()}
-    event = {"assignment": assignment, "event": "submitted", "key": "imported", "answers": pack(answers)}
-    event |= {"comment": whole(vote.comment), "seconds": float(vote.seconds), "created": submitted}
-    saved = insert_row(db, "study_votes", event)
+    event = "submitted", "imported", answers, whole(vote.comment), vote.seconds, submitted
+    saved = append_vote(db, assignment, *event)
     reason = whole(vote.reason)
     what = (worker, vote.verdict, reason)
     if vote.verdict != "pending" and what not in decisions:

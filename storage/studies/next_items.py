@@ -17,6 +17,7 @@ from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
 from core.studies import ItemKind, Rules
+from storage.engine.queries import first_value
 from storage.engine.rows import Row
 
 BEGUN_FIRST = 0.25
@@ -27,13 +28,7 @@ _QUERIES = DataTable(__file__, str)
 
 
 def next_item(
-    db: Db,
-    study_id: str,
-    worker: str,
-    kind: ItemKind,
-    rules: Rules,
-    lost: Collection[str] = (),
-    remember: bool = True,
+    db: Db, study_id: str, worker: str, kind: ItemKind, rules: Rules, lost: Collection[str] = (), remember: bool = True
 ) -> Row | None:
     """Return the row (id, kind, image, source) of the worker's next item of a kind, or None if none exists.
 
@@ -42,7 +37,7 @@ def next_item(
     nothing is written.
     """
     query = "SELECT coalesce(max(place) + 1, 0) FROM study_items WHERE study = ? AND kind = ?"
-    order = _order(rules.seed, worker, kind, db.execute(query, [study_id, kind]).fetchone()[0])
+    order = _order(rules.seed, worker, kind, first_value(db, query, [study_id, kind]))
 
     def usable_of(places: Sequence[int] | None) -> dict[int, Row]:
         chosen = _usable(db, study_id, worker, kind, rules.votes, places)
@@ -53,11 +48,8 @@ def next_item(
         usable = usable_of(None)
         if kind != "training":
             seen_in_training = told_of(db, study_id, worker)
-            usable = {
-                place: row
-                for place, row in usable.items()
-                if seen_in_training.isdisjoint((row["image"], row["source"], row["picture"]))
-            }
+            pictures = {place: (row["image"], row["source"], row["picture"]) for place, row in usable.items()}
+            usable = {place: usable[place] for place in usable if seen_in_training.isdisjoint(pictures[place])}
         given = list(db.query(_QUERIES["seen"], [study_id, worker]))
         images, sources = {row["image"] for row in given}, {row["source"] for row in given if row["source"]}
         fresh = {place: row for place, row in usable.items() if row["image"] not in images}
@@ -110,9 +102,7 @@ def _first(places: Sequence[int], found: Mapping[int, Row]) -> Row | None:
 
 @lru_cache(maxsize=512)
 def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
-    """Return the places 0 to count - 1 in the worker's order. Cached, as shuffling thousands of places is the slowest
-    step.
-    """
+    """Return the places 0 to count - 1 in the worker's order. Cached, as shuffling thousands of places is slow."""
     places = list(range(count))
     random.Random(f"order\0{seed}\0{worker}\0{kind}").shuffle(places)
     return array("L", places)
@@ -121,9 +111,7 @@ def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
 def _usable(
     db: Db, study_id: str, worker: str, kind: ItemKind, votes: int, places: Sequence[int] | None
 ) -> dict[int, Row]:
-    """Return the items that the worker never had, by place. Ordinary items must still need votes. `places` limits the
-    search; None searches all places.
-    """
+    """Return the items, all or at some places, that the worker never had and that need votes if ordinary, by place."""
     if places is None:
         index, some = "study_items_by_room", ""
     else:

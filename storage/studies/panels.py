@@ -13,9 +13,10 @@ from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.panel import Panel
-from storage.engine.database import Repository, first_row, read, reading, write
-from storage.engine.rows import insert_row, now, pack, pack_value, unpack_value, whole
-from storage.studies.rows import append_log, require_study, touch
+from storage.engine.database import Repository, read, reading, write
+from storage.engine.queries import first_column, first_value, insert_row, insert_rows
+from storage.engine.rows import now, pack, pack_value, unpack_value, whole
+from storage.studies.rows import log_change, require_study
 from storage.studies.workers import add_worker, came_from, enrol
 
 _LINK = {"invitation opened": True, "invitation ended": False, "restored": False, "closed": False}
@@ -24,14 +25,12 @@ _LINK = {"invitation opened": True, "invitation ended": False, "restored": False
 
 def _panel(db: Db, study_id: str) -> Panel:
     """Return the panel settings of a study; the defaults if none were made."""
-    row = first_row(db, "SELECT settings FROM study_panels WHERE study = ? ORDER BY id DESC LIMIT 1", [study_id])
-    panel: Panel = Panel() if row is None else unpack_value(Panel, row["settings"])
+    query = "SELECT settings FROM study_panels WHERE study = ? ORDER BY id DESC LIMIT 1"
+    panel: Panel = unpack_value(Panel, first_value(db, query, [study_id]) or "{}")
     return panel
 
 
 class Panels(Repository):
-    """The panel settings and participants of all studies."""
-
     get = reading(_panel)
 
     @write
@@ -42,21 +41,20 @@ class Panels(Repository):
         if _panel(db, study_id) == panel:
             return
         insert_row(db, "study_panels", {"study": study_id, "settings": pack_value(panel), "created": now()})
-        touch(db, study_id)
         words = f"participants by {panel.parameter}" if panel.parameter else "the link takes anybody"
-        append_log(db, "panel changed", words, study_id)
+        log_change(db, "panel changed", words, study_id)
 
     @write
     def join(self, db: Db, study_id: str, participant: str, browser: str) -> str:
         """Return a participant's worker in this study. A returning participant is the same worker in any browser."""
         known = "SELECT worker FROM participants WHERE study = ? AND participant = ?"
-        if earlier := first_row(db, known, [study_id, participant]):
-            return str(earlier["worker"])
+        if earlier := first_value(db, known, [study_id, participant]):
+            return str(earlier)
         worker, _ = add_worker(db)
         enrol(db, study_id, worker.id)
         came_from(db, worker.id, browser)
         row = {"study": study_id, "worker": worker.id, "participant": whole(participant), "created": now()}
-        db.table("participants").insert(row)
+        insert_rows(db, "participants", [row])
         return worker.id
 
     @read
@@ -67,8 +65,8 @@ class Panels(Repository):
     @read
     def participant(self, db: Db, study_id: str, worker: str) -> str:
         """Return the participant's id in the panel for one worker; "" if they came from no panel."""
-        row = first_row(db, "SELECT participant FROM participants WHERE study = ? AND worker = ?", [study_id, worker])
-        return "" if row is None else str(row["participant"])
+        query = "SELECT participant FROM participants WHERE study = ? AND worker = ?"
+        return str(first_value(db, query, [study_id, worker]) or "")
 
     @write
     def answer(self, db: Db, study_id: str, worker: str, answers: Mapping[str, str]) -> None:
@@ -80,7 +78,7 @@ class Panels(Repository):
     @read
     def was_asked(self, db: Db, study_id: str, worker: str) -> bool:
         """Return True if the worker was asked about themselves, even if they answered nothing."""
-        return bool(list(db.query("SELECT 1 FROM person_answers WHERE study = ? AND worker = ?", [study_id, worker])))
+        return bool(first_value(db, "SELECT 1 FROM person_answers WHERE study = ? AND worker = ?", [study_id, worker]))
 
     @read
     def people(self, db: Db, study_id: str) -> dict[str, dict[str, str]]:
@@ -112,6 +110,6 @@ def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:
         since = created
     if opened and not named:
         times.append((since, "~"))  # a text after any time
-    joined = db.execute("SELECT created FROM enrolments WHERE study = ?", [study_id]).fetchall()
-    linked = any(start <= time <= end for start, end in times for (time,) in joined) if panelled else bool(times)
+    joined = first_column(db, "SELECT created FROM enrolments WHERE study = ?", [study_id])
+    linked = any(start <= time <= end for start, end in times for time in joined) if panelled else bool(times)
     return linked, panelled

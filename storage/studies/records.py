@@ -20,8 +20,8 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.panel import Panel, check_panel
 from core.studies import NewItem, Rules
-from storage.engine.database import first_row
-from storage.engine.rows import Row, change_row, insert_row, pack, pack_value, unpack_value, when, whole
+from storage.engine.queries import change_row, first_value, insert_row, insert_rows
+from storage.engine.rows import Row, pack, pack_value, unpack_value, when, whole
 from storage.studies.rows import append_log, require_study
 
 Records = Mapping[str, Any]
@@ -31,8 +31,6 @@ _STUDY = "id name state rules created changed"
 
 @dataclass(frozen=True)
 class RecordTable:
-    """A table of the records of a study."""
-
     columns: str
     query: str
 
@@ -89,8 +87,7 @@ class _Restoring:
         self._study_id = str(study["id"])
         if not re.fullmatch("[0-9a-f]{16}", self._study_id):
             raise ValueError("the id of a study is 16 hexadecimal digits")
-        if known := first_row(self._db, "SELECT name FROM studies WHERE id = ?", [self._study_id]):
-            name = known["name"]
+        if name := first_value(self._db, "SELECT name FROM studies WHERE id = ?", [self._study_id]):
             raise UserError(f"This workspace has this study already, as “{name}”: only a missing one can be restored.")
         rules = self._rules(study["rules"])
         state = "paused" if study["state"] == "running" else study["state"]
@@ -113,7 +110,7 @@ class _Restoring:
                 raise ValueError("a panel has other settings")
             self._append("study_panels", {**row, "settings": pack_value(panel)})
         for row in self._rows("browsers"):
-            self._db.table("worker_browsers").insert({**row, "worker": names[row["worker"]]}, ignore=True)
+            insert_rows(self._db, "worker_browsers", [{**row, "worker": names[row["worker"]]}], ignore=True)
         append_log(self._db, "restored", f"from a file, as it was {study['changed']}", self._study_id)
         return self._study_id
 
@@ -125,7 +122,7 @@ class _Restoring:
         return [_checked(row, _TABLES[table].columns) for row in self._records[table]]
 
     def _insert(self, table: str, row: Row) -> None:
-        self._db.table(table).insert(dict(row))
+        insert_rows(self._db, table, [row])
 
     def _append(self, table: str, row: Row) -> int:
         return insert_row(self._db, table, {**{name: row[name] for name in row if name != "id"}, **self._here})
@@ -150,8 +147,8 @@ class _Restoring:
         name, tries = str(row["id"]), 1
         if not _WORKER.fullmatch(name):
             raise ValueError("a worker has another name")
-        while known := first_row(self._db, "SELECT created FROM workers WHERE id = ?", [name]):
-            if known["created"] == row["created"]:
+        while created := first_value(self._db, "SELECT created FROM workers WHERE id = ?", [name]):
+            if created == row["created"]:
                 return name
             tries += 1
             name = f"{row['id']}-{tries}"
@@ -175,7 +172,7 @@ class _Restoring:
             # Rows count only after all exist. So an item never seems to have too many votes in the meantime.
             new = {**_only(of(row), fixed), "item": items[row["item"]], "state": "expired", "counts": 0}
             tokens = {"public": secrets.token_urlsafe(16), "image_token": secrets.token_urlsafe(16)}
-            if self._has_source(new["item"]):
+            if first_value(self._db, "SELECT source FROM study_items WHERE id = ?", [new["item"]]) is not None:
                 tokens["source_token"] = secrets.token_urlsafe(16)
             ids[row["id"]] = self._append("assignments", {**new, **tokens})
         votes = {}
@@ -183,9 +180,9 @@ class _Restoring:
             answers = json.loads(row["answers"])
             if not all(isinstance(part, str) for pair in answers.items() for part in pair):
                 raise ValueError("answers are text by question")
-            linked_row = {**row, "assignment": ids[row["assignment"]], "answers": pack(answers)}
-            del linked_row["id"]
-            votes[row["id"]] = insert_row(self._db, "study_votes", linked_row)
+            new = {**row, "assignment": ids[row["assignment"]], "answers": pack(answers)}
+            del new["id"]
+            votes[row["id"]] = insert_row(self._db, "study_votes", new)
         for row in assignments:
             state = "expired" if row["state"] == "leased" else row["state"]
             columns = {"first_vote": _at(votes, row["first_vote"]), "vote": _at(votes, row["vote"]), "state": state}
@@ -195,9 +192,6 @@ class _Restoring:
             change_row(self._db, "assignments", ids[row["id"]], {"counts": row["counts"]})
         for row in self._rows("training_read"):
             self._insert("training_read", {**row, "assignment": ids[row["assignment"]]})
-
-    def _has_source(self, item: int) -> bool:
-        return first_row(self._db, "SELECT 1 FROM study_items WHERE id = ? AND source IS NOT NULL", [item]) is not None
 
 
 def _at(ids: Mapping[int, int], key: int | None) -> int | None:

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from sqlite_utils import Database as Db
 
-from core.errors import UserError
-from core.studies import Item, Rules
-from storage.engine.rows import Row, insert_row, now, unpack_value, whole
+from core.studies import Answers, Item, Rules
+from storage.engine.queries import first_value, insert_row, required_row
+from storage.engine.rows import Row, now, pack, unpack_value, whole
 
 LONGEST_DETAIL = 1000
 """Maximum number of characters in a log entry. So text from strangers cannot fill the disk."""
@@ -17,9 +17,18 @@ LONGEST_DETAIL = 1000
 
 def require_study(db: Db, study_id: str) -> Row:
     """Return the row of a study. Raises UserError for an unknown study."""
-    for row in db.query("SELECT * FROM studies WHERE id = ?", [study_id]):
-        return row
-    raise UserError(f"This workspace has no study {study_id[:80]!r}; pick one from the list of studies.")
+    missing = f"This workspace has no study {study_id[:80]!r}; pick one from the list of studies."
+    return required_row(db, "studies", study_id, missing)
+
+
+def items_given(db: Db, study_id: str, worker: str) -> int:
+    return int(first_value(db, "SELECT given FROM enrolments WHERE study = ? AND worker = ?", [study_id, worker]))
+
+
+def release(db: Db, study_id: str, worker: str) -> None:
+    """End the worker's lease. They get the same item first when they go on, if it still needs votes."""
+    query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
+    db.execute(query, [study_id, worker])
 
 
 def update_study(db: Db, study_id: str, columns: Row) -> None:
@@ -34,25 +43,31 @@ def touch(db: Db, study_id: str) -> None:
     update_study(db, study_id, {})
 
 
+def log_change(db: Db, event: str, detail: str, study_id: str, worker: str = "") -> None:
+    """Note that the results of a study may change, and add an entry to the log."""
+    touch(db, study_id)
+    append_log(db, event, detail, study_id, worker)
+
+
 def append_log(db: Db, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
     """Add an entry to the log, such as a refusal. Long texts are cut. Study and worker need not exist."""
     row = {"study": study_id[:80], "worker": worker[:80], "event": event[:80], "detail": detail[:LONGEST_DETAIL]}
     insert_row(db, "study_log", {**{name: whole(text) for name, text in row.items()}, "created": now()})
 
 
+def append_vote(
+    db: Db, assignment: int, event: str, key: str | None, answers: Answers, comment: str, seconds: float, time: str
+) -> int:
+    """Add an event to the log of votes, "submitted" or "withdrawn". Return its id."""
+    row = {"assignment": assignment, "event": event, "key": key, "answers": pack(dict(answers))}
+    return insert_row(db, "study_votes", {**row, "comment": comment, "seconds": float(seconds), "created": time})
+
+
 def item_of(row: Row) -> Item:
-    """Return the item in a row of study_items."""
     content = json.loads(row["content"])
-    for name in ("classes", "edit_types"):
-        content[name] = tuple(content[name])
-    return Item(
-        image_sha=row["image"],
-        source_sha=row["source"],
-        kind=row["kind"],
-        id=row["id"],
-        public=row["public"],
-        **content,
-    )
+    content |= {name: tuple(content[name]) for name in ("classes", "edit_types")}
+    about = {name: row[name] for name in ("kind", "id", "public")}
+    return Item(image_sha=row["image"], source_sha=row["source"], **about, **content)
 
 
 @lru_cache(maxsize=64)

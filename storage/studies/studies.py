@@ -1,14 +1,9 @@
-"""The validity studies of a workspace: rules, items, state, and all votes and decisions.
-
-Every method that saves runs in one transaction and returns after its commit. All may be called from any thread, and
-from two processes. Errors that the user can fix are UserErrors with a sentence; every method with the id of a study
-raises one for an unknown study. Typed text is only used as bound parameters.
-"""
+"""The validity studies of a workspace. Each method with the id of a study raises UserError for an unknown study."""
 
 from __future__ import annotations
 
 import secrets
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -21,18 +16,18 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.stored_studies import ImportedVote, LogEntry
 from core.studies import ITEM_KINDS, Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
-from storage.engine.database import Database, Repository, first_row, read, reading, write, writing
-from storage.engine.rows import Row, checked_text, insert_row, now, pack, pack_value, record_of, when, whole
+from storage.engine.database import Database, Repository, read, reading, write, writing
+from storage.engine.queries import first_column, first_value, insert_row, insert_rows, records
+from storage.engine.rows import Row, checked_text, now, pack, pack_value, record_of, when, whole
 from storage.studies.assignments import Assignments, hold_again
 from storage.studies.imported_votes import import_vote, imported_worker
 from storage.studies.next_items import look_again
 from storage.studies.panels import Panels, ways_in
 from storage.studies.records import Records, insert_records, records_of
-from storage.studies.rows import append_log, item_of, require_study, rules_of, touch, update_study
+from storage.studies.rows import append_log, item_of, log_change, require_study, rules_of, touch, update_study
 from storage.studies.workers import Sessions, Workers, checked_reason, read_workers
 
 LONGEST_NAME = 200
-"""Maximum number of characters in the name of a study."""
 MOST_ITEMS = 100_000
 """Maximum number of items in a study, of all kinds together."""
 _CONTENT = "expected why label classes edit_types caption counterfactual test_case model model_right group origin"
@@ -44,23 +39,20 @@ def create_study(db: Db, name: str, rules: Rules) -> str:
     """Create a draft and return its id, 16 hexadecimal digits. Raises UserError for an empty or too long name."""
     study_id, time = secrets.token_hex(8), now()
     row = {"id": study_id, "name": _name(name), "state": "draft", "created": time, "changed": time}
-    db.table("studies").insert({**row, **_rules_columns(replace(rules, version=0))})
+    insert_rows(db, "studies", [{**row, **_rules_columns(replace(rules, version=0))}])
     append_log(db, "created", "", study_id)
     return study_id
 
 
 def _data(db: Db, study_id: str) -> StudyData:
-    """Return all data of a study for an analysis."""
     linked, panelled = ways_in(db, study_id)
     return StudyData(
         study=_study(db, require_study(db, study_id)),
         items=_items(db, study_id),
-        votes=tuple(record_of(Vote, row) for row in db.query(_QUERIES["votes"], [study_id])),
+        votes=records(db, Vote, _QUERIES["votes"], [study_id]),
         workers=read_workers(db, study_id),
-        exclusions=tuple(
-            record_of(Exclusion, row, by=row["author"]) for row in db.query(_QUERIES["exclusions"], [study_id])
-        ),
-        adjudications=tuple(record_of(Adjudication, row) for row in db.query(_QUERIES["adjudications"], [study_id])),
+        exclusions=records(db, Exclusion, _QUERIES["exclusions"], [study_id]),
+        adjudications=records(db, Adjudication, _QUERIES["adjudications"], [study_id]),
         history=_history(db, study_id),
         linked=linked,
         panelled=panelled,
@@ -100,8 +92,7 @@ class Studies(Repository):
         """Rename a study in any state. Raises UserError if the name is empty or too long."""
         study, name = require_study(db, study_id), _name(name)
         if study["name"] != name:
-            db.execute("UPDATE studies SET name = ? WHERE id = ?", [name, study_id])
-            touch(db, study_id)
+            update_study(db, study_id, {"name": name})
             append_log(db, "renamed", f"from “{study['name']}” to “{name}”", study_id)
 
     @write
@@ -110,9 +101,8 @@ class Studies(Repository):
         study = require_study(db, study_id)
         if study["state"] != "draft":
             raise UserError("A study that has started cannot be deleted, as its votes are kept; close it instead.")
-        for table in ("study_items", "enrolments"):
-            db.execute(f"DELETE FROM {table} WHERE study = ?", [study_id])
-        db.execute("DELETE FROM studies WHERE id = ?", [study_id])
+        for table, column in (("study_items", "study"), ("enrolments", "study"), ("studies", "id")):
+            db.execute(f"DELETE FROM {table} WHERE {column} = ?", [study_id])
         append_log(db, "draft deleted", study["name"], study_id)
 
     @write
@@ -148,10 +138,10 @@ class Studies(Repository):
         study = require_study(db, study_id)
         if study["state"] == "closed":
             raise UserError("This study is closed: nothing can be added to it; make a new study.")
-        if _count(db, "SELECT count(*) FROM study_items WHERE study = ?", [study_id]) + len(items) > MOST_ITEMS:
+        if first_value(db, "SELECT count(*) FROM study_items WHERE study = ?", [study_id]) + len(items) > MOST_ITEMS:
             raise UserError(f"A study has at most {MOST_ITEMS:,} items; choose fewer.")
         for sha in {sha for item in items for sha in (item.image_sha, item.source_sha) if sha is not None}:
-            if not _count(db, "SELECT count(*) FROM images WHERE sha = ?", [sha]):
+            if not first_value(db, "SELECT 1 FROM images WHERE sha = ?", [sha]):
                 raise UserError(f"This workspace has no image {sha[:80]!r}; import it first.")
         ids = tuple(_insert_item(db, study_id, item) for item in items)
         if study["state"] != "draft" and ids:
@@ -169,8 +159,8 @@ class Studies(Repository):
             raise UserError(
                 "The items of a study are fixed when it starts: more can be added, but none can be removed."
             )
-        for item_id in ids:
-            db.execute("DELETE FROM study_items WHERE id = ? AND study = ?", [item_id, study_id])
+        query = "DELETE FROM study_items WHERE id = ? AND study = ?"
+        db.conn.executemany(query, ((item_id, study_id) for item_id in ids))
         touch(db, study_id)
 
     @write
@@ -204,8 +194,7 @@ class Studies(Repository):
         if archived and row["state"] == "running":
             _change_state(db, study_id, "paused")
         insert_row(db, "study_archive", {"study": study_id, "archived": int(archived), "created": now()})
-        touch(db, study_id)
-        append_log(db, "archived" if archived else "taken out of the archive", "", study_id)
+        log_change(db, "archived" if archived else "taken out of the archive", "", study_id)
 
     @write
     def set_link(self, db: Db, study_id: str, on: bool) -> str:
@@ -254,8 +243,8 @@ class Studies(Repository):
     def log(self, db: Db, study_id: str = "", limit: int = 200) -> tuple[LogEntry, ...]:
         """Return the latest log entries, latest first, of one study, or of all studies with ""."""
         where = "WHERE study = :study" if study_id else ""
-        rows = db.query(f"SELECT * FROM study_log {where} ORDER BY id DESC LIMIT :n", {"study": study_id, "n": limit})
-        return tuple(record_of(LogEntry, row, study_id=row["study"]) for row in rows)
+        query = f"SELECT *, study AS study_id FROM study_log {where} ORDER BY id DESC LIMIT :n"
+        return records(db, LogEntry, query, {"study": study_id, "n": limit})
 
     # Answers that do not come from the study's own workers
 
@@ -269,14 +258,13 @@ class Studies(Repository):
         """
         require_study(db, study_id)
         query = "SELECT 1 FROM study_items WHERE id = ? AND study = ? AND kind = 'item'"
-        if not list(db.query(query, [item, study_id])):
+        if not first_value(db, query, [item, study_id]):
             raise UserError("This item is not one of the study's; reload the page.")
         if not 0 < len(question) <= 80 or len(answer) > 2000:
             raise UserError("This answer cannot be saved: answer a question of the study, in at most 2000 characters.")
         row = {"study": study_id, "item": item, "question": whole(question), "answer": whole(answer)}
         insert_row(db, "adjudications", {**row, "reason": checked_reason(reason, needed=False), "created": now()})
-        touch(db, study_id)
-        append_log(db, "adjudicated" if answer else "adjudication taken back", f"item {item}, {question}", study_id)
+        log_change(db, "adjudicated" if answer else "adjudication taken back", f"item {item}, {question}", study_id)
 
     @write
     def import_votes(self, db: Db, study_id: str, votes: Iterable[ImportedVote]) -> int:
@@ -308,16 +296,12 @@ class Studies(Repository):
             import_vote(db, study_id, worker, numbers[worker], items[vote.item], vote, decisions)
         for worker, number in numbers.items():
             db.execute("UPDATE enrolments SET given = ? WHERE study = ? AND worker = ?", [number, study_id, worker])
-        touch(db, study_id)
-        append_log(db, "votes brought in", f"{len(rows)} votes of {len(numbers)} workers", study_id)
+        log_change(db, "votes brought in", f"{len(rows)} votes of {len(numbers)} workers", study_id)
         return len(rows)
 
 
 def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | None = None) -> None:
-    """Start, pause, resume or close a study. A repeated call does nothing.
-
-    `only` is the state from which the change is allowed. Raises UserError for other states.
-    """
+    """Change the state of a study, from `only` or any. A repeated call does nothing. Raises UserError if refused."""
     old: StudyState = require_study(db, study_id)["state"]
     if old == state:
         return
@@ -340,37 +324,26 @@ def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | N
 
 def _study(db: Db, row: Row) -> Study:
     rules = rules_of(row["rules"])
-    counts = {kind: _count_items(db, row, kind) for kind in ITEM_KINDS}
+    items, controls, quiz, training = (_count_items(db, row, kind) for kind in ("item", "control", "quiz", "training"))
     workers, votes = db.execute(_QUERIES["judged"], [row["id"]]).fetchone()
-    surplus = db.execute(_QUERIES["surplus"], {"study": row["id"], "asked": rules.votes}).fetchone()[0]
-    return record_of(
-        Study,
-        row,
-        rules=rules,
-        items=counts["item"],
-        controls=counts["control"],
-        quiz=counts["quiz"],
-        training=counts["training"],
-        votes=int(votes - surplus),
-        needed=counts["item"] * rules.votes,
-        workers=int(workers),
-        archived=_is_archived(db, row["id"]),
-    )
+    surplus = first_value(db, _QUERIES["surplus"], {"study": row["id"], "asked": rules.votes})
+    counts = {"items": items, "controls": controls, "quiz": quiz, "training": training, "needed": items * rules.votes}
+    counts |= {"votes": int(votes - surplus), "workers": int(workers)}
+    return record_of(Study, row, rules=rules, archived=_is_archived(db, row["id"]), **counts)
 
 
 def _is_archived(db: Db, study_id: str) -> bool:
-    row = first_row(db, "SELECT archived FROM study_archive WHERE study = ? ORDER BY id DESC LIMIT 1", [study_id])
-    return row is not None and bool(row["archived"])
+    return bool(first_value(db, "SELECT archived FROM study_archive WHERE study = ? ORDER BY id DESC", [study_id]))
 
 
 def _count_items(db: Db, study: Row, kind: str) -> int:
     # Places of items have no gaps. Items of drafts have no places yet.
     what = "count(*)" if study["state"] == "draft" else "coalesce(max(place) + 1, 0)"
-    return _count(db, f"SELECT {what} FROM study_items WHERE study = ? AND kind = ?", [study["id"], kind])
+    return int(first_value(db, f"SELECT {what} FROM study_items WHERE study = ? AND kind = ?", [study["id"], kind]))
 
 
 def _freeze(db: Db, study_id: str) -> None:
-    if not _count(db, "SELECT count(*) FROM study_items WHERE study = ? AND kind = 'item'", [study_id]):
+    if not first_value(db, "SELECT 1 FROM study_items WHERE study = ? AND kind = 'item'", [study_id]):
         raise UserError("This study has no items yet; choose the images that are to be judged.")
     rules = replace(rules_of(require_study(db, study_id)["rules"]), version=1)
     if not rules.questions:
@@ -384,10 +357,9 @@ def _give_places(db: Db, study_id: str) -> None:
     """Number the items that have no place yet. Numbers continue after the other items, separately for each kind."""
     for kind in ITEM_KINDS:
         of_kind = "FROM study_items WHERE study = ? AND kind = ? AND place"
-        first = _count(db, f"SELECT count(*) {of_kind} NOT NULL", [study_id, kind])
-        new = db.execute(f"SELECT id {of_kind} IS NULL ORDER BY id", [study_id, kind]).fetchall()
-        for place, (item_id,) in enumerate(new, first):
-            db.execute("UPDATE study_items SET place = ? WHERE id = ?", [place, item_id])
+        first = first_value(db, f"SELECT count(*) {of_kind} NOT NULL", [study_id, kind])
+        new = first_column(db, f"SELECT id {of_kind} IS NULL ORDER BY id", [study_id, kind])
+        db.conn.executemany("UPDATE study_items SET place = ? WHERE id = ?", enumerate(new, first))
     look_again(db, study_id)
 
 
@@ -400,15 +372,11 @@ def _insert_item(db: Db, study_id: str, item: NewItem) -> int:
 
 def _keep_version(db: Db, study_id: str, rules: Rules) -> None:
     row = {"study": study_id, "version": rules.version, "rules": pack_value(rules), "created": now()}
-    db.table("study_rules").insert(row)
+    insert_rows(db, "study_rules", [row])
 
 
 def _rules_columns(rules: Rules) -> dict[str, Any]:
     return {"rules": pack_value(rules), "votes": rules.votes}
-
-
-def _count(db: Db, query: str, parameters: Sequence[Any]) -> int:
-    return int(db.execute(query, parameters).fetchone()[0])
 
 
 def _name(name: str) -> str:
@@ -416,7 +384,7 @@ def _name(name: str) -> str:
 
 
 def _same_browser(db: Db, study_id: str) -> tuple[tuple[str, ...], ...]:
-    workers_by_browser: dict[str, list[str]] = {}
-    for row in db.query(_QUERIES["same_browser"], [study_id]):
-        workers_by_browser.setdefault(row["browser"], []).append(row["worker"])
+    workers_by_browser: dict[str, list[str]] = defaultdict(list)
+    for browser, worker in db.execute(_QUERIES["same_browser"], [study_id]):
+        workers_by_browser[browser].append(worker)
     return tuple(dict.fromkeys(tuple(names) for names in workers_by_browser.values() if len(names) > 1))

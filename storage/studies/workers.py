@@ -15,16 +15,16 @@ from sqlite_utils import Database as Db
 from core.data_files import DataTable
 from core.errors import UserError
 from core.stored_studies import Enrolment, Role, Session
-from core.studies import ApprovalVerdict, Exclusion, Worker
-from storage.engine.database import Repository, first_row, read, reading, write, writing
-from storage.engine.rows import checked_text, insert_row, insert_rows, later, now, record_of, sha_of, when, whole
+from core.studies import ApprovalVerdict, Worker
+from storage.engine.database import Repository, read, reading, write, writing
+from storage.engine.queries import change_row, first_column, first_value, insert_row, insert_rows, records, required_row
+from storage.engine.rows import checked_text, later, now, record_of, sha_of, whole
 from storage.studies.next_items import look_again
-from storage.studies.rows import append_log, require_study, touch
+from storage.studies.rows import append_log, log_change, release, require_study, touch
 
 LONGEST_REASON = 500
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Symbols of codes: base32 without letters that look like digits or form words
-(https://www.crockford.com/base32.html)."""
+"""Symbols of codes: base32 without letters that look like digits (https://www.crockford.com/base32.html)."""
 _SYMBOLS = 16
 """Number of symbols in a code. Each holds 5 bits."""
 _READ_AS = str.maketrans("OIL", "011", "- \t\r\n")
@@ -38,15 +38,14 @@ _QUERIES = DataTable(__file__, str, "queries")
 
 def require_worker(db: Db, worker: str) -> Worker:
     """Return a worker with their record in all studies. Raises UserError for an unknown worker."""
-    for row in db.query("SELECT * FROM workers WHERE id = ?", [worker]):
-        return record_of(Worker, row)
-    raise UserError(f"There is no worker {worker[:80]!r}; pick one from the list of workers.")
+    missing = f"There is no worker {worker[:80]!r}; pick one from the list of workers."
+    return record_of(Worker, required_row(db, "workers", worker, missing))
 
 
 def read_workers(db: Db, study_id: str) -> tuple[Worker, ...]:
     """Return the workers of a study in the order in which they joined."""
     require_study(db, study_id)
-    return tuple(record_of(Worker, row) for row in db.query(_QUERIES["read_workers"], [study_id]))
+    return records(db, Worker, _QUERIES["read_workers"], [study_id])
 
 
 def enrol(db: Db, study_id: str, worker: str) -> None:
@@ -54,7 +53,7 @@ def enrol(db: Db, study_id: str, worker: str) -> None:
     require_study(db, study_id)
     require_worker(db, worker)
     if _enrolment(db, study_id, worker) is None:
-        db.table("enrolments").insert({"study": study_id, "worker": worker, "created": now()})
+        insert_rows(db, "enrolments", [{"study": study_id, "worker": worker, "created": now()}])
         touch(db, study_id)
 
 
@@ -67,28 +66,20 @@ def came_from(db: Db, worker: str, browser: str) -> None:
 
 
 def add_worker(db: Db, browser: str = "") -> tuple[Worker, str]:
-    """Create a worker with a pseudonym and a code. The code cannot be shown again, as only its hash is stored.
-
-    If the secret of a `browser` is given, the code is derived from it.
-    """
+    """Create a worker with a code, made from the `browser` secret if given. Only its hash is kept, so show it now."""
     worker = _free_name(db)
-    db.table("workers").insert({"id": worker, "created": now()})
+    insert_rows(db, "workers", [{"id": worker, "created": now()}])
     return require_worker(db, worker), _new_code(db, worker, browser)
 
 
 def _enrolled(db: Db, worker: str) -> tuple[str, ...]:
     """Return the ids of a worker's studies, the latest joined first; () for an unknown worker."""
-    rows = db.execute("SELECT study FROM enrolments WHERE worker = ? ORDER BY created DESC", [worker]).fetchall()
-    return tuple(study for (study,) in rows)
+    return tuple(first_column(db, "SELECT study FROM enrolments WHERE worker = ? ORDER BY created DESC", [worker]))
 
 
 def _enrolment(db: Db, study_id: str, worker: str) -> Enrolment | None:
     """Return a worker's state in a study; None if the worker is not enrolled."""
-    row = first_row(db, _QUERIES["enrolment"], [study_id, worker])
-    if row is None:
-        return None
-    exclusion = Exclusion(worker, row["reason"], row["author"], when(row["since"])) if row["exclusion"] else None
-    return record_of(Enrolment, row, consented=row["consented"] is not None, exclusion=exclusion)
+    return next(iter(records(db, Enrolment, _QUERIES["enrolment"], [study_id, worker])), None)
 
 
 class Workers(Repository):
@@ -109,28 +100,28 @@ class Workers(Repository):
         `browser` is the secret of the requesting browser, or "". If a worker joined from it and has not begun, this
         worker is returned again. Raises UserError if no study with this token is running or paused.
         """
-        for row in db.query("SELECT id, state FROM studies WHERE link = ?", [whole(link[:200])]):
-            if row["state"] in ("running", "paused"):
-                for earlier in db.query(_QUERIES["not_begun"], {"study": row["id"], "browser": sha_of(browser)}):
-                    worker = require_worker(db, earlier["worker"])
-                    return row["id"], worker, _new_code(db, worker.id, browser)
-                worker, code = add_worker(db, browser)
-                enrol(db, row["id"], worker.id)
-                came_from(db, worker.id, browser)
-                return row["id"], worker, code
-        raise UserError("This invitation is not open; please ask the person who sent it for another one.")
+        query = "SELECT id FROM studies WHERE link = ? AND state IN ('running', 'paused')"
+        study = first_value(db, query, [whole(link[:200])])
+        if study is None:
+            raise UserError("This invitation is not open; please ask the person who sent it for another one.")
+        if earlier := first_value(db, _QUERIES["not_begun"], {"study": study, "browser": sha_of(browser)}):
+            return study, require_worker(db, earlier), _new_code(db, earlier, browser)
+        worker, code = add_worker(db, browser)
+        enrol(db, study, worker.id)
+        came_from(db, worker.id, browser)
+        return study, worker, code
 
     @read
     def others_of_browser(self, db: Db, study_id: str, worker: str, browser: str) -> bool:
         """Return True if another worker came from the browser with this secret and has begun this study."""
-        return bool(browser and list(db.query(_QUERIES["others_of_browser"], [study_id, sha_of(browser), worker])))
+        return bool(browser and first_value(db, _QUERIES["others_of_browser"], [study_id, sha_of(browser), worker]))
 
     @read
     def code_of_browser(self, db: Db, worker: str, browser: str) -> str:
         """Return the code of a worker who joined from this browser and has not begun, for a reload; else ""."""
         symbols = _symbols(worker, browser)
-        is_theirs = browser and first_row(db, _QUERIES["code_of_browser"], [worker, sha_of(symbols), sha_of(browser)])
-        return _spaced(symbols) if is_theirs else ""
+        values = [worker, sha_of(symbols), sha_of(browser)]
+        return _spaced(symbols) if browser and first_value(db, _QUERIES["code_of_browser"], values) else ""
 
     @write
     def new_code(self, db: Db, worker: str) -> str:
@@ -144,8 +135,8 @@ class Workers(Repository):
     def of_code(self, db: Db, code: str) -> str | None:
         """Return the worker with this code, ignoring spaces and case, or None."""
         symbols = code[:200].upper().translate(_READ_AS)
-        row = first_row(db, "SELECT worker FROM worker_codes WHERE sha = ?", [sha_of(symbols)])
-        return None if row is None else str(row["worker"])
+        worker: str | None = first_value(db, "SELECT worker FROM worker_codes WHERE sha = ?", [sha_of(symbols)])
+        return worker
 
     @write
     def consent(self, db: Db, study_id: str, worker: str) -> None:
@@ -158,11 +149,9 @@ class Workers(Repository):
     def block(self, db: Db, worker: str, blocked: bool) -> None:
         """Block a worker from voting in any study, or unblock the worker. Earlier votes stay."""
         if require_worker(db, worker).blocked != blocked:
-            db.execute("UPDATE workers SET blocked = ? WHERE id = ?", [int(blocked), worker])
-            if blocked:
-                query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
-                for study_id in _enrolled(db, worker):
-                    db.execute(query, [study_id, worker])
+            change_row(db, "workers", worker, {"blocked": int(blocked)})
+            for study_id in _enrolled(db, worker) if blocked else ():
+                release(db, study_id, worker)
             append_log(db, "worker blocked" if blocked else "worker unblocked", "", worker=worker)
 
     # Decisions on a worker in a study
@@ -178,9 +167,8 @@ class Workers(Repository):
         db.execute(change, [insert_row(db, "exclusions", row), study_id, worker])
         db.execute(_QUERIES["exclude"], [study_id, worker])
         look_again(db, study_id)
-        touch(db, study_id)
         author = "the rule" if by == "rule" else "the study lead"
-        append_log(db, "worker excluded", f"by {author}: {reason}", study_id, worker)
+        log_change(db, "worker excluded", f"by {author}: {reason}", study_id, worker)
 
     @write
     def readmit(self, db: Db, study_id: str, worker: str, reason: str) -> None:
@@ -193,29 +181,25 @@ class Workers(Repository):
         change = "UPDATE enrolments SET exclusion = NULL, readmitted = 1 WHERE study = ? AND worker = ?"
         db.execute(change, [study_id, worker])
         db.execute("UPDATE assignments SET counts = 1 WHERE study = ? AND worker = ?", [study_id, worker])
-        touch(db, study_id)
-        append_log(db, "worker readmitted", reason, study_id, worker)
+        log_change(db, "worker readmitted", reason, study_id, worker)
 
     @write
     def decide(
         self, db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str, only_pending: bool = False
     ) -> None:
-        """Approve or reject all assignments that the worker has answered in this study, except training.
+        """Approve, reject or reset to "pending" all answered assignments of the worker in this study, except training.
 
-        "pending" resets the decisions. With `only_pending`, earlier decisions stay. Raises UserError if the worker is
-        not in the study, and for a rejection without a reason.
+        With `only_pending`, earlier decisions stay. Raises UserError for no worker of the study or a missing reason.
         """
         _require_enrolment(db, study_id, worker)
         reason = checked_reason(reason, needed=verdict == "rejected")
         decision = insert_decision(db, study_id, worker, verdict, reason)
         values = {"verdict": verdict, "decision": decision, "study": study_id, "worker": worker}
         db.execute(_QUERIES["decide"], {**values, "only_pending": only_pending})
-        touch(db, study_id)
-        append_log(db, f"work {verdict}", reason, study_id, worker)
+        log_change(db, f"work {verdict}", reason, study_id, worker)
 
 
 def insert_decision(db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str) -> int:
-    """Insert a decision on an assignment. Return its id."""
     row = {"study": study_id, "worker": worker, "verdict": verdict, "reason": reason, "created": now()}
     return insert_row(db, "decisions", row)
 
@@ -253,13 +237,13 @@ def _require_enrolment(db: Db, study_id: str, worker: str) -> Enrolment:
 
 def _free_name(db: Db) -> str:
     """Return a free name such as heron-41, with two digits while most are free, to keep the search short."""
-    count = db.execute("SELECT count(*) FROM workers").fetchone()[0]
+    count = first_value(db, "SELECT count(*) FROM workers")
     birds, largest = _NAMES["birds"].split(), 100
     while count > len(birds) * largest // 2:
         largest *= 10
     while True:
         name = f"{secrets.choice(birds)}-{10 + secrets.randbelow(largest - 10)}"
-        if not list(db.query("SELECT 1 FROM workers WHERE id = ?", [name])):
+        if not first_value(db, "SELECT 1 FROM workers WHERE id = ?", [name]):
             return name
 
 
@@ -276,15 +260,14 @@ class Sessions(Repository):
         db.execute("DELETE FROM sessions WHERE expires <= ?", [now()])
         token = secrets.token_urlsafe(32)
         row = {"sha": sha_of(token), "role": role, "worker": worker or None, "created": now()}
-        db.table("sessions").insert({**row, "expires": later(hours=hours)})
+        insert_rows(db, "sessions", [{**row, "expires": later(hours=hours)}])
         return token
 
     @read
     def get(self, db: Db, token: str) -> Session | None:
         """Return the session with this token; None if it is unknown, expired or closed."""
-        query = "SELECT role, worker, expires FROM sessions WHERE sha = ? AND expires > ?"
-        row = first_row(db, query, [sha_of(token[:200]), now()])
-        return None if row is None else record_of(Session, row)
+        query = "SELECT * FROM sessions WHERE sha = ? AND expires > ?"
+        return next(iter(records(db, Session, query, [sha_of(token[:200]), now()])), None)
 
     @write
     def close(self, db: Db, token: str) -> None:
@@ -299,8 +282,8 @@ class Sessions(Repository):
     @read
     def secret(self, db: Db, name: str) -> str | None:
         """Return the secret of this name, such as the hash of the lead's password; None if it was never set."""
-        row = first_row(db, "SELECT value FROM secrets WHERE name = ?", [name])
-        return None if row is None else str(row["value"])
+        value: str | None = first_value(db, "SELECT value FROM secrets WHERE name = ?", [name])
+        return value
 
     @write
     def set_secret(self, db: Db, name: str, value: str) -> None:

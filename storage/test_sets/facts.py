@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from sqlite_utils import Database as Db
 
+from core.csv_tables import plain
 from core.data_files import DataTable
 from core.types import Edit, to_plain
 from storage.engine.rows import pack
@@ -32,10 +34,9 @@ class CaseFacts:
 def captions_of(db: Db, version: int) -> dict[str, str]:
     """Return the captions of a version's source images, by run and by the source's hash; "" without a caption."""
     caption_by_key: dict[str, str] = {}
-    for row in db.query(_QUERIES["captions_of"], [version]):
-        text = (json.loads(row["caption"]) or {}).get("text", "") if row["caption"] else ""
-        caption_by_key[row["id"]] = text
-        caption_by_key[row["source"]] = text or caption_by_key.get(row["source"], "")
+    for run, source, caption in db.execute(_QUERIES["captions_of"], [version]):
+        caption_by_key[run] = caption
+        caption_by_key[source] = caption or caption_by_key.get(source, "")
     return caption_by_key
 
 
@@ -45,7 +46,7 @@ def facts_of(db: Db, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
     profiles = dict(db.execute(_QUERIES["profiles"], [pack(list(ids))]).fetchall())
     facts_by_case = {}
     for case in cases_by_id(db, ids, images):
-        lineage, review = case.lineage, case.review
+        lineage = case.lineage
         facts_by_case[case.id] = CaseFacts(
             run=case.run_id,
             new_caption=lineage.counterfactual.text,
@@ -58,9 +59,7 @@ def facts_of(db: Db, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
                 "task": to_plain(case.task),
                 "lineage": {**lineage.plain(), "seed": str(lineage.seed)},  # JSON readers lose digits of 64 bits
                 "checks": [to_plain(check) for check in case.checks],
-                "review": {"verdict": review.verdict, "reason": review.reason, "created": review.created.isoformat()}
-                if review is not None
-                else None,
+                "review": plain(case.review),
                 "votes": votes.get(case.id, []),
                 "predictions": predictions.get(case.id, {}),
             },
@@ -69,15 +68,15 @@ def facts_of(db: Db, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
 
 
 def _votes(db: Db, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    votes_by_case: dict[int, list[dict[str, Any]]] = {}
+    votes_by_case: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in db.query(_QUERIES["votes"], [pack(list(ids))]):
-        votes_by_case.setdefault(row.pop("test_case"), []).append(row)
+        votes_by_case[row.pop("test_case")].append(row)
     return votes_by_case
 
 
 def _predictions(db: Db, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    predictions_by_case: dict[int, dict[str, Any]] = {}
+    predictions_by_case: dict[int, dict[str, Any]] = defaultdict(dict)
     for row in db.query(_QUERIES["predictions"], [pack(list(ids))]):
         prediction = {"kind": row["kind"], "name": row["name"], "label": row["label"], "top": json.loads(row["top"])}
-        predictions_by_case.setdefault(row["test_case"], {})[row["model"]] = prediction
+        predictions_by_case[row["test_case"]][row["model"]] = prediction
     return predictions_by_case

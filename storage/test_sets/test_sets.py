@@ -1,13 +1,10 @@
-"""The test sets of a workspace: their versions, the content of a draft, and the release that makes it final.
-
-Every method that saves runs in one transaction and returns after its commit. Errors that the user can fix are
-UserErrors with a sentence. Typed text is only used as bound parameters.
-"""
+"""The test sets of a workspace: their versions, the content of a draft, and the release that makes it final."""
 
 from __future__ import annotations
 
 import json
 import secrets
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -30,11 +27,11 @@ from core.test_sets import (
     TestSet,
     version_id,
 )
-from core.types import Task, TaskKind
-from storage.curation import entry_sets
+from core.types import TaskKind
 from storage.curation.selection import Selection
-from storage.engine.database import Database, Repository, first_row, read, reading, write, writing
-from storage.engine.rows import Row, checked_text, insert_row, insert_rows, now, pack, record_of, unpack_value, whole
+from storage.engine.database import Database, Repository, read, reading, write, writing
+from storage.engine.queries import first_column, first_value, insert_row, insert_rows, records, required_row
+from storage.engine.rows import Row, checked_text, now, pack, record_of, whole
 from storage.images import Images
 from storage.test_sets.facts import CaseFacts, captions_of, facts_of
 
@@ -55,12 +52,11 @@ def _begin_next(db: Db, version: int) -> SetVersion:
     """Create a draft with the images of a released version, its parent. Raises UserError if the set has a draft."""
     parent = _version(db, version)
     drafts = "SELECT 1 FROM test_set_versions WHERE test_set = ? AND state = 'draft'"
-    if parent.is_draft or db.execute(drafts, [parent.test_set]).fetchone() is not None:
+    if parent.is_draft or first_value(db, drafts, [parent.test_set]):
         raise UserError(f"“{parent.set_name}” has a draft already: change that one, or delete it first.")
     number = _begin_draft(db, parent.test_set, version)
-    names = ", ".join(_ENTRY[1:])
-    copied = f"SELECT ?, {names} FROM test_set_entries WHERE version = ? ORDER BY id"
-    db.execute(f"INSERT INTO test_set_entries (version, {names}) {copied}", [number, version])
+    copied = f"SELECT ?, {', '.join(_ENTRY[1:])} FROM test_set_entries WHERE version = ? ORDER BY id"
+    db.execute(f"INSERT INTO test_set_entries ({', '.join(_ENTRY)}) {copied}", [number, version])
     return _version(db, number)
 
 
@@ -138,15 +134,14 @@ class TestSets(Repository):
         draft = _version(db, version)
         db.execute("DELETE FROM test_set_entries WHERE version = ?", [version])
         db.execute("DELETE FROM test_set_versions WHERE number = ?", [version])
-        if not db.execute("SELECT 1 FROM test_set_versions WHERE test_set = ?", [draft.test_set]).fetchone():
+        if not first_value(db, "SELECT 1 FROM test_set_versions WHERE test_set = ?", [draft.test_set]):
             db.execute("DELETE FROM test_sets WHERE id = ?", [draft.test_set])
 
     @write
     def release(self, db: Db, version: int, expected: str, note: str, thresholds: Mapping[str, float]) -> SetVersion:
-        """Make a draft final. Its id follows from its content.
+        """Make a draft final. Its id follows from its content. `expected` is the id of the content that was checked.
 
-        `expected` is the id of the content that was checked. Raises UserError if the draft was changed since, is no
-        draft, or if the same content was released before.
+        Raises UserError if the draft was changed since, is no draft, or has the content of another version.
         """
         _require_draft(db, version)
         draft, note = _version(db, version), checked_note(note)
@@ -155,8 +150,8 @@ class TestSets(Repository):
             raise UserError(
                 f"Nothing was released: “{draft.set_name}” was changed meanwhile; look at it and try again."
             )
-        for row in db.query("SELECT place FROM test_set_versions WHERE sha = ?", [content_id]):
-            raise UserError(f"Version {row['place']} of “{draft.set_name}” has this content already.")
+        if place := first_value(db, "SELECT place FROM test_set_versions WHERE sha = ?", [content_id]):
+            raise UserError(f"Version {place} of “{draft.set_name}” has this content already.")
         values = [content_id, now(), note, pack({name: float(value) for name, value in thresholds.items()}), version]
         db.execute(_QUERIES["release"], values)
         return _version(db, version)
@@ -176,10 +171,7 @@ class TestSets(Repository):
 
     @write
     def put_back(self, db: Db, version: int, removed: Removed) -> int:
-        """Put removed images back at their old places. Return their number.
-
-        An image that was added again in the meantime stays unchanged. Raises UserError for a released version.
-        """
+        """Put removed images back at their old places unless they are there. Return their number. Raises UserError."""
         _require_draft(db, version)
         return insert_rows(db, "test_set_entries", ({**row, "version": version} for row in removed), ignore=True)
 
@@ -187,14 +179,14 @@ class TestSets(Repository):
     def part(self, db: Db, version: int, name: str, moved: Sequence[str], shared: Sequence[str]) -> SetVersion:
         """Move images of a draft, with labels and splits, into the draft of a new set. Return the new draft.
 
-        `shared` images are copied, so both drafts have them. Raises UserError for a released version and for a taken
-        name.
+        `shared` images are copied, so both drafts have them. Raises UserError for a released version or a taken name.
         """
         _require_draft(db, version)
         _, number = create_set(db, name, "")
-        names = ", ".join(_ENTRY[1:])
         copied = ", ".join(f"entries.{column}" for column in _ENTRY[1:])
-        query = f"INSERT INTO test_set_entries (version, {names}) SELECT {number}, {copied} {_QUERIES['from_chosen']}"
+        query = (
+            f"INSERT INTO test_set_entries ({', '.join(_ENTRY)}) SELECT {number}, {copied} {_QUERIES['from_chosen']}"
+        )
         db.execute(query, [pack([*moved, *shared]), version])
         query = "DELETE FROM test_set_entries WHERE version = ? AND image = ?"
         db.conn.executemany(query, ((version, image) for image in moved))
@@ -227,16 +219,13 @@ class TestSets(Repository):
 
     @read
     def names(self, db: Db) -> dict[str, str]:
-        """Return the name of every set by id."""
-        return {row["id"]: row["name"] for row in db.query("SELECT id, name FROM test_sets")}
+        return dict(db.execute("SELECT id, name FROM test_sets").fetchall())
 
     @read
     def get(self, db: Db, set_id: str) -> TestSet:
         """Return one set. Raises UserError for an unknown id."""
-        row = first_row(db, "SELECT * FROM test_sets WHERE id = ?", [set_id])
-        if row is None:
-            raise UserError(f"There is no test set {set_id[:80]!r}; take one from the list.", field="test_set")
-        return _set(db, row)
+        missing = f"There is no test set {set_id[:80]!r}; take one from the list."
+        return _set(db, required_row(db, "test_sets", set_id, missing, "test_set"))
 
     @read
     def by_id(self, db: Db, beginning: str) -> tuple[SetVersion, ...]:
@@ -270,13 +259,12 @@ class TestSets(Repository):
     def chosen(self, db: Db, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
         """Return the hashes of all images of a version that match a filter, in the order of `entries`."""
         query, values = _matching(db, version, image_filter, "image")
-        return tuple(image for (image,) in db.execute(f"{query} ORDER BY entries.id", values))
+        return tuple(first_column(db, f"{query} ORDER BY entries.id", values))
 
     @read
     def count(self, db: Db, version: int, image_filter: ImageFilter) -> int:
         """Return the number of images of a version that match a filter."""
-        query, values = _matching(db, version, image_filter, "count(*)")
-        return int(db.execute(query, values).fetchone()[0])
+        return int(first_value(db, *_matching(db, version, image_filter, "count(*)")))
 
     @read
     def counts(self, db: Db, version: int) -> tuple[EntryCount, ...]:
@@ -286,16 +274,15 @@ class TestSets(Repository):
     @read
     def tasks(self, db: Db, version: int) -> dict[TaskKind, tuple[str, ...]]:
         """Return the generated images of a version by task. Images with an unknown task are left out."""
-        images_by_task: dict[TaskKind, list[str]] = {}
+        images_by_task: dict[TaskKind, list[str]] = defaultdict(list)
         for image, kind in db.execute(_QUERIES["tasks"], [version]):
-            if kind is not None:
-                images_by_task.setdefault(kind, []).append(image)
-        return {kind: tuple(images) for kind, images in images_by_task.items()}
+            images_by_task[kind].append(image)
+        return {kind: tuple(images) for kind, images in images_by_task.items() if kind is not None}
 
     @read
     def not_accepted(self, db: Db, version: int) -> dict[int, str]:
         """Return verdicts by test case for those not accepted: "rejected", or "" if nobody reviewed them."""
-        return {row["test_case"]: row["verdict"] for row in db.query(_QUERIES["not_accepted"], [version])}
+        return dict(db.execute(_QUERIES["not_accepted"], [version]).fetchall())
 
     @read
     def brought_not_accepted(self, db: Db, version: int) -> dict[str, str]:
@@ -307,7 +294,7 @@ class TestSets(Repository):
     def cases(self, db: Db, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
         """Return these test cases in order, as test sets store them. Raises UserError if one is unknown."""
         case_ids = list(dict.fromkeys(ids))
-        found = tuple(_case(row) for row in db.query(_QUERIES["cases"], [pack(case_ids)]))
+        found = records(db, CaseOfSet, _QUERIES["cases"], [pack(case_ids)])
         if len(found) < len(case_ids):
             unknown = min({*case_ids} - {case.id for case in found})
             raise UserError(f"This workspace has no test case {unknown}; nothing was added.", field="cases")
@@ -316,7 +303,7 @@ class TestSets(Repository):
     @read
     def versions_with(self, db: Db, image: str) -> tuple[SetVersion, ...]:
         """Return the versions that contain an image, latest first."""
-        return tuple(_version(db, number) for (number,) in db.execute(_QUERIES["versions_with"], [image]).fetchall())
+        return tuple(_version(db, number) for number in first_column(db, _QUERIES["versions_with"], [image]))
 
     @read
     def facts(self, db: Db, ids: Sequence[int]) -> dict[int, CaseFacts]:
@@ -350,20 +337,17 @@ class TestSets(Repository):
 def create_set(db: Db, name: str, note: str) -> tuple[str, int]:
     """Create a set with an empty draft. Return its id and the draft's row number. Raises the errors of `create`."""
     name = checked_text(name, "The name", LONGEST_NAME, "title", if_empty="The test set has no name; give it one.")
-    if any(other_name.casefold() == name.casefold() for (other_name,) in db.execute("SELECT name FROM test_sets")):
+    if name.casefold() in map(str.casefold, first_column(db, "SELECT name FROM test_sets")):
         raise UserError(f"There is a test set “{name}” already; take another name, or add to it.", field="title")
     set_id = secrets.token_hex(8)
-    db.table("test_sets").insert({"id": set_id, "name": name, "created": now()})
-    number = _begin_draft(db, set_id, None)
-    db.execute("UPDATE test_set_versions SET note = ? WHERE number = ?", [checked_note(note), number])
-    return set_id, number
+    insert_rows(db, "test_sets", [{"id": set_id, "name": name, "created": now()}])
+    return set_id, _begin_draft(db, set_id, None, note)
 
 
-def _begin_draft(db: Db, set_id: str, parent: int | None) -> int:
-    query = "SELECT coalesce(max(place), 0) + 1 FROM test_set_versions WHERE test_set = ?"
-    place = db.execute(query, [set_id]).fetchone()[0]
-    row = {"test_set": set_id, "place": place, "state": "draft", "parent": parent, "created": now()}
-    return insert_row(db, "test_set_versions", row)
+def _begin_draft(db: Db, set_id: str, parent: int | None, note: str = "") -> int:
+    place = first_value(db, "SELECT coalesce(max(place), 0) + 1 FROM test_set_versions WHERE test_set = ?", [set_id])
+    row = {"test_set": set_id, "place": place, "state": "draft", "parent": parent, "note": checked_note(note)}
+    return insert_row(db, "test_set_versions", {**row, "created": now()})
 
 
 def _set(db: Db, row: Row) -> TestSet:
@@ -406,30 +390,19 @@ def _entry(row: Row) -> SetEntry:
     return record_of(SetEntry, row, source=row["source_elsewhere"] or row["source"])
 
 
-def _case(row: Row) -> CaseOfSet:
-    task: Task = unpack_value(Task, row["task"])
-    return record_of(
-        CaseOfSet,
-        row,
-        task_label=task.label if task.kind == "classification" else "",
-        image_size=(row["width"], row["height"]),
-        source_size=(row["source_width"], row["source_height"]),
-    )
-
-
 def _count(db: Db, version: int) -> int:
-    return int(db.execute("SELECT count(*) FROM test_set_entries WHERE version = ?", [version]).fetchone()[0])
+    return int(first_value(db, "SELECT count(*) FROM test_set_entries WHERE version = ?", [version]))
 
 
 def _missing(db: Db, images: Iterable[str]) -> frozenset[str]:
     query = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT sha FROM images)"
-    return frozenset(sha for (sha,) in db.execute(query, [pack(sorted(set(images)))]))
+    return frozenset(first_column(db, query, [pack(sorted(set(images)))]))
 
 
 def _require_inside(db: Db, version: int, images: Sequence[str]) -> None:
     name = _require_draft(db, version)
-    for row in db.query(_QUERIES["outside"], [pack(list(images)), version]):
-        raise UserError(f"“{name}” has no image {row['value'][:80]!r}; nothing was changed.", field="images")
+    for unknown in first_column(db, _QUERIES["outside"], [pack(list(images)), version]):
+        raise UserError(f"“{name}” has no image {unknown[:80]!r}; nothing was changed.", field="images")
 
 
 def checked_note(note: str) -> str:
@@ -450,8 +423,7 @@ def _matching(db: Db, version: int, image_filter: ImageFilter, columns: str) -> 
         return f"(SELECT value FROM json_each(:{name}))"
 
     def of_catalogue(other: ImageFilter) -> str:
-        entries = entry_sets.entries_of(Selection(db, other).whole).tolist()
-        return f"image IN (SELECT catalogue.image FROM catalogue WHERE id IN {listed(entries)})"
+        return f"image IN (SELECT catalogue.image FROM catalogue WHERE id IN {listed(Selection(db, other).entries)})"
 
     for facet, column in zip(_OWN, ("label", "split", _QUERIES["review"]), strict=True):
         for chosen, sign in ((image_filter.facets.get(facet), ""), (image_filter.without.get(facet), "NOT ")):
@@ -467,13 +439,11 @@ def _matching(db: Db, version: int, image_filter: ImageFilter, columns: str) -> 
         values["role"] = image_filter.role
     if image_filter.images is not None:
         conditions.append(f"image IN {listed(image_filter.images)}")
-    rest = replace(
-        image_filter,
-        facets={name: chosen for name, chosen in image_filter.facets.items() if name not in _OWN},
-        without={name: chosen for name, chosen in image_filter.without.items() if name not in _OWN},
-        images=None,
-        role="",
+    facets, without = (
+        {name: chosen for name, chosen in every.items() if name not in _OWN}
+        for every in (image_filter.facets, image_filter.without)
     )
+    rest = replace(image_filter, facets=facets, without=without, images=None, role="")
     if rest != ImageFilter():
         conditions.append(of_catalogue(rest))
     return f"SELECT {columns} {_QUERIES['from_entries']} WHERE {' AND '.join(conditions)}", values

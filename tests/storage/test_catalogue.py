@@ -324,10 +324,9 @@ def test_pages_meet_every_image_once_in_every_order(
             forwards += page.entries
             assert page.more == (len(forwards) < len(expected))
         assert [one.id for one in forwards] == expected
-        backwards = [forwards[-1]]
-        while (page := catalogue.page(wanted, order, 7, before=PageKey.read(backwards[0].key.text))).entries:
-            backwards[:0] = page.entries
-        assert [one.id for one in backwards] == expected
+        half = len(expected) // 2
+        page = catalogue.page(wanted, order, 7, PageKey.read(forwards[half - 1].key.text))
+        assert [one.id for one in page.entries] == expected[half : half + 7]
         for at in (0, 1, len(expected) // 2, len(expected) - 1):
             assert [one.id for one in catalogue.page(wanted, order, 5, at=at).entries] == expected[at : at + 5]
         assert catalogue.page(wanted, order, at=len(expected)).entries == ()

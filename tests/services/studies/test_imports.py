@@ -33,7 +33,7 @@ from services.studies.exports import EXPORTS, ZIP, opened, parquet, restore_stud
 from services.studies.imports import files_of, import_items, import_votes, read_items
 from services.studies.services import StudyServices
 from services.studies.templates import TEMPLATES
-from storage.studies.rows import append_log
+from storage.studies.rows import log_change
 from storage.workspace import Workspace
 from study.results import analyse
 from study.tables import ANSWER_COLUMNS, RESULT_COLUMNS
@@ -484,9 +484,9 @@ def test_how_a_link_let_people_in_does_not_hang_on_the_words_of_the_log(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def in_other_words(db: sqlite_utils.Database, event: str, detail: str, study_id: str) -> None:
-        append_log(db, event, f"in other words: {detail}", study_id)
+        log_change(db, event, f"in other words: {detail}", study_id)
 
-    monkeypatch.setattr("storage.studies.panels.append_log", in_other_words)
+    monkeypatch.setattr("storage.studies.panels.log_change", in_other_words)
     studies, study_id = workspace.studies, voted(workspace, BIRD, {"a": YES}, items=2)
     studies.panels.set(study_id, Panel(code="C1"))
     studies.set_link(study_id, True)
