@@ -146,7 +146,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class BatchEmbedder(Protocol):
-    """An embedder that takes several images, or texts, at once."""
+    """An embedder that takes several images, or texts, at once, and remembers the latest vectors for single ones."""
 
     name: str
 

@@ -56,7 +56,6 @@ from pipeline.seams import (
     CaseRequest,
     DrawnImage,
     DrawRequest,
-    Embedder,
     InversionStore,
     Models,
     OnStep,
@@ -342,7 +341,6 @@ class BackgroundMethod(ControlNetMethod):
         counterfactual: CounterfactualCaption,
         image: Image.Image,
         result: DrawnImage,
-        embedder: Embedder | None,
     ) -> tuple[Check, ...]:
         assert isinstance(result, ComposedImage) and isinstance(prepared, BackgroundPrepared)
         source, models, own = prepared.source, self._models, _own(prepared.settings)

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Generic, Self, TypeVar
@@ -156,32 +156,29 @@ class DrawingMethod(ABC, Generic[R]):
             None if drawn.image is None else _fitted(drawn.image, source.source.image.size)
             for source, drawn in zip(prepared, all_drawn, strict=True)
         ]
-        embedder = self._embedding(prepared, images, fitted)
+        self._embed(prepared, images, fitted)
         seconds = (time.monotonic() - start - compiling) / len(images)  # later images need no compiling
         return [
-            partial(self._case, source, image, one.prompt, drawn, shown, model, seconds, embedder)
+            partial(self._case, source, image, one.prompt, drawn, shown, model, seconds)
             for source, image, one, drawn, shown in zip(prepared, images, requests, all_drawn, fitted, strict=True)
         ]
 
-    def _embedding(
+    def _embed(
         self, prepared: Sequence[R], images: Sequence[CaseRequest], fitted: Sequence[Image.Image | None]
-    ) -> Embedder | None:
-        """Return the embedder for a batch's checks. If it takes several inputs, all their vectors are computed here."""
-        embedder, pictures, texts = self._embedder, list[Image.Image](), list[str]()
+    ) -> None:
+        """Embed at once what the checks of a batch compare, if the embedder takes several inputs and remembers them."""
+        pictures, texts, embedder = list[Image.Image](), list[str](), self._embedder
+        if not isinstance(embedder, BatchEmbedder):
+            return
         for one, image, shown in zip(prepared, images, fitted, strict=True):
             if shown is not None:
                 pictures += [one.source.image, shown]
                 texts += texts_compared(one.source.caption, image.counterfactual, one.source.task, self._labels)
-        several: object = embedder
-        if embedder is None or not isinstance(several, BatchEmbedder) or not pictures:
-            return embedder
-        pictures, texts = list({id(one): one for one in pictures}.values()), list(dict.fromkeys(texts))
         try:
-            seen, read = several.images(pictures), several.texts(texts)
+            embedder.images(list({id(one): one for one in pictures}.values()))
+            embedder.texts(list(dict.fromkeys(texts)))
         except Exception as error:  # noqa: BLE001 - such as too little memory: each image then reports its own error
             log.info("Images drawn together are checked one by one: %s", one_line(error))
-            return embedder
-        return EmbeddedTogether(embedder, pictures, seen, dict(zip(texts, read, strict=True)))
 
     def _prompt(self, prepared: R, counterfactual: CounterfactualCaption, classes_in_mask: InMask) -> str:
         """Return an image's prompt. `classes_in_mask` tells which protected classes the source's mask shows."""
@@ -196,7 +193,6 @@ class DrawingMethod(ABC, Generic[R]):
         image: Image.Image | None,
         model: str,
         seconds: float,
-        embedder: Embedder | None,
     ) -> TestCase:
         if result.image is None or image is None:
             raise result.refused or UserError("The model drew no image: try another seed, or change the caption.")
@@ -211,7 +207,7 @@ class DrawingMethod(ABC, Generic[R]):
             settings=prepared.settings.model_copy(update={"batch": result.batch}),
             seconds=seconds,
         )
-        checks = self._checks(prepared, counterfactual, image, result, embedder)
+        checks = self._checks(prepared, counterfactual, image, result)
         if result.safe is not None:
             checks = (*checks, Check(SAFE, result.safe))
         return self._recorded(TestCase(image, lineage, prepared.artifacts, checks), result)
@@ -221,12 +217,7 @@ class DrawingMethod(ABC, Generic[R]):
         return case
 
     def _checks(
-        self,
-        prepared: R,
-        counterfactual: CounterfactualCaption,
-        image: Image.Image,
-        result: DrawnImage,
-        embedder: Embedder | None,
+        self, prepared: R, counterfactual: CounterfactualCaption, image: Image.Image, result: DrawnImage
     ) -> tuple[Check, ...]:
         """Return the checks of `image`, which is the result at the source's size."""
         source = prepared.source
@@ -237,7 +228,7 @@ class DrawingMethod(ABC, Generic[R]):
             source_caption=source.caption,
             counterfactual=counterfactual,
             task=source.task,
-            embedder=embedder,
+            embedder=self._embedder,
             labels=self._labels,
             mask=source.mask,
             **self._compared(prepared, image, result.image),
@@ -252,29 +243,6 @@ class DriftingMethod(DrawingMethod[R]):
         undone = {"moved_back": drift if can_move_back(drift) else None}
         lineage = replace(case.lineage, settings=case.lineage.settings.model_copy(update=undone))
         return replace(case, lineage=lineage, checks=(framing_kept(drift, case.image.size), *case.checks))
-
-
-class EmbeddedTogether:
-    """An embedder with ready vectors for some pictures, by object identity, and for some texts."""
-
-    def __init__(
-        self,
-        embedder: Embedder,
-        pictures: Sequence[Image.Image],
-        seen: Sequence[Sequence[float]],
-        read: Mapping[str, Sequence[float]],
-    ) -> None:
-        self.name, self.bands = embedder.name, getattr(embedder, "bands", {})
-        self._embedder, self._read = embedder, read
-        self._seen = {id(picture): vector for picture, vector in zip(pictures, seen, strict=True)}
-        self._kept = tuple(pictures)
-        """Keeps the pictures alive, since Python may reuse the ids of deleted ones."""
-
-    def image(self, image: Image.Image) -> Sequence[float]:
-        return self._seen[id(image)] if id(image) in self._seen else self._embedder.image(image)
-
-    def text(self, text: str) -> Sequence[float]:
-        return self._read[text] if text in self._read else self._embedder.text(text)
 
 
 def _fitted(drawn: Image.Image, size: tuple[int, int]) -> Image.Image:
