@@ -83,7 +83,7 @@ def _apart(attention: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 @contextmanager
 def in_place(module: Any, other: Any, method: str = "forward") -> Iterator[None]:
-    """Replace a method of a module within the context, and restore it afterwards."""
+    """Replace a method, or another attribute, of a module within the context, and restore it afterwards."""
     before = module.__dict__.get(method)
     setattr(module, method, other)
     try:

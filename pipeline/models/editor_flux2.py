@@ -14,6 +14,7 @@ from core.errors import UserError
 from core.images import image_sha
 from core.lineage import DrawnBatch
 from core.settings import EditingSettings
+from pipeline.models.controlnet_skip import in_place
 from pipeline.models.generator import DrawingPipeline, Rows
 from pipeline.models.previews import as_pictures, is_small, side_by_side
 from pipeline.profiles.image_sections import EDITOR, KleinEditor
@@ -110,8 +111,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
                 self._read = (key, latents, self._linear(latents, picture))
             return self._read[1]
 
-        self._pipe._encode_vae_image = once
-        stack.callback(delattr, self._pipe, "_encode_vae_image")  # the method of the class is used again
+        stack.enter_context(in_place(self._pipe, once, "_encode_vae_image"))
 
     # Texts
 

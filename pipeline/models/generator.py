@@ -25,7 +25,7 @@ from core.settings import ControlKind, GenerationSettings, InversionSettings
 from pipeline.models import hub
 from pipeline.models.batching import judged, next_batch, shas
 from pipeline.models.compiling import Compiling, cannot_compile
-from pipeline.models.controlnet_skip import ControlFeatures, sparing
+from pipeline.models.controlnet_skip import ControlFeatures, in_place, sparing
 from pipeline.models.decoding import decode_within_memory
 from pipeline.models.device_placement import Placing, parameters, place, this_gpu
 from pipeline.models.inverting import Control, Inverter, Step, Texts, ddim_of, ddim_steps
@@ -289,9 +289,10 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
                 regions = Kept(self._pipe, rows, self._device)
             self._shown = tuple(places)
             starts = [row.start for row in rows if row.start is not None]
-            if starts:
-                stack.enter_context(self._by_ddim())
-            stack.enter_context(self._watched())
+            if starts:  # drawn with DDIM steps, as sources are inverted with them
+                stack.enter_context(in_place(self._pipe, ddim_of(self._pipe.scheduler), "scheduler"))
+            self._watch = stack.enter_context(watching(self._pipe.scheduler))
+            stack.callback(setattr, self, "_watch", None)
             stack.enter_context(self._compiling.drawing())
             start = torch.cat(starts).to(self._device, self._dtype) if starts else None
             try:
@@ -309,24 +310,6 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
             )
             for at in places
         ]
-
-    @contextmanager
-    def _by_ddim(self) -> Iterator[None]:
-        """Draw with DDIM steps within the context, as sources are inverted with them."""
-        scheduler = self._pipe.scheduler
-        self._pipe.scheduler = ddim_of(scheduler)
-        try:
-            yield
-        finally:
-            self._pipe.scheduler = scheduler
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        try:
-            with watching(self._pipe.scheduler) as self._watch:
-                yield
-        finally:
-            self._watch = None
 
     def _offload(self) -> bool:
         """Let the parts take turns on the GPU. Return False if they do so already, or run on the CPU."""
@@ -481,6 +464,31 @@ class WindowedPipeline(ControlNetPipeline[S]):
     def _steered(self, control: Control, stack: ExitStack) -> Steered:
         """Return the ControlNet with a fixed control image, to be used until the stack closes."""
 
+    def _spare(self, net: Any, controls: Sequence[Image.Image], stack: ExitStack) -> None:
+        """Save needless work of a ControlNet on these control images, until the stack closes."""
+        stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
+
+    def _drawn(
+        self, rows: Rows[GenerationSettings], pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    ) -> dict[str, Any]:
+        """Return the arguments of the pipeline for rows whose positive and negative texts are embedded as `pairs`."""
+        import torch
+
+        settings = rows.settings
+        return {
+            "prompt_embeds": torch.cat([positive for positive, _ in pairs]),
+            "negative_prompt_embeds": torch.cat([negative for _, negative in pairs]),
+            "width": rows.pictures[0].width,
+            "height": rows.pictures[0].height,
+            "num_inference_steps": settings.steps,
+            "guidance_scale": settings.guidance,
+            "controlnet_conditioning_scale": float(settings.control_strength),
+            "control_guidance_end": settings.control_until,
+            "generator": rows.generators,
+            "latents": rows.start,
+            "callback_on_step_end": rows.after_step,
+        }
+
     def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
         """Return the texts as arguments of the UNet and of the ControlNet."""
         return {"encoder_hidden_states": texts.states}
@@ -558,33 +566,17 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         return self._nets[kind]
 
     def _call(self, rows: Rows[GenerationSettings]) -> tuple[list[Image.Image], Sequence[bool] | None]:
-        import torch
-
-        settings, controls = rows.settings, rows.pictures
         net = self._net(self._kind)
         if self._pipe.controlnet is not net:
             self._pipe.controlnet = net
-        rows.stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
-        pairs = [self.embeddings(*texts) for texts in rows.texts(settings.negative_prompt)]
-        result = self._pipe(
-            prompt_embeds=torch.cat([positive for positive, _ in pairs]),
-            negative_prompt_embeds=torch.cat([negative for _, negative in pairs]),
-            image=controls,
-            width=controls[0].width,
-            height=controls[0].height,
-            num_inference_steps=settings.steps,
-            guidance_scale=settings.guidance,
-            controlnet_conditioning_scale=settings.control_strength,
-            control_guidance_end=settings.control_until,
-            generator=rows.generators,
-            latents=rows.start,
-            callback_on_step_end=rows.after_step,
-        )
+        self._spare(net, rows.pictures, rows.stack)
+        pairs = [self.embeddings(*texts) for texts in rows.texts(rows.settings.negative_prompt)]
+        result = self._pipe(image=rows.pictures, **self._drawn(rows, pairs))
         return result.images, result.nsfw_content_detected
 
     def _steered(self, control: Control, stack: ExitStack) -> Steered:
         net, pixels = self._net(self._kind), self._pixels_of(control.image)
-        stack.enter_context(sparing(net, self._held, (self._kind, shas([control.image]))))
+        self._spare(net, [control.image], stack)
 
         def steered(sample: torch.Tensor, time: torch.Tensor, arguments: dict[str, Any]) -> tuple[Any, Any]:
             seen = pixels.expand(len(sample), -1, -1, -1)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
+from pipeline.models.controlnet_skip import in_place
+
 if TYPE_CHECKING:
     import torch
 
@@ -76,11 +78,8 @@ def watching(scheduler: Any) -> Iterator[StepWatch]:
         watch.tell(prediction, time, latents)
         return step(prediction, time, latents, *rest, **more)
 
-    scheduler.step = watched
-    try:
+    with in_place(scheduler, watched, "step"):
         yield watch
-    finally:
-        del scheduler.step  # the method of the class is used again
 
 
 class Looks:
