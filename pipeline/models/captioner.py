@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,9 @@ MOST_LIKELY = 50
 class CaptioningModel(UsesMemory):
     """A model of transformers that captions pictures, one call at a time."""
 
+    continues = False
+    """True if the model's output begins with the prompt."""
+
     def __init__(
         self,
         section: Blip2Captioner | BlipCaptioner | Florence2Captioner | ChatCaptioner,
@@ -62,6 +65,14 @@ class CaptioningModel(UsesMemory):
             loaded = read(model, dtype=self._dtype, device_map=self._device)
         self._model: Any = loaded.to(self._device).eval()
         self._at_once = AtOnce(ON_CPU if self._device == "cpu" else AT_ONCE)
+
+    def _generate(self, encoded: Mapping[str, Any], longest: int, seed: int, drawn: dict[str, Any]) -> list[str]:
+        """Return the texts that `generate` of transformers writes with the options `drawn`, without the prompt."""
+        with self._lock, seeded(seed):
+            ids = self._model.generate(**encoded, max_new_tokens=longest, **drawn)
+        new = ids[:, encoded["input_ids"].shape[1] :] if self.continues else ids
+        texts = self._processor.batch_decode(new, skip_special_tokens=True)
+        return [str(text).strip() for text in texts]
 
 
 class SamplingModel(CaptioningModel, ABC):
@@ -112,16 +123,17 @@ class Blip(SamplingModel):
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         limit = min(settings.max_new_tokens, self._positions - 2)
         pixels = self._processor(images=[one.image for one in requests], return_tensors="pt").pixel_values
+        encoded = {"pixel_values": pixels.to(self._device, self._dtype)}
         drawn = self._drawn([one.seed for one in requests], settings)
-        with self._lock, seeded(requests[0].seed):
-            ids = self._model.generate(pixel_values=pixels.to(self._device, self._dtype), max_new_tokens=limit, **drawn)
-        return [(str(text).strip(), "") for text in self._processor.batch_decode(ids, skip_special_tokens=True)]
+        return [(text, "") for text in self._generate(encoded, limit, requests[0].seed, drawn)]
 
 
 class Blip2(SamplingModel):
     """A BLIP-2 of transformers. It answers every question of the profile, and each answer becomes a sentence. If the
     profile says so, it samples several captions without a prompt instead, as in the paper's released code.
     """
+
+    continues = True
 
     def __init__(self, section: Blip2Captioner) -> None:
         from transformers import Blip2ForConditionalGeneration, Blip2Processor
@@ -194,12 +206,8 @@ class Blip2(SamplingModel):
         """
         encoded = self.encode(pictures, prompts)
         drawn = self._drawn(seeds, settings, several, top_p)
-        with self._lock, seeded(seeds[0]):
-            ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
-        # The output begins with the prompt.
-        new = ids[:, encoded["input_ids"].shape[1] :]
-        texts = self._processor.tokenizer.batch_decode(new, skip_special_tokens=True)
-        answers = [" ".join(str(text).split()).strip(" .") for text in texts]
+        texts = self._generate(encoded, settings.max_new_tokens, seeds[0], drawn)
+        answers = [" ".join(text.split()).strip(" .") for text in texts]
         return [answers[at : at + several] for at in range(0, len(answers), several)]
 
 
@@ -217,11 +225,9 @@ class Florence2(SamplingModel):
         images, prompts = [one.image for one in requests], [self._task] * len(requests)
         encoded = self._processor(images=images, text=prompts, return_tensors="pt").to(self._device, self._dtype)
         drawn = self._drawn([one.seed for one in requests], settings)
-        with self._lock, seeded(requests[0].seed):
-            ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
         # The processor's own post-processing is for boxes and regions, and leaves captions as they are.
-        texts = self._processor.batch_decode(ids, skip_special_tokens=True)
-        return [(str(text).strip(), self._task) for text in texts]
+        texts = self._generate(encoded, settings.max_new_tokens, requests[0].seed, drawn)
+        return [(text, self._task) for text in texts]
 
 
 def sampling(settings: CaptionSettings, top_p: float | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from core.errors import CannotLoad, UserError
 from core.progress import stop_if, stop_signal
 from core.settings import CaptionSettings, LanguageSettings
 from core.types import Task
-from pipeline.models.captioner import CaptioningModel, own_draws, sampling, sampling_apart, seeded
+from pipeline.models.captioner import CaptioningModel, own_draws, sampling, sampling_apart
 from pipeline.models.language_forms import Forms, allowed_tokens, forms_of
 from pipeline.models.server import ChatServer, side_by_side
 from pipeline.profiles.text_sections import ChatCaptioner, ServerCaptioner
@@ -33,6 +33,8 @@ LARGEST_ASPECT = 100
 
 class ChatVisionModel(CaptioningModel):
     """An image-text-to-text model of transformers, prompted in its chat template."""
+
+    continues = True
 
     def __init__(self, section: ChatCaptioner) -> None:
         from transformers import AutoModelForImageTextToText, AutoProcessor
@@ -56,7 +58,7 @@ class ChatVisionModel(CaptioningModel):
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """Return the caption, with thoughts if there are any, and the instruction that was sent with the picture."""
         prompt = self._prompt(task)
-        (reply,) = self._say(self.encode([image], [prompt]), settings.max_new_tokens, seed, sampling(settings))
+        (reply,) = self._generate(self.encode([image], [prompt]), settings.max_new_tokens, seed, sampling(settings))
         return reply, prompt
 
     def caption_many(
@@ -81,7 +83,7 @@ class ChatVisionModel(CaptioningModel):
             except UserError:
                 return one_by_one(part)
             drawn = sampling_apart(settings, config, [one.seed for one in part], self._device)
-            return list(zip(self._say(encoded, settings.max_new_tokens, 0, drawn), prompts, strict=True))
+            return list(zip(self._generate(encoded, settings.max_new_tokens, 0, drawn), prompts, strict=True))
 
         if own_draws(config, settings):
             return self._at_once.each(requests, say, self.free_others)
@@ -101,7 +103,7 @@ class ChatVisionModel(CaptioningModel):
         def write(_part: Sequence[LanguageRequest], _first: int) -> list[str]:
             form = None if forms is None or request.schema is None else forms.start(request.schema)
             drawn = drawn_in_form(form, settings, request.seed, self._device)
-            return self._say(encoded, settings.max_new_tokens, request.seed, drawn)
+            return self._generate(encoded, settings.max_new_tokens, request.seed, drawn)
 
         (reply,) = self._at_once.each([request], write, self.free_others)
         written = len(self._processor.tokenizer(reply, add_special_tokens=False).input_ids)
@@ -111,14 +113,6 @@ class ChatVisionModel(CaptioningModel):
     def _forms(self) -> Forms | None:
         ends = self._model.generation_config.eos_token_id
         return forms_of(self._processor.tokenizer, self._model, [ends] if isinstance(ends, int) else list(ends or ()))
-
-    def _say(self, encoded: dict[str, torch.Tensor], longest: int, seed: int, drawn: dict[str, Any]) -> list[str]:
-        with self._lock, seeded(seed):
-            ids = self._model.generate(**encoded, max_new_tokens=longest, **drawn)
-        # The output begins with the prompt.
-        new = ids[:, encoded["input_ids"].shape[1] :]
-        texts = self._processor.batch_decode(new, skip_special_tokens=True)
-        return [str(text).strip() for text in texts]
 
     def _shows_pictures(self) -> bool:
         import jinja2
