@@ -21,8 +21,7 @@ Matrix = tuple[float, float, float, float, float, float]
 LONGEST = 512
 """Long side, in pixels, at which GrabCut works."""
 EPSILON = 6.5
-"""Regularisation of the guided filter, 1e-4 of 255 squared. Grey values that differ far less than its root are
-noise."""
+"""Regularisation of the guided filter, 1e-4 of 255 squared. Differences far below its root are noise."""
 INSIDE, TRIES = 0.9, 20
 """Minimum share of a moved subject that must lie in the picture, and maximum number of random moves tried for that."""
 

@@ -57,8 +57,7 @@ from pipeline.stages.generation import Plan, PlannedImage
 PREVIEW_SHARE = 0.04
 """Maximum share of drawing time for previews. A preview that would exceed it is left out."""
 MOST_OPEN = 8
-"""Maximum number of batches that wait to be filled. An image needs another batch if its key differs or its place is
-taken."""
+"""Maximum number of batches that wait to be filled. Another one begins for another key, or if a place is taken."""
 
 EmitOf = Callable[[int, Event], None]
 """Called with the index of a source's work and an event, one call at a time. An error raised at an event of a stage
@@ -149,9 +148,7 @@ class Driver:
         cancelled: threading.Event | None = None,
         recipe: str = DEFAULT_RECIPE,
     ) -> list[TestCase]:
-        """Draw captions and return the images, by default with the profile's settings. Raises the first image's
-        error.
-        """
+        """Draw captions and return the images, by default with the profile's settings. Raises the first error."""
         settings = settings or recipe_of(recipe).settings_in(self.profile)
         images = generation.plan(captions, recipe_of(recipe).drawing_method.planning(settings), seed).images
         store = MemoryStore(source)
@@ -216,9 +213,7 @@ class Driver:
         size: tuple[int, int] | None = None,
         failures: Collection[Failure] = (),
     ) -> Plan:
-        """Return the plan of images that a person approves before they are drawn, empty without captions. The time is
-        estimated for a source of `size`.
-        """
+        """Return the images that a person approves, none without captions, with the time for a source of `size`."""
         method = method_of(recipe.method)
         own = method.settings_of(settings)
         each = self.speeds.seconds(method.effort(own, size or (1, 1)))

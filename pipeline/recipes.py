@@ -62,8 +62,7 @@ INSTRUCTION_PROMPT = PromptSlot(
     default="Change $edits. The picture then shows this: $caption Keep everything else as it is: the same camera, "
     "every shape in its place and of its size. These stay what and where they are: $shown.",
 )
-"""Prompt for an editor. `$edits` lists the changes, such as "red to blue, and sunny to snowy". The other variables are
-as in `DRAWING_PROMPT`."""
+"""Prompt for an editor. `$edits` lists the changes, such as "red to blue"; others as in `DRAWING_PROMPT`."""
 BACKGROUND_PROMPT = PromptSlot("background", ("caption",), default="$caption")
 """Prompt for a background. It names no label, since the subject is put in front of the background afterwards."""
 PLANNING = frozenset(("generation.images_per_caption", "generation.seed_mode", "generation.seed"))
@@ -197,9 +196,7 @@ class Recipe:
         )
 
     def reads(self, setting: str) -> bool:
-        """Return True if the recipe uses a setting like "generation.steps". Settings of sections other than
-        "generation" and "conditioning" always count as used.
-        """
+        """Return True if the recipe uses a setting like "generation.steps". Only drawing settings may be unused."""
         section = setting.partition(".")[0]
         if section == "generation":
             method = self.drawing_method

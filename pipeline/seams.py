@@ -387,8 +387,7 @@ class Models(Protocol):
 
     @property
     def judge(self) -> LanguageModel:
-        """The model that judges images, which sees the pictures of a request. Raises UserError if the profile has
-        none."""
+        """The model that judges images, which sees a request's pictures. Raises UserError if there is none."""
 
     @property
     def embedder(self) -> Embedder: ...

@@ -20,8 +20,7 @@ from core.types import Check
 FRAMING_KEPT = "framing kept"
 """Name of the drift check."""
 LEAST_COVERED = 0.95
-"""Minimum share of the source's frame that an image must show to be moved back. Below it, too wide a border must be
-filled."""
+"""Minimum share of the source's frame that an image must show to be moved back. Below it, the border is too wide."""
 IN_PLACE = 0.0075
 """Maximum shift of a corner, as a share of the sides, that is left uncorrected."""
 _CERTAIN = 0.2

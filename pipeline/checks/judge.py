@@ -140,9 +140,7 @@ def _read(reply: str) -> tuple[str, str]:
 
 
 def _check(name: str, result: Answer[tuple[str, str]] | NoAnswer) -> Check:
-    """Return the check of a factor. Its figure is 1 if it passed and 0 if it failed, so that a score can learn from
-    it.
-    """
+    """Return the check of a factor. Its figure is 1 if it passed and 0 if it failed, from which a score can learn."""
     if isinstance(result, NoAnswer):
         if not result.reason:
             return Check(name, None, note=str(result.error))

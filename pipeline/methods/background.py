@@ -356,9 +356,7 @@ class BackgroundMethod(ControlNetMethod):
 
 
 def _part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
-    """Report a step of one drawing as a step of `parts` equally long drawings together. `number` is the zero-based
-    index of the drawing.
-    """
+    """Report a step of drawing `number` (from 0) as a step of `parts` equally long drawings."""
     on_step(number * total + done, parts * total)
 
 

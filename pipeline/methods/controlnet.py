@@ -113,9 +113,7 @@ class ControlNetDescription(MethodDescription):
         return own.model_copy(update={"inverted_under": source_caption}) if own.generation.inverted else own
 
     def equal_images(self, settings: MethodSettings) -> str:
-        """Return a sentence that tells why all images of a caption are equal, or "". They are equal if drawing starts
-        from the inverted source without fresh noise.
-        """
+        """See the base class. All images are equal from the inverted source without fresh noise."""
         drawing = _own(settings).generation
         return _EQUAL if drawing.inverted and not drawing.fresh_noise else ""
 
@@ -178,9 +176,7 @@ class ControlNetDescription(MethodDescription):
         return {CONTROL_IMAGE: as_shown(painted(mask, drawn_size), size)}
 
     def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
-        """Return the kind of control image, the drawn size, and the generation settings without the number and the
-        seeds of images.
-        """
+        """Return the kind of control image, the drawn size, and the settings that an image of a batch shares."""
         own = _own(settings)
         drawing = own.generation.model_dump(mode="json", exclude={"images_per_caption", "seed_mode", "seed"})
         drawn_size = fitted_size(size, own.generation.short_side, SIDE_MULTIPLE)
@@ -190,9 +186,7 @@ class ControlNetDescription(MethodDescription):
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the time of the inversion, as a multiple of the time for an image. The network runs without guidance,
-        and once more at each step to measure the PSNR.
-        """
+        """Return the time of the inversion: its network runs without guidance, and once more per step for the PSNR."""
         drawing = _own(settings).generation
         evaluations = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)
         return evaluations if drawing.inverted else 0.0

@@ -51,8 +51,7 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     edit: EditSettings = EditSettings()
     taken: float | None = None
-    """The strength (guidance or share of self-replacement) that a sweep drew this image with. None without a sweep. Not
-    a setting of a run."""
+    """The guidance or share of self-replacement that a sweep drew with, or None. Not a setting of a run."""
     painted: Region | None = None
     """Region of the source that may change. Not a setting of a run."""
 
@@ -74,9 +73,7 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     @property
     def swept(self) -> tuple[float, ...]:
-        """The strengths that a sweep tries, from strong to weak, as far as they draw different images. Empty without a
-        sweep.
-        """
+        """Strengths that a sweep tries, from strong to weak, if they draw different images. Empty without a sweep."""
         if self.edit.sweep == "guidance":
             return GUIDANCES
         values = SELF_REPLACEMENTS if self.edit.sweep == "self-replacement" else ()
@@ -124,9 +121,7 @@ class EditDescription(ControlNetDescription):
         return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return half of ControlNet's value if the source is drawn with each image, since an image then takes twice as
-        long.
-        """
+        """Return half of ControlNet's value if each image draws the source too, and so takes twice as long."""
         own = _own(settings).edit
         reads_source = own.cross_replace or own.self_replace or own.local_blend or own.sweep == "self-replacement"
         return super().preparing(settings) / (2 if reads_source else 1)
@@ -157,9 +152,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     _described = EDIT
 
     def prepare(self, source: Source, *arguments: Any, **more: Any) -> ControlNetPrepared:
-        """Make the control image and the inversion. Also raises UserError if the inverted source cannot be redrawn well
-        enough.
-        """
+        """Make control image and inversion. Also raises UserError if the source cannot be redrawn well enough."""
         prepared = super().prepare(source, *arguments, **more)
         decibels = self._inversion(prepared).psnr
         least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below

@@ -171,9 +171,7 @@ class InstructMethod(DriftingMethod[InstructPrepared]):
         return prepared.settings.editing.batch or evenly(waiting, self._editor.batch(prepared.picture.size))
 
     def together(self, prepared: InstructPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return the hash of the source. Images with the same hash may be drawn together, since an editor reads one
-        source at a time.
-        """
+        """Return the hash of the source, since an editor reads one source at a time."""
         return image_sha(prepared.source.image)
 
     def _draw(

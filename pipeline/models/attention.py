@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 SMALL = 16 * 16
-"""Maximum positions of a network level whose self-attention is replaced. If all levels have more, the smallest
-counts."""
+"""Maximum positions of a level whose self-attention is replaced. If all levels have more, the smallest counts."""
 MOST, PEAK = 1.5, 0.98
 """Maximum factor by which a faint change grows in a step, and the quantile over positions that measures it."""
 Windows = Sequence[Sequence[int]]
@@ -75,9 +74,7 @@ def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
 
 
 class AttentionControl:
-    """Controls the attention of the last rows of a batch by the attention of the source, which is the row
-    before them.
-    """
+    """Controls the attention of the last rows of a batch by that of the source, which is the row before them."""
 
     def __init__(
         self,
@@ -147,9 +144,7 @@ class AttentionControl:
         return places <= self._small and self.step < max(self._self_steps)
 
     def change(self, maps: torch.Tensor, cross: bool) -> torch.Tensor:
-        """Return attention maps (all rows, heads, positions, tokens or positions), with the maps of the controlled rows
-        replaced where this step does so.
-        """
+        """Return attention maps (rows, heads, positions, tokens or positions), replaced where this step does so."""
         import torch
 
         others, source, rows = maps[: -self._count - 1], maps[-self._count - 1], maps[-self._count :]

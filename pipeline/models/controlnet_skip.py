@@ -23,9 +23,7 @@ class ControlFeatures:
 
 @contextmanager
 def sparing(net: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
-    """Within the context a ControlNet encodes its control image once, or not at all if `cache` has the features under
-    `key`. Steps with a strength of 0 are skipped.
-    """
+    """Within the context, skip steps of strength 0, and encode the control image once, or take it from `cache`."""
     reader, whole, read = net.controlnet_cond_embedding, net.forward, net.controlnet_cond_embedding.forward
 
     @wraps(whole)

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 TOKENS = 512
 """Maximum number of tokens of an instruction with its chat template. The pipeline would cut off the rest."""
 ON_GPU = 2
-"""Default number of images that are edited at once on a GPU. Each has a million pixels, and the source as many, so
-larger batches gain little and need memory."""
+"""Default number of images edited at once on a GPU. Each has two million pixels, so larger batches gain little."""
 KEPT_TEXTS = 16
 """Number of cached embeddings of texts. It is smaller than for other models, since one takes 8 MB at half precision."""
 
@@ -63,9 +62,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         settings: EditingSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """See `Editor`. Refuses instructions that are too long. Raises UserError for guidance with a distilled
-        model.
-        """
+        """See `Editor`. Refuses long instructions. Raises UserError for guidance with a distilled model."""
         if settings.guidance > 1 and self._pipe.config.is_distilled:
             raise UserError("This editor was distilled to draw without guidance: set editing.guidance to 1.")
         refused = {at: self._too_long(one.prompt) for at, one in enumerate(requests)}

@@ -374,9 +374,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return net.to(where, memory_format=torch.channels_last)  # a fifth less work on a CPU
 
     def preview_vae(self) -> Any:
-        """Return the profile's tiny VAE on the device. Raises UserError if the profile names none, or one for other
-        latents.
-        """
+        """Return the tiny VAE on the device. Raises UserError if the profile names none, or one for other latents."""
         from diffusers import AutoencoderTiny
 
         section, dtype = self._section.preview_vae, self._dtype
@@ -443,9 +441,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
     def inversion_key(
         self, image: Image.Image, caption: str, settings: InversionSettings, control: Control | None = None
     ) -> str:
-        """Return a key (64 hexadecimal digits) of all inputs of an inversion. Raises UserError if the model cannot be
-        inverted.
-        """
+        """Return a hexadecimal key of all inputs of an inversion. Raises UserError if the model cannot be inverted."""
         section = self._section
         facts: dict[str, Any] = {
             "source": [image_sha(image), caption],

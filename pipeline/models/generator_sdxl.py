@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 MODES: dict[ControlKind, int] = {"depth": 1, "soft edges": 2, "canny": 3, "line art": 3, "segmentation": 5}
-"""Number of each kind of control image in the training of SDXL's union ControlNet
-(xinsir/controlnet-union-sdxl-1.0)."""
+"""Numbers of the kinds of control image in SDXL's union ControlNet (xinsir/controlnet-union-sdxl-1.0)."""
 
 
 class UnionPipeline(WindowedPipeline[UnionGenerator]):

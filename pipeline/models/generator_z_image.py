@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 MULTIPLE = 16
-"""Sides of drawn images are multiples of this number of pixels. A control image of another size is resized, and the
-result is resized back."""
+"""Multiple of pixels of drawn sides. Control images are resized to it, and results are resized back."""
 TOKENS = 32
 """Number of tokens in each piece of a text that the model reads."""
 
@@ -78,9 +77,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         return [one if one.size == size else one.resize(size) for one in images], None
 
     def _steered_until(self, share: float) -> AbstractContextManager[None]:
-        """Within the context, run the ControlNet only in the first steps, up to this share. Other pipelines have this
-        option built in.
-        """
+        """Within the context, run the ControlNet only up to this share of steps, as other pipelines can themselves."""
         net, steps = self._pipe.controlnet, 0
         whole = net.forward
 

@@ -110,11 +110,9 @@ class Inversion:
     psnr: float
     """PSNR in dB of the source and the picture redrawn without correction, both decoded by the VAE."""
     null_texts: torch.Tensor | None = None
-    """Optimised embeddings of the empty text (steps, tokens, width), in the order of drawing. None without null-text
-    optimisation."""
+    """Optimised embeddings of the empty text (steps, tokens, width), in the order of drawing, or None."""
     redrawn: torch.Tensor | None = None
-    """Latents of the source redrawn without correction (1, c, h, w), float32. None if `psnr` is below `CLOSE`, or with
-    null texts."""
+    """Latents redrawn without correction (1, c, h, w), float32. None if `psnr` is below `CLOSE`, or with null texts."""
 
     @property
     def noise(self) -> torch.Tensor:
@@ -152,9 +150,7 @@ def stored_inversion(data: bytes) -> Inversion:
 
 
 def ddim_of(scheduler: Any) -> Any:
-    """Return a DDIM scheduler with the noise levels of another scheduler. Raises UserError if that one cannot be
-    inverted.
-    """
+    """Return a DDIM scheduler with another one's levels of noise. Raises UserError if it cannot be inverted."""
     from diffusers import DDIMScheduler
 
     config = scheduler.config
@@ -167,9 +163,7 @@ def ddim_of(scheduler: Any) -> Any:
 
 @lru_cache(maxsize=64)  # every image of a bank of backgrounds asks, and making a scheduler takes 15 ms
 def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
-    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises UserError if the scheduler or the
-    model's kind of prediction cannot be inverted.
-    """
+    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises UserError if it has no way back."""
     ddim = ddim_of(scheduler)
     ddim.set_timesteps(count)
     kind, stride = ddim.config.prediction_type, ddim.config.num_train_timesteps // count

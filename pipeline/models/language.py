@@ -73,9 +73,7 @@ class GgufModel:
         return reply.decode("utf-8", errors="replace").strip()
 
     def score(self, text: str) -> float:
-        """See `ScoringLanguageModel.score`. Reads the text token by token, as the library gives probabilities only
-        after the last token read.
-        """
+        """See `ScoringLanguageModel.score`. The library gives probabilities after the last token only."""
         with self._lock:
             tokens, llm, total = self._tokenize(text)[: self._section.context_length], self._llm, 0.0
             read = llm.prepare_inputs_for_generation(tokens[:1], reset=True)

@@ -72,9 +72,7 @@ class Forms:
 
 
 def forms_of(tokenizer: Any, model: Any, ends: list[int]) -> Forms | None:
-    """Return the forms for a model of transformers and its end tokens. None for an old tokenizer, which tells too
-    little about its tokens to constrain replies.
-    """
+    """Return the forms for a model of transformers and its end tokens. None for an old kind of tokenizer."""
     from llguidance.hf import from_tokenizer
     from transformers import PreTrainedTokenizerFast
 

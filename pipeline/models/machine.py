@@ -155,9 +155,7 @@ def _stages(models: Mapping[str, Weights]) -> list[dict[str, Weights]]:
 
 
 def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str, int]) -> tuple[int, int]:
-    """Return the bytes of GPU memory and of memory that models need. Of ControlNets and of detectors only the largest
-    counts, since one works at a time.
-    """
+    """Return the GPU memory and the memory needed. One ControlNet and one detector count, the largest."""
     gpu = memory = 0
     alternatives: dict[str, int] = {}
     for role, weights in models.items():

@@ -28,9 +28,7 @@ class UsesMemory:
 
 
 def free_others_of(model: object) -> Callable[[], bool]:
-    """Return a function that releases all models except this one. It does nothing for a model that is not of a
-    profile.
-    """
+    """Return a function that releases all other models. It does nothing for a model that is of no profile."""
     return model.free_others if isinstance(model, UsesMemory) else UsesMemory.free_others
 
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 SMALL_VAE = 4_000_000
-"""Maximum number of parameters of a VAE that decodes previews. Tiny VAEs have 1 or 2 million, the VAE of SD 1.5 has
-83."""
+"""Maximum parameters of a VAE that decodes previews. Tiny VAEs have 1 or 2 million, the VAE of SD 1.5 has 83."""
 # Stable Diffusion 1.5's latent channels as RGB, each from -1 to 1: the factors that ComfyUI ships (latent_formats.py),
 # found by least squares on many images.
 SD15_RGB = ((0.3512, 0.2297, 0.3227), (0.3250, 0.4974, 0.2350), (-0.2829, 0.1762, 0.2721), (-0.2120, -0.2616, -0.7177))

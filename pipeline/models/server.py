@@ -171,8 +171,7 @@ class ChatServer:
         self.tokens = 0
         """Number of tokens read and written so far, as far as the server reports them."""
         self.told_not_to_think = False
-        """True if the model thought although its chat template was asked to prevent it. Later requests then also set
-        `reasoning_effort`, which Ollama and OpenAI read."""
+        """True if the model thought against its instructions. Later requests then also set `reasoning_effort`."""
 
     def _find_key(self) -> str:
         variable = self._section.key_variable

@@ -146,8 +146,7 @@ class Profile(Data):
     recipes: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings by name of the recipe, where they differ from the defaults."""
     presets: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of the generation by the name of the preset, such as draft. Settings that a preset omits come from
-    `settings`."""
+    """Settings of the generation by preset, such as draft. Those that a preset omits come from `settings`."""
 
     @model_validator(mode="after")
     def _fits(self) -> Profile:

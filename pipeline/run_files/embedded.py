@@ -108,9 +108,7 @@ def with_run(
 
 
 def read_run_in(data: bytes) -> EmbeddedRun | None:
-    """Return the run in a file's bytes, or None if the file has none. Raises UserError for a record that is damaged,
-    changed by hand, too large or of another version.
-    """
+    """Return the run in a file's bytes, or None. Raises UserError for a damaged, too large or other record."""
     pictures = ("source", "mask", *(f"artifact-{place}" for place in range(MOST_ARTIFACTS)))
     texts = read_texts(data, [KEYWORD, *map(_keyword, pictures)])
     if KEYWORD not in texts:

@@ -90,9 +90,7 @@ class FolderStore(MemoryStore):
         return self._folder / run_file.FILE
 
     def finish(self, lineages: Collection[Lineage], complete: bool = True) -> None:
-        """Write `run.json` with these images only. `complete`: none failed. Raises UserError if it cannot be
-        written.
-        """
+        """Write `run.json` with these images only. `complete`: none failed. Raises UserError if it cannot."""
         order = list(lineages)
         images = [image for image in self._images if image.record.lineage in order]
         self._images = sorted(images, key=lambda image: order.index(image.record.lineage))

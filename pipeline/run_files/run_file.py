@@ -143,9 +143,7 @@ def versions() -> dict[str, str]:
 
 
 def save_png(image: Image.Image, path: Path) -> None:
-    """Save the pixels as PNG, without metadata. The file appears whole or not at all. Raises UserError if that
-    fails.
-    """
+    """Save the pixels as PNG, whole or not at all, without metadata. Raises UserError if that fails."""
     _write_whole(_png(image), path)
 
 

@@ -90,8 +90,7 @@ class Stage:
     other_prompts: tuple[PromptSlot, ...] = ()
     """Further prompts that the stage may send, each with a title of its own."""
     sends: Callable[[Any], Collection[str]] | None = None
-    """Returns the names of the further prompts that the stage sends with its settings. Only changes of these outdate a
-    value. None if it always sends all of them."""
+    """Returns the names of the further prompts that the stage sends with its settings, or None for all of them."""
     asks_ahead: Callable[[Any], tuple[StageName, ...]] | None = None
     """Returns the later stages that one request of this stage covers with its settings. None if it covers none."""
     settings: str = ""

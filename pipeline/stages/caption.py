@@ -15,8 +15,7 @@ from pipeline.replies import is_refusal, read_reply, whole_letters
 from pipeline.stages.base import Stage, StageInputs
 
 AGAIN_TEMPERATURES = (0.8, 1.0, 1.2, 1.4)
-"""Temperatures for further captions if the settings have 0, which would repeat the first one. Higher ones give
-nonsense."""
+"""Temperatures for further captions if the settings have 0, which repeats the first. Higher ones give nonsense."""
 
 
 @dataclass(frozen=True)

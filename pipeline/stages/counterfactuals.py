@@ -147,9 +147,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
 
 
 def _written_before(before: CounterfactualCaptions | None) -> dict[int, CounterfactualCaption]:
-    """Return the captions that the last try wrote, by number, if some of its captions are missing. Otherwise return
-    none.
-    """
+    """Return the captions that the last try wrote, by number, if it lacks some. Otherwise return none."""
     items = before.items if before is not None else ()
     written = {number: item for number, item in enumerate(items) if tokens(item.text)}
     return written if len(written) < len(items) else {}

@@ -52,9 +52,7 @@ def factorial(pools: Sequence[Sequence[Edit]], captions: int, seed: int) -> tupl
 
 
 def _factors(pools: Sequence[Sequence[Edit]], captions: int, chance: random.Random) -> list[list[Edit]]:
-    """Return the edits of each factor. While there are more effects than images, the factor with the most edits loses
-    one by chance.
-    """
+    """Return each factor's edits. While effects outnumber images, the largest factor loses an edit by chance."""
     by_type: dict[str, list[Edit]] = {}
     for edit in (edit for pool in pools for edit in pool):
         by_type.setdefault(edit.edit_type, []).append(edit)

@@ -16,8 +16,7 @@ from core.words import tokens
 from pipeline.checks.texts import require, task_checks
 
 FORGOTTEN_TRIES = 5
-"""Number of later seeds under which a finished image is also looked for. It may come from a retry whose failed tries
-were not recorded."""
+"""Number of later seeds under which a finished image is looked for, as failed tries may be unrecorded."""
 
 
 @dataclass(frozen=True)

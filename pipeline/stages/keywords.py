@@ -27,8 +27,7 @@ TOGETHER_PROMPT = PromptSlot(
     needed=False,
     title="all three stages in one request",
 )
-"""Prompt for all three stages. It gives maximum numbers: `$count` alternatives of a keyword, `$captions` captions, and
-`$most` edits of a caption."""
+"""Prompt for all three stages, with the most alternatives (`$count`), `$captions`, and edits of one (`$most`)."""
 
 
 def run(inputs: StageInputs) -> StageValue[Keywords] | StageMade:
