@@ -47,7 +47,6 @@ class Speeds:
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
-        """Return True if anything was measured."""
         return bool(self._held)
 
     def add(self, effort: Effort | None, seconds: float) -> None:

@@ -100,7 +100,6 @@ class Recipe:
 
     @property
     def drawing_method(self) -> MethodDescription:
-        """Description of the recipe's drawing method."""
         return method_of(self.method)
 
     def drawn_with(self, settings: Settings, values: Values) -> MethodSettings:
@@ -113,7 +112,6 @@ class Recipe:
 
     @cached_property
     def names(self) -> tuple[StageName, ...]:
-        """The names of the recipe's stages, in order."""
         return tuple(stage.name for stage in self.stages)
 
     @property
@@ -127,7 +125,6 @@ class Recipe:
         return self.stages[-1]
 
     def has(self, name: StageName) -> bool:
-        """Return True if the recipe has a stage of this name."""
         return name in self.names
 
     def stage(self, name: StageName) -> Stage:

@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict
 from core.types import Check
 
 FRAMING_KEPT = "framing kept"
-"""Name of the drift check."""
 LEAST_COVERED = 0.95
 """Minimum share of the source's frame that an image must show to be moved back. Below it, the border is too wide."""
 IN_PLACE = 0.0075

@@ -81,8 +81,6 @@ _GROWS = (
 
 
 class BackgroundSettings(ControlNetSettings):
-    """Settings of an image of this method."""
-
     composite: CompositeSettings = CompositeSettings()
     painted: Region | None = None
     """The region outside the subject, which may change. Not a setting of a run."""
@@ -127,8 +125,6 @@ _own = BackgroundSettings.own
 
 
 class BackgroundDescription(ControlNetDescription):
-    """Describes the method that draws a new background. Needs no loaded models."""
-
     title = "New background"
     settings_type = BackgroundSettings
     draws_whole = False
@@ -200,8 +196,6 @@ BACKGROUND = BackgroundDescription("background")
 
 @dataclass(frozen=True)
 class BackgroundPrepared(ControlNetPrepared):
-    """A source with the control image of its background."""
-
     subject: Mask = field(kw_only=True)
 
 

@@ -54,8 +54,6 @@ _UNEVEN = (
 
 
 class ControlNetSettings(BatchedSettings):
-    """Settings of an image of this method."""
-
     conditioning: ConditioningSettings = ConditioningSettings()
     generation: GenerationSettings = GenerationSettings()
     inverted_under: str | None = None
@@ -97,8 +95,6 @@ _own = ControlNetSettings.own
 
 
 class ControlNetDescription(MethodDescription):
-    """Describes the ControlNet method. Needs no loaded models."""
-
     title = "ControlNet"
     settings_type = ControlNetSettings
     artifacts: tuple[Artifact, ...] = (
@@ -113,7 +109,6 @@ class ControlNetDescription(MethodDescription):
         return own.model_copy(update={"inverted_under": source_caption}) if own.generation.inverted else own
 
     def equal_images(self, settings: MethodSettings) -> str:
-        """See the base class. All images are equal from the inverted source without fresh noise."""
         drawing = _own(settings).generation
         return _EQUAL if drawing.inverted and not drawing.fresh_noise else ""
 
@@ -225,7 +220,6 @@ class ControlNetDescription(MethodDescription):
         return {**fields, "ControlNet 0": joined(unit)}
 
     def weight_hashes(self, profile: Profile, settings: MethodSettings) -> Mapping[str, str]:
-        """Return the hashes of the denoising network and of the ControlNet for the kind of control image."""
         generator = profile.generator
         hashes = {generator.title: weights_hash(generator, "unet")}
         if isinstance(settings, ControlNetSettings) and settings.conditioning.kind in generator.controlnets:
@@ -297,7 +291,6 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         return ControlNetPrepared(source, own, shown, control, inversion, remark=remark)
 
     def _source_prompt(self, source: Source) -> str:
-        """Return the text under which the source is inverted."""
         return source.caption
 
     def _inverted(
@@ -354,7 +347,6 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
 
 
 def _fresh_noise(settings: ControlNetSettings, counterfactual: CounterfactualCaption) -> float:
-    """Return the share of fresh noise with which a caption is drawn."""
     return settings.generation.fresh_noise_of(edit.edit_type for edit in counterfactual.edits)
 
 

@@ -37,7 +37,6 @@ from pipeline.seams import (
 log = logging.getLogger(__name__)
 
 SAFE = "safety checker"
-"""Name of the check with the safety checker's verdict."""
 
 
 class BatchedSettings(MethodSettings):
@@ -128,12 +127,10 @@ class DrawingMethod(ABC, Generic[R]):
 
     @property
     def placing(self) -> str:
-        """The model's device and the reason, in words. "" if it does not say."""
         return str(getattr(self._model, "placing", ""))
 
     @property
     def waits(self) -> str:
-        """Reason why the first image takes longer, in words. "" without a reason, or once it is drawn."""
         return str(getattr(self._model, "waits", ""))
 
     def preview(self) -> Image.Image | None:
@@ -181,7 +178,6 @@ class DrawingMethod(ABC, Generic[R]):
             log.info("Images drawn together are checked one by one: %s", one_line(error))
 
     def _prompt(self, prepared: R, counterfactual: CounterfactualCaption, classes_in_mask: InMask) -> str:
-        """Return an image's prompt. `classes_in_mask` tells which protected classes the source's mask shows."""
         return self._description.prompt(self._prompts, counterfactual, prepared.source.task, classes_in_mask) or ""
 
     def _case(
@@ -219,7 +215,6 @@ class DrawingMethod(ABC, Generic[R]):
     def _checks(
         self, prepared: R, counterfactual: CounterfactualCaption, image: Image.Image, result: DrawnImage
     ) -> tuple[Check, ...]:
-        """Return the checks of `image`, which is the result at the source's size."""
         source = prepared.source
         assert result.image is not None
         return image_checks(

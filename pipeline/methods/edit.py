@@ -47,8 +47,6 @@ _UNREAD = (
 
 
 class EditedSettings(ControlNetSettings, DriftingSettings):
-    """Settings of an image of this method."""
-
     edit: EditSettings = EditSettings()
     taken: float | None = None
     """The guidance or share of self-replacement that a sweep drew with, or None. Not a setting of a run."""
@@ -61,13 +59,11 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     @property
     def guidance(self) -> float:
-        """The guidance that the image is drawn with."""
         swept = self.edit.sweep == "guidance" and self.taken is not None
         return self.taken if swept and self.taken is not None else self.generation.guidance
 
     @property
     def self_replace(self) -> float:
-        """The share of self-replacement that the image is drawn with."""
         swept = self.edit.sweep == "self-replacement" and self.taken is not None
         return self.taken if swept and self.taken is not None else self.edit.self_replace
 
@@ -91,8 +87,6 @@ _own = EditedSettings.own
 
 
 class EditDescription(ControlNetDescription):
-    """Describes the method that edits the inverted source. Needs no loaded models."""
-
     title = "Edited from its noise"
     settings_type = EditedSettings
     draws_whole = False
@@ -281,7 +275,6 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
 
 
 def _picture(prepared: ControlNetPrepared) -> Image.Image:
-    """Return the source at the size at which it is drawn."""
     return fit(prepared.source.image, prepared.settings.generation.short_side, SIDE_MULTIPLE)
 
 

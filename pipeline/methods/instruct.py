@@ -50,8 +50,6 @@ sideways by 3 % of the side 0.39 or less."""
 
 
 class InstructSettings(DriftingSettings):
-    """Settings of an image of this method."""
-
     editing: EditingSettings = EditingSettings()
 
     @property
@@ -59,7 +57,6 @@ class InstructSettings(DriftingSettings):
         return self.editing.steps
 
     def pixels(self) -> dict[str, Any]:
-        """Return all that decides the pixels of an image. The batch size does not."""
         return self.editing.model_dump(exclude={"batch"})
 
 
@@ -67,8 +64,6 @@ _own = InstructSettings.own
 
 
 class InstructDescription(MethodDescription):
-    """Describes the method that edits by instruction. Needs no loaded models."""
-
     title = "Edited by instruction"
     settings_type = InstructSettings
     steps_setting = "editing.steps"
@@ -95,7 +90,6 @@ class InstructDescription(MethodDescription):
         return str(getattr(models, "editor_runs", ""))
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
-        """Return the inputs of the edited picture: the source's pixels, and the short side at which it is edited."""
         return image_sha(source.image), _own(settings).editing.short_side
 
     def cannot_draw(self, profile: Profile) -> str:

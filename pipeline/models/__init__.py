@@ -146,7 +146,6 @@ class Models:
         return bool(freed)
 
     def _make_room(self, role: str) -> None:
-        """Free other models before one is loaded, if there is too little memory for it."""
         weights = self.profile.weights()
         place, size = self._needed(role, weights)
         needs = {other: self._needed(other, weights) for other in self.loaded if other != role}
@@ -205,7 +204,6 @@ class Models:
         return str(getattr(self._held[EDITOR].made, "runs", ""))
 
     def editor_name(self) -> str:
-        """Name of the editor in lineages, "" if the profile has none. Loads nothing."""
         return self.profile.editor.title if self.profile.editor is not None else ""
 
     @property
@@ -215,7 +213,6 @@ class Models:
         return cast(Segmenter, self._held[SEGMENTER]())
 
     def segmenter_name(self) -> str:
-        """Name of the segmenter, "" if the profile has none. Loads nothing."""
         return self.profile.segmenter.title if self.profile.segmenter is not None else ""
 
     @property
@@ -233,7 +230,6 @@ class Models:
         return cast(Embedder, self._held["embedder"]())
 
     def generator_name(self, kind: ControlKind) -> str:
-        """Return the generator's name in lineages, "" if the profile has no ControlNet for the kind. Loads nothing."""
         section = self.profile.generator
         return section.name_on(kind) if kind in section.controlnets else ""
 

@@ -195,7 +195,6 @@ class AttentionControl:
         self._seen = self._seen + functional.interpolate(both, self._size, mode="bilinear")
 
     def _sides(self, level: int) -> tuple[int, int]:
-        """Return height and width of the latents, `level` levels down in the network."""
         height, width = self._size
         return math.ceil(height / 2**level), math.ceil(width / 2**level)
 

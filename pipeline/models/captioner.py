@@ -88,7 +88,6 @@ class SamplingModel(CaptioningModel, ABC):
 
     @property
     def _config(self) -> Any:
-        """The model's own settings for `generate`."""
         return self._model.generation_config
 
     def _draws_apart(self, settings: CaptionSettings) -> bool:

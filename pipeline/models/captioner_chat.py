@@ -56,7 +56,6 @@ class ChatVisionModel(CaptioningModel):
         self._words = {"enable_thinking": section.thinking} if "enable_thinking" in str(template) else {}
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the caption, with thoughts if there are any, and the instruction that was sent with the picture."""
         prompt = self._prompt(task)
         (reply,) = self._generate(self.encode([image], [prompt]), settings.max_new_tokens, seed, sampling(settings))
         return reply, prompt
@@ -171,7 +170,6 @@ class ChatJudge:
         self.tokens = 0
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply, as `LanguageModel.complete` does."""
         reply, tokens = self._captioner.answer(request, settings)
         self.tokens += tokens
         return reply

@@ -64,7 +64,6 @@ class _Detector:
         return getattr(controlnet_aux, self.drawn_by).from_pretrained(str(folder))
 
     def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
-        """Return an RGB image, its sides rounded to multiples of 64."""
         side = max(MULTIPLE, round(min(image.size) / MULTIPLE) * MULTIPLE)
         with self._lock:
             drawn: Image.Image = self._draw(image, settings, {"detect_resolution": side, "image_resolution": side})

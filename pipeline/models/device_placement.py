@@ -39,7 +39,6 @@ class Gpu:
     free: int
     """Bytes of unused memory."""
     bfloat16: bool = False
-    """True if it computes in bfloat16."""
 
 
 @dataclass(frozen=True)

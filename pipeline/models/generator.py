@@ -94,7 +94,6 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
     """A pipeline that draws batches of pictures. `M` is its section of the profile, `D` the settings."""
 
     role = "image generator"
-    """Name of this model in messages."""
     likes = "float16"
     """The half precision that the model was made for."""
     by_layers = True
@@ -486,7 +485,6 @@ class WindowedPipeline(ControlNetPipeline[S]):
         }
 
     def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
-        """Return the texts as arguments of the UNet and of the ControlNet."""
         return {"encoder_hidden_states": texts.states}
 
     def _read(self, texts: Sequence[str]) -> Texts:

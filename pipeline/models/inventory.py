@@ -95,7 +95,6 @@ class ListedProfile:
         return sum(model.to_fetch for model in self.models)
 
     def plain(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
         models = [{**vars(model), "to_fetch": model.to_fetch, "commit": model.commit} for model in self.models]
         return {"name": self.name, "title": self.title, "to_fetch": self.to_fetch, "fits": self.fits, "models": models}
 

@@ -328,7 +328,6 @@ class Inverter:
     windows: Callable[[str], list[list[int]]]
     """Returns the token ids of a text in windows."""
     pipe: Any
-    """The pipeline of diffusers that has the networks."""
     device: str
 
     def invert(self, image: Image.Image, caption: str, on_step: OnStep) -> Inversion:

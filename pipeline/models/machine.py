@@ -35,7 +35,6 @@ class Machine:
     gpu_free: int = 0
 
     def in_words(self) -> str:
-        """Return a description of the machine in one sentence."""
         gpu = f"{self.gpu} with {in_bytes(self.gpu_memory)} ({in_bytes(self.gpu_free)} free)" if self.gpu else "no GPU"
         return (
             f"This machine: {in_bytes(self.memory)} of memory ({in_bytes(self.memory_free)} free), {gpu}, "

@@ -596,7 +596,6 @@ def _count_thoughts(usage: Mapping[str, Any], thoughts: str, reply: str) -> int:
 
 
 def _total_tokens(usage: Mapping[str, Any]) -> int:
-    """Return the tokens of prompt and reply, or 0 if the server does not report them."""
     total = usage.get("total_tokens")
     parts = [total] if isinstance(total, int) else [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     return sum(number for number in parts if isinstance(number, int) and 0 <= number < 1e9)

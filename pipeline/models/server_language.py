@@ -110,7 +110,6 @@ class ServedLanguage:
         )
 
     def _content(self, request: LanguageRequest) -> str | list[dict[str, Any]]:
-        """Return the content of the message with a request."""
         return request.prompt
 
     def _require_room(self, prompt: str, settings: LanguageSettings) -> None:

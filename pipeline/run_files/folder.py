@@ -76,7 +76,6 @@ class FolderStore(MemoryStore):
             self._write()
 
     def file_of(self, lineage: Lineage) -> Path:
-        """Return the path of an image of this folder."""
         return self._folder / next(image.file for image in reversed(self._images) if image.record.lineage == lineage)
 
     @property

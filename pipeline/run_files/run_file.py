@@ -80,7 +80,6 @@ class RunFile:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of the run."""
         return recipe_of(self.run.recipe)
 
     @property

@@ -37,7 +37,6 @@ class Answer(Generic[V]):
     seed: int
     """Seed of the attempt that gave the value."""
     attempts: int
-    """Total number of attempts."""
     seconds: float
     notes: tuple[str, ...] = ()
     """Remarks for a person about the reply, one sentence each."""
@@ -66,7 +65,6 @@ class Inquiry(Generic[V]):
     """The request for one reply."""
 
     values: Mapping[str, str | int]
-    """Values of the prompt's variables."""
     read: Callable[[str], V]
     """Parses a reply. Raises `Unreadable` for a reply that it cannot use."""
     seed: int
