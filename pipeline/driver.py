@@ -65,7 +65,7 @@ ends the work of that source. An error raised at an event of the drawing ends al
 work."""
 
 
-def ignore(_event: Event) -> None:
+def ignore(*_event: object) -> None:
     """Ignore an event."""
 
 

@@ -19,7 +19,7 @@ from core.errors import Cancelled, CannotLoad, UserError
 from core.images import image_sha
 from core.progress import stop_if, stoppable
 from core.types import CounterfactualCaptions, StageName
-from pipeline.driver import Drawing, Driver, EmitOf, FixedWorklist, SourceWork
+from pipeline.driver import Drawing, Driver, EmitOf, FixedWorklist, SourceWork, ignore
 from pipeline.freshness import stale_stages
 from pipeline.gathering import ModelsTogether
 from pipeline.methods import method_of
@@ -31,10 +31,6 @@ from pipeline.stages.generation import PlannedImage
 
 SIDE_BY_SIDE = 32
 """Maximum number of sources whose text stages run at once, and thus of requests that may reach a model at once."""
-
-
-def ignore(_number: int, _event: Event) -> None:
-    """Ignore an event."""
 
 
 # Text stages
