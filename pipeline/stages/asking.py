@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from PIL import Image
 
@@ -18,6 +18,7 @@ from core.types import Trace
 from pipeline.prompting import Prompt
 from pipeline.replies import REPAIRED, is_refusal, read_reply, whole_letters, with_json_repaired
 from pipeline.seams import BatchLanguageModel, LanguageModel, LanguageRequest
+from pipeline.stages.base import EarlyReply
 from pipeline.stages.parsing import Unreadable
 from pipeline.stages.reply_schema import Schema, as_lines
 
@@ -76,6 +77,30 @@ class Inquiry(Generic[V]):
     """RGB pictures that the prompt is about, for a model that sees."""
 
 
+def joined_trace(
+    model: str,
+    sent: Sequence[Answer[Any] | NoAnswer | EarlyReply | UnreadableReply],
+    settings: LanguageSettings,
+    seed: int,
+    start: float,
+    notes: Iterable[str],
+) -> Trace:
+    """Return the trace of a value from several requests. It has the largest number of attempts of a request, each note
+    once, and the seconds since `start` (of `time.monotonic`).
+    """
+    return Trace(
+        author="model",
+        model=model,
+        prompt=BETWEEN.join(each.prompt for each in sent),
+        raw_reply=BETWEEN.join(each.raw_reply for each in sent),
+        settings=settings.model_dump(mode="json"),
+        seed=seed,
+        attempts=max((each.attempts for each in sent), default=1),
+        seconds=time.monotonic() - start,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
 def ask(
     what: str,
     language_model: LanguageModel,
@@ -106,7 +131,11 @@ def ask_all(
     cancelled: threading.Event | None = None,
 ) -> list[Answer[V] | NoAnswer]:
     """Return what `ask_each` returns. Raises CannotLoad, or else the first error, if all inquiries fail."""
-    return _unless_all_failed(ask_each(what, language_model, prompt, inquiries, settings, on_done, cancelled))
+    results = ask_each(what, language_model, prompt, inquiries, settings, on_done, cancelled)
+    errors = [result.error for result in results if isinstance(result, NoAnswer)]
+    if errors and len(errors) == len(results):
+        raise next((error for error in errors if isinstance(error, CannotLoad)), errors[0])
+    return results
 
 
 def ask_each(
@@ -170,13 +199,6 @@ def unanswered(results: Sequence[Answer[V] | NoAnswer]) -> list[str]:
     """Return a sentence for a person on the inquiries without an answer, or none."""
     errors = [result.error for result in results if isinstance(result, NoAnswer)]
     return [f"{len(errors)} of {len(results)} requests have no reply to use. {errors[0]}"] if errors else []
-
-
-def _unless_all_failed(results: list[Answer[V] | NoAnswer]) -> list[Answer[V] | NoAnswer]:
-    errors = [result.error for result in results if isinstance(result, NoAnswer)]
-    if errors and len(errors) == len(results):
-        raise next((error for error in errors if isinstance(error, CannotLoad)), errors[0])
-    return results
 
 
 class _Attempts(Generic[V]):

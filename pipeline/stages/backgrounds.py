@@ -28,7 +28,7 @@ from core.types import (
     failed,
 )
 from pipeline.checks.texts import counterfactual_checks, no_class_named, require, task_checks
-from pipeline.stages.asking import BETWEEN, Answer, Inquiry, NoAnswer, ask_all, unanswered
+from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_all, joined_trace, unanswered
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.counterfactuals import captions_line, captions_remarks, captions_seen, tell
 from pipeline.stages.parsing import read_caption
@@ -98,17 +98,9 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     else:
         texts = [(prompt.evaluate(**values(wording)), wording) for wording in wordings]
     items = {text: described(text, wording) for text, wording in texts}
-    trace = Trace(
-        author="model",
-        model=inputs.models.language.name if answers else "",
-        prompt=BETWEEN.join(answer.prompt for answer in answers),
-        raw_reply=BETWEEN.join(answer.raw_reply for answer in answers),
-        settings=settings.model_dump(mode="json"),
-        seed=inputs.seed,
-        attempts=max((answer.attempts for answer in answers), default=1),
-        seconds=time.monotonic() - start,
-        notes=tuple(dict.fromkeys((*unanswered(answers), *(note for answer in answers for note in answer.notes)))),
-    )
+    notes = (*unanswered(answers), *(note for answer in answers for note in answer.notes))
+    model = inputs.models.language.name if answers else ""
+    trace = joined_trace(model, answers, settings, inputs.seed, start, notes)
     return StageValue(CounterfactualCaptions(tuple(items.values())), trace)
 
 

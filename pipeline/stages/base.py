@@ -32,6 +32,7 @@ class EarlyReply:
     seed: int
     part: Any
     """Part of the reply for this stage, as plain data in a form that both stages know."""
+    attempts: int = 1
 
 
 @dataclass(frozen=True)

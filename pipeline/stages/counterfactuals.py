@@ -24,7 +24,6 @@ from core.types import (
     PromptSlot,
     StageValue,
     Task,
-    Trace,
     Values,
     failed,
 )
@@ -38,7 +37,7 @@ from pipeline.checks.texts import (
     task_checks,
     undone,
 )
-from pipeline.stages.asking import BETWEEN, Answer, Inquiry, NoAnswer, ask_all
+from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_all, joined_trace
 from pipeline.stages.base import EarlyReply, Stage, StageInputs
 from pipeline.stages.caption import caption_text
 from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
@@ -129,20 +128,8 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
             "by themselves."
         )
     notes += [note for answer in new_answers for note in answer.notes]
-    first = (early,) if early is not None else ()
-    prompts = (*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in new_answers))
-    replies = (*(each.raw_reply for each in first), *choice.replies, *(each.raw_reply for each in new_answers))
-    trace = Trace(
-        author="model",
-        model=language_model.name,
-        prompt=BETWEEN.join(prompts),
-        raw_reply=BETWEEN.join(replies),
-        settings=settings.model_dump(mode="json"),
-        seed=seed,
-        attempts=max(choice.attempts, 1, *(answer.attempts for answer in new_answers)),
-        seconds=time.monotonic() - start,
-        notes=tuple(dict.fromkeys(notes)),
-    )
+    sent = (*([early] if early is not None else []), *choice.sent, *new_answers)
+    trace = joined_trace(language_model.name, sent, settings, seed, start, notes)
     return StageValue(merged(CounterfactualCaptions(tuple(items)), caption.text), trace)
 
 

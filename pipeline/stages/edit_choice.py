@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from core.errors import UnreadableReply
 from core.settings import CounterfactualSettings
 from core.types import Edit, PromptSlot
-from pipeline.stages.asking import Inquiry, ask
+from pipeline.stages.asking import Answer, Inquiry, ask
 from pipeline.stages.base import StageInputs
 from pipeline.stages.parsing import Unreadable, read_edits
 from pipeline.stages.reply_schema import edits_schema
@@ -30,15 +31,13 @@ number of captions, and `$most` the maximum number of edits in a caption."""
 
 @dataclass(frozen=True)
 class Choice:
-    """The edits that the model chose, with its prompts and replies."""
+    """The edits that the model chose."""
 
     edits: tuple[tuple[Edit, ...], ...] = ()
     """Edits of each caption, in caption order. Empty if none could be used; `note` then says why."""
     note: str = ""
-    prompts: tuple[str, ...] = ()
-    """Prompts that were sent; empty if nothing was asked."""
-    replies: tuple[str, ...] = ()
-    attempts: int = 0
+    sent: tuple[Answer[Any] | UnreadableReply, ...] = ()
+    """The request, with its prompt and reply; empty if nothing was asked."""
 
 
 def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_once: int) -> Choice:
@@ -83,5 +82,5 @@ def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_onc
     except UnreadableReply as error:
         if not error.attempts:  # the model gave no reply at all: it would write no caption either
             raise
-        return Choice((), f"The edits were spread evenly. {error}", (error.prompt,), (error.raw_reply,), error.attempts)
-    return Choice(answer.value, " ".join(answer.notes), (answer.prompt,), (answer.raw_reply,), answer.attempts)
+        return Choice((), f"The edits were spread evenly. {error}", (error,))
+    return Choice(answer.value, " ".join(answer.notes), (answer,))

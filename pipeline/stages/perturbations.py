@@ -26,7 +26,6 @@ from core.types import (
     PromptSlot,
     StageValue,
     Task,
-    Trace,
     failed,
 )
 from core.words import tokens
@@ -34,7 +33,7 @@ from pipeline.checks.similarity import closeness, is_of_type
 from pipeline.checks.single_edit import Change, changes
 from pipeline.checks.texts import caption_checks, counterfactual_checks, require, task_checks
 from pipeline.seams import Sentences
-from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all, unanswered
+from pipeline.stages.asking import Answer, Inquiry, ask_all, joined_trace, unanswered
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.counterfactuals import captions_line, captions_remarks, captions_seen, tell
 from pipeline.stages.parsing import read_perturbation
@@ -96,17 +95,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         *unanswered(answers),
         *(note for answer in answers for note in answer.notes),
     )
-    trace = Trace(
-        author="model",
-        model=language_model.name,
-        prompt=BETWEEN.join(answer.prompt for answer in answers),
-        raw_reply=BETWEEN.join(answer.raw_reply for answer in answers),
-        settings=settings.model_dump(mode="json"),
-        seed=inputs.seed,
-        attempts=max(answer.attempts for answer in answers),
-        seconds=time.monotonic() - start,
-        notes=tuple(dict.fromkeys(notes)),
-    )
+    trace = joined_trace(language_model.name, answers, settings, inputs.seed, start, notes)
     return StageValue(CounterfactualCaptions(_each_once(typed)), trace)
 
 
