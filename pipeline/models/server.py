@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import os
+import random
 import re
 import ssl
 import threading
@@ -229,40 +230,18 @@ class ChatServer:
         return reply
 
     def _tried(self, body: dict[str, Any], prompt: str) -> ServerReply:
-        import tenacity
-
-        def last(state: tenacity.RetryCallState) -> bool:
-            error = state.outcome.exception() if state.outcome is not None else None
-            most = error.most if isinstance(error, _Passing) else 1
-            return state.attempt_number >= min(self._section.tries, most)
-
-        doubling = tenacity.wait_exponential_jitter(multiplier=FIRST_WAIT, max=LONGEST_WAIT, jitter=FIRST_WAIT / 2)
-
-        def pause(state: tenacity.RetryCallState) -> float:
-            error = state.outcome.exception() if state.outcome is not None else None
-            wait = error.wait if isinstance(error, _Passing) else None
-            return doubling(state) if wait is None else wait
-
-        def sleep(seconds: float) -> None:
-            stopped = stop_signal()
-            if stopped is None:
-                threading.Event().wait(seconds)
-            else:
-                stopped.wait(seconds)
-                stop_if(stopped)
-
-        again = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_Passing),
-            stop=last,
-            wait=pause,
-            sleep=sleep,
-            before_sleep=lambda state: log.info("Another try: %s", state.outcome and state.outcome.exception()),
-            reraise=True,
-        )
-        try:
-            return again(self._once, body, prompt)
-        except _Passing as error:
-            raise error.told from error
+        tries = 0
+        while True:
+            try:
+                return self._once(body, prompt)
+            except _Passing as error:
+                tries += 1
+                if tries >= min(self._section.tries, error.most):
+                    raise error.told from error
+                log.info("Another try: %s", error)
+                doubling = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (tries - 1) + random.uniform(0, FIRST_WAIT / 2))
+                (stop_signal() or threading.Event()).wait(doubling if error.wait is None else error.wait)
+                stop_if(stop_signal())
 
     def _once(self, body: dict[str, Any], prompt: str) -> ServerReply:
         answer = self._send("POST", "/chat/completions", body, prompt)
@@ -360,14 +339,11 @@ class ChatServer:
             return NothingSaid(f"The {self._role} at {self._address} {_INSTEAD['content_filter']}.", prompt, raw)
         if status == 413:
             return ServerFault(self._sentence("too_large", words=words), prompt, raw)
-        if status == 407:
-            return NoServer(self._sentence("proxy", words=words), prompt, raw)
-        if status in (401, 403):
-            variable = self._section.key_variable
-            key = self._sentence("wrong_key" if variable else "needs_key", words=words, variable=variable)
-            return NoServer(key, prompt, raw)
-        if status == 402 or (status == 429 and "insufficient_quota" in answer.text):
-            return NoServer(self._sentence("no_credit", words=words), prompt, raw)
+        variable = self._section.key_variable
+        denied = "wrong_key" if variable else "needs_key"
+        no_credit = status == 402 or (status == 429 and "insufficient_quota" in answer.text)
+        if fault := "no_credit" if no_credit else {401: denied, 403: denied, 407: "proxy"}.get(status):
+            return NoServer(self._sentence(fault, words=words, variable=variable), prompt, raw)
         if status in (404, 405, 501):
             known = self.models()
             has = f"; it has {', '.join(sorted(known)[:10])}" if known else ""
