@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from core.errors import CannotLoad
-from core.model_sections import DType
+from core.model_sections import DType, in_bytes
 from pipeline.models.model_memory import WORK, free_memory
 
 if TYPE_CHECKING:
@@ -108,12 +108,12 @@ def place(
         offload = "none"
     if offload is None:
         raise CannotLoad(
-            f"Drawing needs {_gigabytes(min(needs.values()))} of GPU memory, even with one part at a time, "
-            f"and {_gigabytes(gpu.free)} are free: end other programs on the GPU, take a smaller profile, or draw on "
+            f"Drawing needs {in_bytes(min(needs.values()))} of GPU memory, even with one part at a time, "
+            f"and {in_bytes(gpu.free)} are free: end other programs on the GPU, take a smaller profile, or draw on "
             "the CPU, slowly (CUDA_VISIBLE_DEVICES=)."
         )
-    needed = f", {_gigabytes(needs['none'])} needed" if parts else ""
-    return Placing("cuda", dtype, offload, f"{_gigabytes(gpu.free)} free{needed}")
+    needed = f", {in_bytes(needs['none'])} needed" if parts else ""
+    return Placing("cuda", dtype, offload, f"{in_bytes(gpu.free)} free{needed}")
 
 
 def this_gpu() -> Gpu | None:
@@ -147,7 +147,3 @@ def _count(file: Path) -> int:
         except ValueError:
             return 0
     return sum(prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.0f} GB" if size >= 10_000_000_000 else f"{size / 1e9:.1f} GB"

@@ -22,8 +22,7 @@ from core.masks import NamedMask
 from core.progress import Progress
 from core.settings import ConditioningSettings, GenerationSettings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
-from pipeline.ade_colours import UNLABELLED, colour_of
-from pipeline.conditioning import control_image, edges
+from pipeline.conditioning import UNLABELLED, colour_of, control_image, edges
 from pipeline.drawing_speed import Effort, SideTime, Speeds, effort_of
 from pipeline.driver import Driver, FixedWorklist, Worklist
 from pipeline.methods import METHODS

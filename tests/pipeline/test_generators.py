@@ -69,23 +69,23 @@ def drawn(generator: Any, prompt: str = "a bird", seed: int = 5, size: int = 1, 
             {"transformer": 6 * GB},
             "auto",
             "bfloat16",
-            "cuda, bfloat16, one layer at a time on the GPU, which is slow: 6.0 GB free, 14 GB needed",
+            "cuda, bfloat16, one layer at a time on the GPU, which is slow: 6 GB free, 14 GB needed",
         ),
         (
             Gpu(8 * GB),
             {"unet": GB},
             "auto",
             "float16",
-            "cuda, float16, no offload: 8.0 GB free, 3.5 GB needed",
+            "cuda, float16, no offload: 8 GB free, 3.5 GB needed",
         ),
         (
             Gpu(8 * GB),
             {"unet": GB},
             "auto",
             "bfloat16",
-            "cuda, float32, no offload: 8.0 GB free, 5.5 GB needed",
+            "cuda, float32, no offload: 8 GB free, 5.5 GB needed",
         ),
-        (Gpu(8 * GB), {}, "float32", "float16", "cuda, float32, no offload: 8.0 GB free"),
+        (Gpu(8 * GB), {}, "float32", "float16", "cuda, float32, no offload: 8 GB free"),
     ],
 )
 def test_where_it_runs_is_said_with_the_reason(
@@ -107,9 +107,9 @@ def test_a_page_says_it_in_plain_words() -> None:
         "on the CPU: no GPU was found",
         "on the CPU, half precision: no GPU was found",
         "on the GPU, half precision: 61 GB free, 5.5 GB needed",
-        "on the GPU, full precision: 8.0 GB free, 5.5 GB needed",
+        "on the GPU, full precision: 8 GB free, 5.5 GB needed",
         "on the GPU, half precision, one part at a time on it: 10 GB free, 16 GB needed",
-        "on the GPU, half precision, one layer at a time on it, which is slow: 4.0 GB free, 9.5 GB needed",
+        "on the GPU, half precision, one layer at a time on it, which is slow: 4 GB free, 9.5 GB needed",
     ]
 
 
