@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from string import Template
-from typing import Any, Literal
+from typing import Literal
 
 from PIL import Image
 
@@ -28,6 +28,7 @@ from pipeline.replies import read_reply
 from pipeline.seams import CountsTokens, LanguageModel
 from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_each
 from pipeline.stages.parsing import Unreadable, object_with
+from pipeline.stages.reply_schema import object_schema, text_schema
 
 LONGEST_REASON = 300
 """Maximum number of characters of the judge's reason, or of an unreadable reply, in the note of a check."""
@@ -55,15 +56,9 @@ class Factor:
 FACTORS: Mapping[str, Factor] = DataTable(__file__, Factor, "factors")
 """Factors by the name of their check."""
 _PROMPT = DataTable(__file__, str, "prompt")
-SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "reason": {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON},
-        "answer": {"type": "string", "enum": ["yes", "no", CANNOT_TELL]},
-    },
-    "required": ["reason", "answer"],
-    "additionalProperties": False,
-}
+SCHEMA = object_schema(
+    {"reason": text_schema(1, LONGEST_REASON), "answer": {"type": "string", "enum": ["yes", "no", CANNOT_TELL]}}
+)
 """JSON schema of a reply. The reason comes first, so that the answer follows from it."""
 
 

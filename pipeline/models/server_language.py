@@ -17,6 +17,7 @@ from pipeline.models.server import ChatServer, NoServer, NothingSaid, Refused, S
 from pipeline.profiles.text_sections import ServerJudge, ServerLanguage
 from pipeline.replies import read_reply, whole_letters
 from pipeline.seams import LanguageRequest
+from pipeline.stages.reply_schema import object_schema
 
 log = logging.getLogger(__name__)
 
@@ -25,12 +26,7 @@ Holding = Literal["held", "asked", "none"]
 
 TEMPLATE_ROOM = 64
 """Number of tokens that a chat template may add to a prompt."""
-PROBE_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}, "empty": {"type": "boolean"}},
-    "required": ["colour", "empty"],
-    "additionalProperties": False,
-}
+PROBE_SCHEMA = object_schema({"colour": {"type": "string", "enum": ["red", "blue"]}, "empty": {"type": "boolean"}})
 PROBE_PROMPT = "Say hello."
 """Prompt that asks for no JSON, so that a reply that fits the schema shows that the server enforces it."""
 

@@ -77,6 +77,10 @@ class TaskDefaults(Data):
     """Protected classes, for segmentation."""
 
 
+def _absolute(settings: UnderTestSettings | None) -> UnderTestSettings | None:
+    return settings and settings.model_copy(update={"file": str(ROOT / settings.file)} if settings.file else {})
+
+
 class UnderTestSections(Data):
     """The models under test that a run begins with, one for each kind of task. Either may be missing."""
 
@@ -85,8 +89,7 @@ class UnderTestSections(Data):
 
     def of(self, kind: TaskKind) -> UnderTestSettings | None:
         """Return the model for a kind of task, with the path of its file made absolute, or None."""
-        settings = self.classification if kind == "classification" else self.segmentation
-        return settings and settings.model_copy(update={"file": str(ROOT / settings.file)} if settings.file else {})
+        return _absolute(self.classification if kind == "classification" else self.segmentation)
 
 
 class CheckSettings(Data):
@@ -102,8 +105,7 @@ class CheckSettings(Data):
 
     def own_segmenter(self) -> UnderTestSettings | None:
         """Return the segmenter, with the path of its file made absolute, or None."""
-        settings = self.segmenter
-        return settings and settings.model_copy(update={"file": str(ROOT / settings.file)} if settings.file else {})
+        return _absolute(self.segmenter)
 
 
 class Profile(Data):

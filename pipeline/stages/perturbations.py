@@ -31,7 +31,7 @@ from core.types import (
 from core.words import tokens
 from pipeline.checks.similarity import closeness, is_of_type
 from pipeline.checks.single_edit import Change, changes
-from pipeline.checks.texts import caption_checks, counterfactual_checks, require, task_checks
+from pipeline.checks.texts import caption_checks, check_of, counterfactual_checks, require, task_checks
 from pipeline.seams import Sentences
 from pipeline.stages.asking import Answer, Inquiry, ask_all, joined_trace, unanswered
 from pipeline.stages.base import Stage, StageInputs
@@ -110,13 +110,13 @@ def _checked(
     differences = changes(source, text)
     edits = tuple(Edit(change.keyword, change.alternative, edit_type) for change in differences[:MOST_EDITS])
     counted = f"{len(differences)} places of the caption were changed" if differences else "Nothing was changed"
-    checks = [_check("one change", len(differences) == 1, f"{counted}: one edit was asked for.")]
+    checks = [check_of("one change", len(differences) == 1, f"{counted}: one edit was asked for.")]
     if len(differences) == 1:
         (change,) = differences
         fits, likelier = is_of_type(change, edit_type, sentences)
         edit = f"“{change.keyword}” to “{change.alternative}”"
         note = f"{edit} is rather an edit of the type {likelier} than {edit_type}."
-        checks += [_check("of its type", fits, note), _meaning(change, edit_type, task, settings, sentences)]
+        checks += [check_of("of its type", fits, note), _meaning(change, edit_type, task, settings, sentences)]
     perturbed = CounterfactualCaption(text, edits, checks=tuple(checks))
     return replace(perturbed, used=not _failed(source, perturbed, task))
 
@@ -130,10 +130,6 @@ def _meaning(
     note = f"“{change.came}” comes close to “{like}”: {similarity:.2f}, and the limit is {settings.too_close:g}."
     passed = similarity < settings.too_close
     return Check("meaning changed", passed, similarity, "" if passed else note, settings.too_close)
-
-
-def _check(name: str, passed: bool, note: str) -> Check:
-    return Check(name, passed, note="" if passed else note)
 
 
 def _failed(source: str, made: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
