@@ -28,7 +28,7 @@ from core.progress import Progress, StepTimer, stop_if, stoppable
 from core.settings import Settings
 from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, StageName, StageValue, Task, Values
 from pipeline.drawing_speed import Effort, SideTime, Speeds
-from pipeline.freshness import Producer, inputs_key, producers, stale_stages, with_producer
+from pipeline.freshness import Producer, inputs_key, stale_stages, with_producer
 from pipeline.methods import method_of
 from pipeline.methods.base import Preparations
 from pipeline.profiles.profile import Profile
@@ -167,14 +167,27 @@ class Driver:
         """Return a recipe's prompts with the templates that a person edited. Raises PromptError for an invalid one."""
         if recipe not in self._loaded:
             self._loaded[recipe] = self._prompts or recipe.prompts(self.profile.prompts)
-        loaded = self._loaded[recipe]
-        return edited_prompts(loaded, recipe.prompt_slots, recipe.own_prompts(edited or {}))
+        own = {slot.name for slot in recipe.prompt_slots}
+        templates = {name: template for name, template in (edited or {}).items() if name in own}
+        return edited_prompts(self._loaded[recipe], recipe.prompt_slots, templates)
 
     def producers(self, recipe: Recipe, prompts: PromptSet, settings: Settings) -> dict[StageName, Producer]:
         """Return, by stage, the model and prompts that would produce its value now. Loads nothing."""
-        profile, segmenter = self.profile, self.profile.segmenter
-        finder = segmenter.title if segmenter is not None else ""
-        return producers(recipe, profile.captioner.title, profile.language.title, prompts, settings, finder)
+        models = {
+            "captioner": self.profile.captioner,
+            "segmenter": self.profile.segmenter,
+            "language model": self.profile.language,
+        }
+        templates = {name: prompt.template for name, prompt in prompts.prompts.items()}
+        return {
+            stage.name: Producer(
+                model.title if (model := models[stage.producer]) is not None else "",
+                templates[stage.prompt.name] if stage.prompt else "",
+                tuple((slot.name, templates.get(slot.name, "")) for slot in stage.others_sent(settings)),
+            )
+            for stage in recipe.stages
+            if stage.producer in models
+        }
 
     def made(
         self,

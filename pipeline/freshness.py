@@ -14,7 +14,6 @@ from typing import Any
 
 from core.settings import Settings
 from core.types import StageName, StageValue, Task, Values
-from pipeline.prompting import PromptSet
 from pipeline.recipes import Recipe
 from pipeline.stages.counterfactuals import captions_seen
 
@@ -141,23 +140,6 @@ def stale_stages(
         elif outdated:
             stale[stage.name] = f"the stage before it ({outdated[-1]}) is stale"
     return stale
-
-
-def producers(
-    recipe: Recipe, captioner: str, language: str, prompts: PromptSet, settings: Settings, segmenter: str = ""
-) -> dict[StageName, Producer]:
-    """Return, by stage, the model and prompts that would produce its value now, given the titles of the models."""
-    titles = {"captioner": captioner, "segmenter": segmenter, "language model": language}
-    templates = {name: prompt.template for name, prompt in prompts.prompts.items()}
-    return {
-        stage.name: Producer(
-            titles[stage.producer],
-            templates[stage.prompt.name] if stage.prompt else "",
-            tuple((slot.name, templates.get(slot.name, "")) for slot in stage.others_sent(settings)),
-        )
-        for stage in recipe.stages
-        if stage.producer in titles
-    }
 
 
 def _joined(parts: Mapping[str, Any]) -> str:

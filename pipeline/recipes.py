@@ -167,11 +167,6 @@ class Recipe:
         """Load the recipe's prompts from a prompt set. Raises PromptError if one is missing or invalid."""
         return load_prompts(prompt_set, self.prompt_slots, folder)
 
-    def own_prompts(self, templates: Mapping[StageName, str]) -> dict[StageName, str]:
-        """Return the edited templates that belong to prompts of this recipe."""
-        names = {slot.name for slot in self.prompt_slots}
-        return {name: template for name, template in templates.items() if name in names}
-
     def settings_in(self, profile: Profile, plain: Mapping[str, Any] | None = None) -> Settings:
         """Return the profile's settings for this recipe, with sections replaced by those in `plain`; its other keys are
         ignored. Raises UserError for a wrong value of the profile, and pydantic.ValidationError if `plain` does not

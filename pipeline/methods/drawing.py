@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, Generic, Self, TypeVar
 
 from PIL import Image
+from pydantic import Field
 
 from core.errors import UserError, one_line
 from core.lineage import DrawnBatch, Lineage, MethodSettings, TestCase
@@ -42,8 +43,9 @@ SAFE = "safety checker"
 class BatchedSettings(MethodSettings):
     """Settings of an image that may have been drawn in a batch with others."""
 
-    batch: DrawnBatch = DrawnBatch()
-    """The batch that the image was drawn in. Not a setting of a run."""
+    batch: DrawnBatch = Field(DrawnBatch(), exclude_if=lambda batch: batch == DrawnBatch())
+    """The batch that the image was drawn in. Not a setting of a run. Records leave the default out, as they always
+    did."""
 
     @classmethod
     def own(cls, settings: MethodSettings) -> Self:
@@ -56,19 +58,12 @@ class BatchedSettings(MethodSettings):
     def drawn_in(self) -> DrawnBatch | None:
         return self.batch
 
-    def plain(self) -> dict[str, Any]:
-        """Return plain data. A default `batch` (one image, not compiled) is left out, as in earlier versions."""
-        return self.model_dump(mode="json", exclude=set() if self.batch != DrawnBatch() else {"batch"})
-
 
 class DriftingSettings(BatchedSettings):
     """Settings of an image by a model that may shift or zoom the whole picture."""
 
-    moved_back: Drift | None = None
+    moved_back: Drift | None = Field(None, exclude_if=lambda drift: drift is None)
     """The drift of the model's picture that was undone, or None. Not a setting of a run."""
-
-    def plain(self) -> dict[str, Any]:
-        return {name: value for name, value in super().plain().items() if name != "moved_back" or value is not None}
 
 
 @dataclass(frozen=True)

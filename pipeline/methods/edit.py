@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from PIL import Image
+from pydantic import Field
 
 from core.errors import UserError
 from core.images import SIDE_MULTIPLE, fit, image_sha
@@ -48,9 +49,9 @@ _UNREAD = (
 
 class EditedSettings(ControlNetSettings, DriftingSettings):
     edit: EditSettings = EditSettings()
-    taken: float | None = None
+    taken: float | None = Field(None, exclude_if=lambda taken: taken is None)
     """The guidance or share of self-replacement that a sweep drew with, or None. Not a setting of a run."""
-    painted: Region | None = None
+    painted: Region | None = Field(None, exclude_if=lambda region: region is None)
     """Region of the source that may change. Not a setting of a run."""
 
     @property
@@ -59,13 +60,13 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     @property
     def guidance(self) -> float:
-        swept = self.edit.sweep == "guidance" and self.taken is not None
-        return self.taken if swept and self.taken is not None else self.generation.guidance
+        swept = self.taken if self.edit.sweep == "guidance" else None
+        return self.generation.guidance if swept is None else swept
 
     @property
     def self_replace(self) -> float:
-        swept = self.edit.sweep == "self-replacement" and self.taken is not None
-        return self.taken if swept and self.taken is not None else self.edit.self_replace
+        swept = self.taken if self.edit.sweep == "self-replacement" else None
+        return self.edit.self_replace if swept is None else swept
 
     @property
     def swept(self) -> tuple[float, ...]:
@@ -77,10 +78,6 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     def pixels(self) -> tuple[Any, ...]:
         return *super().pixels(), self.edit, self.painted
-
-    def plain(self) -> dict[str, Any]:
-        unset = {name for name in ("taken", "painted") if getattr(self, name) is None}
-        return {name: value for name, value in super().plain().items() if name not in unset}
 
 
 _own = EditedSettings.own
