@@ -27,9 +27,8 @@ INSIDE, TRIES = 0.9, 20
 
 
 def cut_out(image: Image.Image, box: Box | None = None, points: Sequence[tuple[int, int, bool]] = ()) -> Mask:
-    """Return the mask of the subject: pixels that differ in colour from their surroundings. The subject lies within the
-    `box` if there is one. Points are on the subject (True) or beside it (False). Uses GrabCut (Rother, Kolmogorov,
-    Blake 2004) of OpenCV.
+    """Return the mask of the subject by GrabCut (Rother, Kolmogorov, Blake 2004) of OpenCV: pixels, within the `box` if
+    there is one, that differ in colour from their surroundings. Points are on the subject (True) or beside it (False).
     """
     import cv2
 
@@ -96,9 +95,8 @@ def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDA
 def composed(
     subject: NDArray[np.uint8], mask: Mask, background: Image.Image, soften: int, rim: Literal["fade", "hair"] = "fade"
 ) -> Image.Image:
-    """Return the subject in front of a background of its size. Pixels within the mask stay as they are. `soften` is the
-    width in pixels of a rim around the mask. In the rim the subject fades out. With `rim` "hair", matting finds its
-    hair there and keeps it.
+    """Return the subject in front of a background of its size. Pixels within the mask stay. In a rim around it,
+    `soften` pixels wide, the subject fades out, or with `rim` "hair", matting keeps its hair.
     """
     import cv2
 
@@ -116,11 +114,9 @@ def composed(
 def _matted(
     pixels: NDArray[np.float32], mask: NDArray[np.float32], width: int, distance: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the share of the subject in each pixel, and the subject's colours without any colour of the old
-    background.
-
-    The share is a guided filter of the mask (He, Sun, Tang, Guided Image Filtering, TPAMI 2013, with a colour image).
-    The colours are those of Forte, Approximate Fast Foreground Colour Estimation, ICIP 2021.
+    """Return the share of the subject in each pixel, by a guided filter of the mask (He, Sun, Tang, TPAMI 2013, with a
+    colour image), and its colours without the old background (Forte, Approximate Fast Foreground Colour Estimation,
+    ICIP 2021).
     """
     import cv2
 

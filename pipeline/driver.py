@@ -70,11 +70,8 @@ def ignore(*_event: object) -> None:
 
 
 class Driver:
-    """Runs recipes with the models of one profile, each loaded at its first use. `speeds` remembers how long images
-    took.
-
-    `prompts` replaces the profile's prompt set, for a run that was made with another set. `inversions` stores inverted
-    sources. May be used from any thread, by one request at a time.
+    """Runs recipes with the models of one profile, from any thread, one request at a time. `speeds` remembers how long
+    images took. `prompts` replaces the profile's prompt set. `inversions` stores inverted sources.
     """
 
     def __init__(
@@ -98,13 +95,10 @@ class Driver:
         cancelled: threading.Event | None = None,
         worklist: Worklist | None = None,
     ) -> None:
-        """Carry out a request. `worklist` replaces the request's images if they may change during the run.
-
-        If an image cannot be made, the event ImageFailed reports it, and the next image begins. The store decides
-        whether the failed image is tried again later, with the next seed.
-
-        Raises UserError for errors that a person must correct, UnreadableReply, and Cancelled. Cancelled is raised
-        between two replies, or within one denoising step after the request to stop. The store keeps what was finished.
+        """Carry out a request, with a `worklist` in place of its images if these may change during the run. The event
+        ImageFailed reports an image that cannot be made; the store decides if it is tried again, with the next seed.
+        Raises UserError, UnreadableReply, and Cancelled between two replies or within one denoising step. The store
+        keeps what was finished.
         """
         recipe = recipe_of(request.recipe)
         draws = worklist is not None or request.images is None or bool(request.images)
@@ -198,10 +192,8 @@ class Driver:
         prompts: PromptSet,
         classes_in_mask: InMask = NO_MASK,
     ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
-        """Return the drawn images that this recipe would draw in the same way now, by caption and seed.
-
-        `own` are the method's settings, from `Recipe.drawn_with`. `classes_in_mask` tells which protected classes the
-        mask shows. Unknown facts (a model without a name, a method without a prompt) count as equal.
+        """Return the drawn images that this recipe would draw in the same way now, by caption and seed, given its
+        method's settings (`Recipe.drawn_with`) and the classes that the mask shows. Unknown facts count as equal.
         """
         method = method_of(recipe.method)
         model = method.model_name(self.models, own)

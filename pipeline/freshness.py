@@ -89,10 +89,8 @@ def changed_inputs(
     settings: Settings,
     producer: Producer | None = None,
 ) -> tuple[str, ...]:
-    """Return the inputs ("caption", "task", "settings", ...) that differ from those that the value was made from.
-
-    Settings, model and prompt do not outdate what a person wrote, and the task does not outdate a caption that was made
-    without a prompt. Without a `producer`, or for a value that was saved without one, model and prompt are ignored.
+    """Return the inputs ("caption", "task", "settings", ...) that differ from those of a value. Settings, model and
+    prompt do not outdate a person's value, nor the task a caption made without a prompt. Unknown producers are ignored.
     """
     passed_over = set()
     if value.trace.author == "person":
@@ -115,11 +113,8 @@ def stale_stages(
     settings: Settings,
     producers: Mapping[StageName, Producer] | None = None,
 ) -> dict[StageName, str]:
-    """Return every text stage of a recipe whose value is outdated, with a sentence that says why. A stage without a
-    value is not stale.
-
-    A value is also outdated if a stage that it was made from is outdated, even if its own inputs have not changed yet.
-    `producers` has the model and prompts that would make each value now.
+    """Return, with a reason in a sentence, each stage whose value is outdated by its inputs, by its producer now
+    (`producers`), or by an outdated stage that it was made from. A stage without a value is not stale.
     """
     values = {name: stage_value.value for name, stage_value in stage_values.items()}
     stale: dict[StageName, str] = {}

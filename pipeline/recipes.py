@@ -168,9 +168,8 @@ class Recipe:
         return load_prompts(prompt_set, self.prompt_slots, folder)
 
     def settings_in(self, profile: Profile, plain: Mapping[str, Any] | None = None) -> Settings:
-        """Return the profile's settings for this recipe, with sections replaced by those in `plain`; its other keys are
-        ignored. Raises UserError for a wrong value of the profile, and pydantic.ValidationError if `plain` does not
-        fit.
+        """Return the profile's settings for this recipe, with known sections replaced by those in `plain`. Raises
+        UserError for a wrong value of the profile, and pydantic.ValidationError if `plain` does not fit.
         """
         known = self.settings.model_fields
         shared = {name: getattr(profile.settings, name) for name in Settings.model_fields}
@@ -286,10 +285,8 @@ _known: dict[str, Recipe] = {}
 
 
 def register(recipe: Recipe) -> None:
-    """Add a recipe to the shipped ones, for a program that brings its own.
-
-    Raises ValueError if the name is taken, if a stage has the name of a prompt or of a stage with another type of
-    value, or if a stage reads one that does not come before it.
+    """Add a recipe of another program. Raises ValueError if its name is taken, if a stage has the name of a prompt or
+    of a stage with another type of value, or if a stage reads one that does not come before it.
     """
     if recipe.name in _known:
         raise ValueError(f"there is a recipe {recipe.name!r} already")

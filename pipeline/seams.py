@@ -90,10 +90,8 @@ class LanguageModel(Protocol):
     name: str
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the continuation, without the prompt. Raises UserError if the prompt does not fit the context.
-
-        The continuation is the model's whole text, with thoughts and marks of a chat template.
-        `pipeline.replies.read_reply` reads the answer in it.
+        """Return the continuation without the prompt: the whole text, with thoughts and marks of a chat template, in
+        which `pipeline.replies.read_reply` reads the answer. Raises UserError if the prompt does not fit the context.
         """
 
 
@@ -106,11 +104,9 @@ class BatchLanguageModel(Protocol):
     def complete_many(
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
     ) -> Sequence[str | UserError]:
-        """Return for each request, in order, the reply that `complete` returns, apart from floating-point noise, or the
-        UserError that it raises. Replies do not depend on the other requests.
-
-        Calls `on_reply` in the calling thread with the number of replies so far. An error raised there stops the work.
-        Raises Cancelled, and errors that concern all requests.
+        """Return for each request the reply of `complete`, apart from floating-point noise, or its UserError, without
+        influence of the others. Calls `on_reply` in this thread with the number of replies so far; an error raised
+        there stops the work. Raises Cancelled, and errors that concern all requests.
         """
 
 
@@ -252,10 +248,8 @@ class Draws(Protocol[D]):
         settings: D,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """Draw each request on the picture at its index. All `pictures` have one size.
-
-        The batch is filled up to `size`, so that the pixels of an image do not depend on the other images of the batch
-        (on the same machine). `on_step` counts the steps of the batch.
+        """Draw each request on the picture at its index; all `pictures` have one size. The batch is filled up to
+        `size`, so that pixels do not depend on the other images (on the same machine). `on_step` counts its steps.
         """
 
 
@@ -340,10 +334,9 @@ class Method(Protocol[P]):
         on_progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
     ) -> P:
-        """Make everything that all images of a source share. The same source and settings give the same result.
-
-        The result serves all settings for which the method's description gives the same `preparation_key`. Raises
-        Cancelled if asked to stop, and UserError for errors that a person must correct.
+        """Make what all images of a source share; equal sources and settings give equal results. It serves all settings
+        of the same `preparation_key` of the method's description. Raises Cancelled, and UserError for a person to
+        correct.
         """
 
     def batch(self, prepared: P, waiting: int | None = None, watched: bool = True) -> int:
@@ -357,11 +350,9 @@ class Method(Protocol[P]):
     def make(
         self, prepared: Sequence[P], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """Draw images, each of its own prepared source, all of the same `MethodDescription.shape`.
-
-        Return for each image a function that checks it and returns the test case, or raises the error of the image.
-        Equal arguments give equal pixels on the same machine. `size` and `on_step` as in `Draws.draw`. Raises errors
-        that concern all images.
+        """Draw images of one `MethodDescription.shape`, each of its own prepared source. Return for each a function
+        that checks it and returns the test case, or raises its error. Equal arguments give equal pixels on the same
+        machine. `size` and `on_step` as in `Draws.draw`. Raises errors that concern all images.
         """
 
     def preview(self) -> Image.Image | None:

@@ -141,9 +141,8 @@ def can_move_back(drift: Drift | None) -> bool:
 
 
 def framing_kept(drift: Drift | None, size: tuple[int, int]) -> Check:
-    """Check the share of the source's frame that the image shows, 0 to 1. The check fails below `LEAST_COVERED`, and
-    gives no verdict if `drift` is None. The note tells how the image, of `size` (width, height), drifted and if it was
-    moved back.
+    """Check the share of the source's frame that an image of `size` shows, 0 to 1: failed below `LEAST_COVERED`, no
+    verdict without a drift. The note tells the drift, and if it was undone.
     """
     if drift is None:
         note = "Its outlines are too unlike those of the source to tell whether the picture was shifted or zoomed."

@@ -96,14 +96,11 @@ def image_checks(
     lines: Mapping[str, Band] = BANDS,
     psnr: float | None = None,
 ) -> tuple[Check, ...]:
-    """Return all checks of one image. `source` and `image` are RGB of the same size; `labels` are the classes that the
-    label is compared with. Without an embedder, a caption, labels or a mask, the checks that need them are left out.
-
-    Edges are compared at the size that was drawn, since their tolerance is in pixels. `drawn` is the image before it
-    was resized to the source's size, None if it was not. `control` has the size that was drawn. Without it, the image
-    was drawn without a control image, and its edges are compared with the source's edges (`edges_in_place`). `lines`
-    are thresholds for checks that the embedder's profile does not set. `psnr` is the PSNR of the inversion in dB, or
-    None.
+    """Return all checks of an RGB image of its source's size that are possible without embedder, caption, labels or
+    mask if these are missing. Edges are compared at the drawn size, as their tolerance is in pixels: `drawn` is the
+    image of that size, if it was resized, and `control` its control image. Without `control`, edges are those of the
+    source (`edges_in_place`). `lines` are thresholds that the embedder's profile does not set, and `psnr` is the PSNR
+    of the inversion in dB.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
     # Only a Canny control image holds edges to compare. For other kinds, the source's edges are compared.

@@ -81,9 +81,8 @@ class Case:
 
 
 def judge_all(judge: LanguageModel, cases: Sequence[Case], settings: LanguageSettings) -> list[Judgement | UserError]:
-    """Ask a judge about all factors of these images. Return the judgement of each image, or the UserError of an image
-    about which no reply came. A factor without a readable reply gives a check that cannot tell, with the reply in its
-    note. Raises CannotLoad for an error that concerns all images, and Cancelled.
+    """Return a judge's judgement of each image, or the UserError of an image about which no reply came. A factor
+    without a readable reply gives a check that cannot tell. Raises Cancelled, and CannotLoad for all images.
     """
     began, before = time.monotonic(), judge.tokens if isinstance(judge, CountsTokens) else 0
     names = [(at, name) for at, case in enumerate(cases) for name in _factors(case)]

@@ -62,11 +62,8 @@ def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternati
 def similarities(
     texts: Sequence[str], keyword: str, edit_type: EditType, task: Task, sentences: Sentences
 ) -> list[tuple[float, str]]:
-    """Return, for each text, its highest similarity (-1 to 1) and the phrase that it is most similar to.
-
-    A text is compared with the keyword, both as phrases of the edit type. For the types subject and object, it is also
-    compared with the label or the protected classes. Of a name with commas, only the part before the first comma
-    counts.
+    """Return, for each text, its highest similarity (-1 to 1) and the phrase that has it: the keyword, as a phrase of
+    the edit type, or for a subject or object also the label or a protected class (up to its first comma).
     """
     if not texts:
         return []
@@ -80,9 +77,8 @@ def similarities(
 def closeness(
     change: Change, edit_type: EditType, task: Task, sentences: Sentences, raw: bool = False
 ) -> tuple[float | None, str]:
-    """Compare a change's new words with the words that they replace and with the names that the task protects. Return
-    the highest similarity and the phrase that has it, or None and "" if there is nothing to compare. With `raw`, the
-    similarity is the plain cosine, and protected names count in an edit of any type.
+    """Return the highest similarity of a change's new words to the replaced words and the protected names, with the
+    phrase that has it; None and "" without any. `raw`: by the plain cosine, and to names for edits of any type.
     """
     names = _protected("object" if raw else edit_type, task)
     others = [change.gone, *names] if change.gone else names
@@ -99,9 +95,8 @@ def closeness(
 
 
 def is_of_type(change: Change, edit_type: EditType, sentences: Sentences) -> tuple[bool, EditType]:
-    """Return whether the words of a change fit an edit type, and the type nearest to them. False means that another
-    type is clearly nearer. The nearness of a type is a mean: of its nearness to the new words, and its nearness to the
-    words that they replace.
+    """Return whether a change fits an edit type, since no other type is clearly nearer, and the nearest type. Nearness
+    is the mean of that to the new words and that to the words that they replace.
     """
     phrases = [phrase for phrase in (change.came, change.gone) if phrase]
     every = [phrase for kind in EDIT_TYPES for group in _groups(kind) for phrase in group]

@@ -91,13 +91,10 @@ def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool 
 
 
 def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
-    """Check that a counterfactual caption has its edits, keeps every protected word and makes sense. The checks that
-    the writing stage recorded in the caption follow at the end.
-
-    If an edit has consequences (new weather changes what lies on the ground), a few other words may change. The check
-    of other words then passes with a remark. Lost things and lost sentences fail a check of their own. A protected word
-    that a person insists on changing is not lost. If `source` is "", the text describes a background, and may name no
-    protected class. A caption that no model wrote has only the checks of its stage, which give the reason.
+    """Check that a counterfactual caption has its edits, keeps every protected word (except one that a person insists
+    on changing) and makes sense. Other words may change a little with an edit that has consequences, such as new
+    weather, which gives a remark. If `source` is "", the text describes a background, which may name no protected
+    class. The checks of the writing stage follow. A caption that no model wrote has only these.
     """
     if counterfactual.checks and not tokens(counterfactual.text):
         return counterfactual.checks

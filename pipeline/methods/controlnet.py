@@ -126,9 +126,8 @@ class ControlNetDescription(MethodDescription):
         return models.generator_name(_own(settings).conditioning.kind)
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
-        """Return the inputs of the preparation. A control image depends on the pixels of the source, its own settings,
-        its size, and for a segmentation map on the mask. An inversion also depends on the source's caption, its own
-        settings, and the strength of the control image.
+        """Return the inputs of a control image (the source's pixels, settings, size, and the mask for a segmentation
+        map) and of an inversion (also the source's caption, settings, and the strength of the control image).
         """
         own = _own(settings)
         drawn_on = mask_key(source.mask) if self.needs_mask(own) else None
@@ -138,9 +137,8 @@ class ControlNetDescription(MethodDescription):
         return image_sha(source.image), drawing.short_side, tuple(sorted(own.control().items())), drawn_on, inverted
 
     def refused(self, profile: Profile, settings: MethodSettings) -> str:
-        """Return a sentence that tells why the profile cannot draw with these settings, or "". The profile needs a
-        ControlNet for the kind of control image, and an invertible model if drawing starts from the source. Some
-        settings also exclude others.
+        """Return why a profile cannot draw with these settings, or "". It needs a ControlNet for the kind of control
+        image, and an invertible model to draw from the source. Some settings exclude others.
         """
         drawing = _own(settings).generation
         if drawing.inverted and profile.generator.cannot_invert:
@@ -332,9 +330,8 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         return replace(request, start=start, negative_prompt=self._negative_prompt(prepared))
 
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
-        """Return the negative prompt of the settings, or the source's caption if the source is inverted and they have
-        none. With the caption, guidance strengthens what differs from it, and leaves the rest as it was inverted
-        (negative-prompt inversion). Return "" without guidance.
+        """Return the negative prompt of the settings, or else the caption of an inverted source, so that guidance
+        strengthens what differs from it (negative-prompt inversion). Return "" without guidance.
         """
         drawing = prepared.settings.generation
         if drawing.guidance <= 1:

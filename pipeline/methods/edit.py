@@ -167,10 +167,9 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     def make(
         self, prepared: Sequence[ControlNetPrepared], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """With a sweep, draw each image at several strengths and return the first one that passes its checks.
-
-        A full sweep draws all strengths in one batch. It returns the image with the highest value of the check "edit
-        direction" among those that pass. If none passes, the image that fails the fewest checks is returned.
+        """With a sweep, draw each image at several strengths and return the first that passes its checks, or in a full
+        sweep, drawn as one batch, that of the highest "edit direction". If none passes, the one that fails the fewest
+        counts.
         """
         own = _own(prepared[0].settings)
         values, count = own.swept, len(own.swept)

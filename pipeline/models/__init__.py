@@ -80,10 +80,8 @@ class _Once:
 
 
 class Models:
-    """The models of a profile. Reading a property loads the model, and raises UserError if that fails.
-
-    Models stay loaded as long as there is room. Otherwise the least recently used models are released to make room for
-    the next one, so a machine with room for one stage at a time is enough.
+    """The models of a profile. Reading a property loads the model, and raises UserError if that fails. If room is
+    short, the least recently used models make room for the next, so room for one stage at a time is enough.
     """
 
     def __init__(self, profile: Profile, free: Callable[[str], int] | None = None) -> None:

@@ -40,11 +40,9 @@ class Alignment:
 
 
 def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
-    """Align a prompt with its source, both in the same number of windows. `end` is the id of the token that ends a
-    text.
-
-    Tokens that are replaced by the same number of others pass their maps to these, one by one. Starts, ends and padding
-    correspond to those at the same position, since padding carries meaning too.
+    """Align a prompt with its source, both in the same number of windows; `end` is the token that ends a text. Tokens
+    that replace the same number of others get their maps, one by one. Starts, ends and padding, which carries meaning
+    too, correspond by position.
     """
     import torch
 
@@ -86,10 +84,8 @@ class AttentionControl:
         least_change: float = 0.0,
     ) -> None:
         """Replace cross-attention in the first `cross_steps` steps, and each row's self-attention in its `self_steps`.
-
-        A picture stays as its source where the maps of changed tokens are below `local_blend` of their maximum, and
-        where `region` (h, w), 0 to 1, is 0. Without both (0 and None), the whole picture may change. `least_change` is
-        the minimum strength of a change after the last step, and in proportion before. A fainter change is strengthened
+        A picture stays as its source where maps of changed tokens are below `local_blend` of their maximum, and where
+        `region` (h, w), 0 to 1, is 0. Changes fainter than `least_change`, which grows with the steps, are strengthened
         in each step.
         """
         import torch
@@ -114,8 +110,7 @@ class AttentionControl:
     @contextmanager
     def on(self, network: Any, latents: torch.Tensor) -> Iterator[None]:
         """Control the network's attention within the context, for latents of this size, if the control reads the
-        source. Compiled blocks then run uncompiled, since they would have to be compiled again for other processors.
-        Restores the previous processors, also after an error.
+        source. Compiled blocks run uncompiled then, as other processors need another compilation.
         """
         self._size = (latents.shape[-2], latents.shape[-1])
         self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))

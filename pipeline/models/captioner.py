@@ -150,10 +150,8 @@ class Blip2(SamplingModel):
         return super()._draws_apart(settings.model_copy(update={"beams": 1}) if self._samples else settings)
 
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """Return, for each request, its sentences as one text, and the prompts sent, one per line. An unanswered
-        question adds no sentence.
-
-        Samples are drawn together, without a prompt, and repeated ones are dropped. At temperature 0 only one is drawn.
+        """Return each request's sentences as one text, and its prompts, one a line. An unanswered question adds no
+        sentence. Samples are drawn together without a prompt, each kept once, and only one at temperature 0.
         """
         pictures, seeds = [one.image for one in requests], [one.seed for one in requests]
         if self._samples:
@@ -172,10 +170,8 @@ class Blip2(SamplingModel):
         return [(" ".join(texts), "\n".join(sent)) for texts, sent in zip(sentences, prompts, strict=True)]
 
     def encode(self, pictures: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
-        """Return pixels and token ids (pictures, n) on the model's device. Shorter prompts are padded on the left.
-
-        Raises UserError if the ids lack the tokens that represent the picture: older revisions of the weights leave
-        them out, and the model then answers without seeing the picture.
+        """Return pixels and token ids (pictures, n) on the model's device, padded on the left. Raises UserError if the
+        ids lack the picture's tokens, as with older revisions of the weights: the model would answer without seeing it.
         """
         several = {"padding": True, "padding_side": "left"} if len(pictures) > 1 else {}
         encoded = self._processor(images=list(pictures), text=list(prompts), return_tensors="pt", **several)
@@ -230,9 +226,8 @@ class Florence2(SamplingModel):
 
 
 def sampling(settings: CaptionSettings, top_p: float | None = None) -> dict[str, Any]:
-    """Return the settings for `generate` of transformers. Temperature 0 gives the likeliest text. Otherwise words are
-    sampled from the likeliest ones with a probability of `top_p` together, or, without `top_p`, from those above
-    `LEAST_SHARE`.
+    """Return settings for `generate` of transformers: the likeliest text for temperature 0, else words sampled from the
+    likeliest with a probability of `top_p` together, or without `top_p` from those above `LEAST_SHARE`.
     """
     if settings.temperature == 0:
         return {"num_beams": settings.beams, "do_sample": False}

@@ -61,9 +61,8 @@ def encoding_once(vae: Any, cache: ControlFeatures, key: Hashable) -> Iterator[N
 
 @contextmanager
 def rows_apart(net: Any) -> Iterator[None]:
-    """Within the context a union ControlNet reads each row of a batch separately. Its attention over control images
-    expects the batch as the second dimension, and so takes the rows for one sequence. Rows of one source are alike and
-    do no harm, but rows of several sources would influence each other.
+    """Within the context a union ControlNet reads each row of a batch apart. Its attention takes the rows for one
+    sequence, so rows of several sources would influence each other.
     """
     with ExitStack() as stack:
         for layer in net.transformer_layes:

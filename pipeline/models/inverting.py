@@ -187,10 +187,9 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
 
 
 def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, settings: InversionSettings) -> torch.Tensor:
-    """Return the latents at every level above the clean ones, in the order of inversion: (steps, n, c, h, w).
-
-    `steps` are in the order of drawing. The iteration for a step begins with the answer of the step before, which is
-    close to its own. It evaluates the network at most `settings.evaluations` times, equally often for all rows.
+    """Return the latents at each level above the clean ones, in the order of inversion: (steps, n, c, h, w). `steps`
+    are in the order of drawing. A step begins with the answer of the step before, and asks at most
+    `settings.evaluations` times.
     """
     import torch
 
@@ -274,9 +273,8 @@ def optimise_null_texts(
     empty: Texts,
     settings: InversionSettings,
 ) -> torch.Tensor:
-    """Optimise the embedding of the empty text for each step, so that guided drawing stays on the path (null-text
-    inversion). Return the embeddings, (steps, tokens, width). Each starts from the one before it. Needs float32, since
-    gradients vanish in half precision.
+    """Return the embedding of the empty text for each step (steps, tokens, width), optimised from the one before so
+    that guided drawing stays on the path (null-text inversion). Needs float32, as gradients vanish in half precision.
     """
     import torch
 

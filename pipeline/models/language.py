@@ -56,11 +56,9 @@ class GgufModel:
             raise cannot_run(section, Path(file), error) from error
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Continue a prompt in the profile's chat template, up to a stop, an end token or the longest reply.
-
-        A drawn token that does not fit the schema is drawn again from those that fit. So a reply that fits anyway is
-        the same with and without the schema. Raises UserError if the prompt and the longest reply together do not fit
-        the context.
+        """Continue a prompt in the profile's chat template, up to a stop, an end token or the longest reply. Only a
+        token that does not fit the schema is drawn again, so a reply that fits anyway is the same without it. Raises
+        UserError if prompt and longest reply exceed the context.
         """
         text = Template(self._section.chat_template).substitute(prompt=request.prompt, system=self._section.system)
         stops = [s.encode() for s in (*self._section.stop, *request.stop) if s]

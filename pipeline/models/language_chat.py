@@ -63,11 +63,9 @@ class ChatLanguageModel(UsesMemory):
         self._forms = forms_of(self._tokenizer, self._model, self._ends) if section.hold_form else None
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply after its thoughts, up to a stop, an end token or the longest reply. It is constrained to
-        the schema if the profile and the tokenizer allow that.
-
-        Raises UserError if the prompt, the longest thought and the longest reply do not fit the context,
-        UnreadableReply if the model spent its whole reply on thoughts, and Cancelled within a reply.
+        """Return the reply after its thoughts, within the schema if profile and tokenizer allow it. Raises UserError if
+        prompt, thought and reply may exceed the context, UnreadableReply for a reply of thoughts alone, and Cancelled
+        within a reply.
         """
         (reply,) = self.complete_many([request], settings)
         if isinstance(reply, UserError):

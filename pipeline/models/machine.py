@@ -43,11 +43,9 @@ class Machine:
 
 
 def share_cores(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let torch's threads sleep while they wait for each other, unless the `environment` says otherwise. Call this
-    before torch is imported.
-
-    By default they wait busily, which is a tenth faster on an idle machine. If other programs use the cores too,
-    waiting threads slow down working ones: two sources of the demo took 100 to 175 s instead of 18 to 30 s.
+    """Let torch's threads sleep while they wait, unless the `environment` says otherwise, before torch is imported.
+    Busy waiting is a tenth faster on an idle machine but slows others: two sources of the demo took 100 to 175 s
+    instead of 18 to 30 s.
     """
     environment.setdefault("OMP_WAIT_POLICY", "passive")
 

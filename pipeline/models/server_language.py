@@ -63,11 +63,9 @@ class ServedLanguage:
         return "asked" if fits_probe(reply.text) else "none"
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply to a prompt. If the server enforces schemas, the reply fits the schema. If only the model
-        follows schemas, the schema is put at the end of the prompt. The caller validates the reply.
-
-        Raises UserError when the prompt and the longest reply do not fit the context, UnreadableReply when a reply that
-        must fit a schema was cut off, and the errors of `ChatServer.chat`.
+        """Return the reply to a prompt, which fits the schema if the server enforces it, and may fit if the prompt asks
+        for it. Raises UserError if prompt and longest reply exceed the context, UnreadableReply if a reply that must
+        fit a schema was cut off, and the errors of `ChatServer.chat`.
         """
         prompt, schema = request.prompt, request.schema
         if schema is not None and self.holds == "held":

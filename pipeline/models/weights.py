@@ -46,9 +46,8 @@ def check_local(role: str, weights: Weights) -> None:
 
 
 def locate(role: str, weights: Weights) -> Path:
-    """Return the folder with the weights, or the file if they are a single file. They are fetched from the hub if they
-    belong there. `role` names their purpose, such as "captioner". Raises CannotLoad if they are missing and cannot be
-    fetched.
+    """Return the folder with the weights, or their single file, fetched from the hub if they belong there. `role` names
+    their purpose, such as "captioner". Raises CannotLoad if they cannot be had.
     """
     check_local(role, weights)
     file: str = getattr(weights, "file", "")
@@ -132,9 +131,8 @@ def pick_device() -> str:
 
 
 def pick_dtype(dtype: DType, device: str, chats: bool = False) -> torch.dtype:
-    """Return the profile's dtype. "auto" is half precision on a GPU and float32 on a CPU, independent of the files'
-    dtype. Chat models (`chats`) run in bfloat16 if the GPU has it: they were trained in it, and some overflow in
-    float16.
+    """Return the profile's dtype. "auto" is half precision on a GPU, else float32. Chat models (`chats`) run in
+    bfloat16 if the GPU has it: they were trained in it, and some overflow in float16.
     """
     import torch
 

@@ -198,9 +198,8 @@ class Profile(Data):
         return {**text, "sentence model": self.sentences, **finding, **drawing, "embedder": self.embedder}
 
     def drawing_licences(self) -> dict[str, str]:
-        """Return the licences, in words, by the names of models in lineages: a generator with its LoRAs and a
-        ControlNet, or the editor. If a model has no licence, that of the profile counts. Without that either, the model
-        is left out.
+        """Return the licences, in words, by model in lineages: a generator with LoRAs and ControlNet, or the editor. A
+        model without one has the profile's, or is left out.
         """
         drawn: dict[str, tuple[Weights, ...]] = {
             self.generator.name_on(kind): (self.generator, *self.generator.loras, net)

@@ -40,10 +40,8 @@ class CaptionQuestion(Data):
 
 
 class Blip2Captioner(Weights):
-    """A BLIP-2 that answers several questions or, as in the paper's released code, samples several captions.
-
-    The preset of the paper's code is `samples = 2` with `top_p = 0.9`, and a temperature of 1 in `[settings.caption]`.
-    The paper's text says that each sentence describes another aspect of the scene, which the questions achieve.
+    """A BLIP-2 that answers questions about aspects of the scene, as the paper describes it, or samples several
+    captions, as its released code does (`samples = 2`, `top_p = 0.9`, and a temperature of 1 in `[settings.caption]`).
     """
 
     family: ClassVar[str] = "BLIP-2"
@@ -118,10 +116,8 @@ _OURS = frozenset(
 
 
 class Server(Data):
-    """An OpenAI-compatible server (vLLM, llama-server, Ollama, SGLang, a provider) and the model to use on it.
-
-    Records of runs repeat the profile. They leave out the server's address, the name of its key, and its limits on
-    time, tries and parallel requests: records are passed on to others, and no result depends on these.
+    """An OpenAI-compatible server (vLLM, llama-server, Ollama, SGLang, a provider) and the model to use on it. Records
+    of runs, which are passed on, leave out address, key and limits, on which no result depends.
     """
 
     address: str = Field("http://127.0.0.1:8000/v1", exclude=True)

@@ -74,9 +74,7 @@ def with_run(
     review: ReviewDecision | None = None,
 ) -> bytes:
     """Return the PNG `image` of a test case with its run embedded: the record with its pictures, the `parameters` text
-    and the XMP packet. Its pixels are unchanged. The same arguments give the same bytes.
-
-    Raises ValueError for more than `MOST_ARTIFACTS` artifacts.
+    and the XMP packet. Its pixels stay, and equal arguments give equal bytes. Raises ValueError for too many artifacts.
     """
     if len(case.artifacts) > MOST_ARTIFACTS:
         raise ValueError(f"{len(case.artifacts)} artifacts do not fit into an image file: at most {MOST_ARTIFACTS} do")

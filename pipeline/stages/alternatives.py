@@ -37,16 +37,12 @@ MORE_TEMPERATURE = 0.9
 
 
 def run(inputs: StageInputs) -> StageValue[Alternatives]:
-    """Return an entry for every used keyword, each with at most `settings.per_keyword` alternatives.
-
-    `inputs.early_reply` has alternatives by keyword, if the request for keywords returned any. Only the other keywords
-    are then asked for, and the trace notes that.
-
-    An alternative that drops or adds a protected word is kept but not used, so that a person sees it. The same holds if
-    its similarity to its keyword, or to what the task protects, reaches `settings.too_close`. A reply that leaves a
-    keyword without an alternative is asked for again. A keyword that never gets one stays empty. Raises UserError if no
-    keyword is used, or if a used one is not in the caption, is protected or occurs twice. Raises UnreadableReply if
-    every attempt fails, and Cancelled between two replies.
+    """Return an entry for every used keyword, each with at most `settings.per_keyword` alternatives. Those of
+    `inputs.early_reply` come first; only other keywords are asked for, with a note in the trace. An alternative that
+    drops or adds a protected word, or whose similarity to its keyword or to what the task protects reaches
+    `settings.too_close`, is kept but not used. A reply that leaves a keyword without an alternative is asked for again.
+    Raises UserError if no keyword is used, or if one is not in the caption, protected or there twice, UnreadableReply
+    if every attempt fails, and Cancelled.
     """
     caption: Caption = inputs.values["caption"]
     keywords: Keywords = inputs.values["keywords"]
@@ -138,10 +134,8 @@ def more(
     sentences: Sentences | None = None,
     cancelled: threading.Event | None = None,
 ) -> tuple[Alternatives, Trace]:
-    """Return `value` with at most `settings.per_keyword` further alternatives of one keyword, after its present ones.
-
-    The temperature is at least `MORE_TEMPERATURE`. Raises UnreadableReply if the model has no new alternative, and
-    Cancelled between two replies.
+    """Return `value` with at most `settings.per_keyword` further alternatives of one keyword, at a temperature of at
+    least `MORE_TEMPERATURE`. Raises UnreadableReply if the model has no new one, and Cancelled between two replies.
     """
     require(task_checks(task))
     require(keyword_checks(keyword.text, caption.text, task, keyword.forced))

@@ -40,12 +40,10 @@ NAMED = 3
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Return `settings.captions` descriptions of different places and times, which the seed chooses.
-
-    Description n of a bank is the same for all sources. A description that names the label or a word to avoid is asked
-    for again. If it still does after every attempt, it is kept but not used. Description k takes `derive_seed(seed, k)`
-    and the seeds after it. Raises UserError for an empty list or folder, UnreadableReply, and Cancelled between two
-    replies.
+    """Return `settings.captions` descriptions of places and times, which the seed chooses; number n of a bank is the
+    same for all sources. One that names the label or a word to avoid is asked for again, and at last kept but not used.
+    Description k takes `derive_seed(seed, k)` and the seeds after it. Raises UserError for an empty list or folder,
+    UnreadableReply and Cancelled.
     """
     settings: BackgroundsSettings = inputs.settings
     task, prompt, start = inputs.task, inputs.prompt, time.monotonic()

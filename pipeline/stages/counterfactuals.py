@@ -50,21 +50,15 @@ _LOOKED_AT = 20_000
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Write counterfactual captions, each with a prompt of its own. `choose_edits` chooses their edits, or the model
-    does, asked with `EDITS_PROMPT`. The trace notes if the model makes no choice.
-
-    A caption that misses an edit or loses a protected word is asked for again. If it still fails after every attempt,
-    it is kept but not used. A caption that the model refused to write is empty and not used, and a check gives the
-    reason. The next run asks for such captions alone. The attempts at caption k take `derive_seed(seed, k)` and the
-    seeds after it, also if the model takes all prompts together. The request to choose edits takes `seed`. The trace
-    has the prompts and replies of all requests, and the largest number of attempts that a request needed. Captions with
-    the same words are merged.
-
-    `inputs.early_reply` has edits and captions that the model already wrote in its reply with the keywords. Those
-    captions are used if they pass the checks. The others are asked for one by one, and the trace notes that. If the
-    settings let this stage choose the edits (evenly, at random or by the model), it chooses possible edits of the early
-    reply first. Raises UserError if no alternative is used, or if a used one changes nothing or its keyword does not
-    fit the caption. Raises the first error if no caption could be written, and Cancelled between two replies.
+    """Write counterfactual captions, each with a prompt of its own. `choose_edits` chooses their edits, or the model,
+    asked with `EDITS_PROMPT` and `seed`; the trace notes if it makes no choice. A caption that misses an edit or loses
+    a protected word is asked for again, and at last kept but not used. One that the model refused to write is empty,
+    with the reason in a check; the next run asks for such captions alone. Caption k takes `derive_seed(seed, k)` and
+    the seeds after it. Captions with the same words are merged. Edits and captions of `inputs.early_reply` come first:
+    its captions are used if they pass the checks, others are asked for one by one, as the trace notes; this stage, if
+    it chooses the edits, chooses possible ones of that reply first. Raises UserError if no alternative is used, or if
+    one changes nothing or its keyword does not fit the caption, the first error if no caption could be written, and
+    Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     alternatives: Alternatives = inputs.values["alternatives"]
@@ -193,12 +187,9 @@ def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions
 def choose_edits(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings, seed: int
 ) -> tuple[tuple[Edit, ...], ...]:
-    """Return the edits of each counterfactual caption, no two alike, each in caption order (see `all_combinations`).
-
-    `settings.combinations` names the way to choose. A combination that a person chose is left out if one of its edits
-    no longer exists. If none is left, or if the model should choose and does not, combinations are spread evenly.
-    "factorial" ignores `edits_at_once`.
-    Raises UserError for more than `MOST_COMBINATIONS`.
+    """Return the edits of each counterfactual caption, no two alike, in caption order (see `all_combinations`), as
+    `settings.combinations` says. Combinations that a person chose count while their edits exist. If none does, or the
+    model makes no choice, they are spread evenly. Raises UserError for more than `MOST_COMBINATIONS`.
     """
     pools, at_once = edit_pools(caption, alternatives, settings)
     if settings.combinations == "chosen":

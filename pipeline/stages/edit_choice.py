@@ -42,10 +42,8 @@ class Choice:
 
 def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_once: int) -> Choice:
     """Return at most `settings.captions` different combinations of at most `at_once` edits, each of another keyword.
-
-    `inputs` are the inputs of stage 4, `pools` the edits that may be made, by keyword in caption order. Other parts of
-    a reply are dropped. If no combination is left, the model is asked again with the next seed. Raises the model's
-    errors, and Cancelled between two replies.
+    `pools` has the edits by keyword in caption order. Other parts of a reply are dropped, and one without any is asked
+    for again with the next seed. Raises the model's errors, and Cancelled.
     """
     settings: CounterfactualSettings = inputs.settings
     prompt = inputs.others.get(EDITS_PROMPT.name)

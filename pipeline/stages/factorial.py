@@ -30,10 +30,9 @@ _PASSES = 10
 
 
 def factorial(pools: Sequence[Sequence[Edit]], captions: int, seed: int) -> tuple[tuple[Edit, ...], ...]:
-    """Return the edits of at most `captions` captions, no two alike, those with the fewest edits first. `pools` are the
-    possible edits by keyword, in caption order. A caption has at most one edit of each edit type.
-
-    A factor has as many alternatives as the captions can tell apart, at least one. The seed decides which.
+    """Return the edits of at most `captions` captions, no two alike, those with the fewest first, each with at most one
+    edit of a type. `pools` has the edits by keyword in caption order. A factor keeps the alternatives that so many
+    captions can tell apart, at least one, which the seed decides.
     """
     chance = random.Random(seed)
     factors = _factors(pools, captions, chance)

@@ -43,14 +43,10 @@ Typed = tuple[EditType, CounterfactualCaption]
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Return counterfactual captions with one edit each, from `settings.per_type` requests for each edit type.
-
-    A caption that fails a check is asked for again. If it still fails after every attempt, it is kept but not used,
-    with its failed checks. Captions with the same words are kept once. Caption k takes `derive_seed(seed, k)` and the
-    seeds after it. The trace counts the captions kept of each type, and those rejected by each check.
-
-    Requests without an answer are left out, with a note. Raises the first error if no request has an answer, and
-    Cancelled between two replies.
+    """Return counterfactual captions with one edit each, from `settings.per_type` requests for each edit type. One that
+    fails a check is asked for again, and at last kept with its checks but not used. Equal captions are kept once.
+    Caption k takes `derive_seed(seed, k)` and the seeds after it. The trace counts kept and rejected captions, and
+    requests without an answer. Raises the first error if no request has an answer, and Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     settings: PerturbationSettings = inputs.settings

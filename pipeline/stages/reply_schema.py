@@ -87,9 +87,8 @@ def perturbation_schema(caption: str, task: Task, edit_type: EditType) -> Schema
 
 
 def together_schema(caption: str, task: Task, count: int, captions: int, at_once: int) -> Schema | None:
-    """Return the schema of keywords, each with its edit type and at most `count` alternatives, and of at most
-    `captions` captions, each with at most `at_once` edits. It has no form in lines. None if no word of the caption may
-    change.
+    """Return the schema, without lines, of keywords with edit type and at most `count` alternatives, and of at most
+    `captions` captions, each with at most `at_once` edits. None if no word may change.
     """
     keywords_alone = keywords_schema(caption, task)
     if keywords_alone is None:
@@ -136,12 +135,9 @@ def as_lines(reply: str, schema: Schema | None) -> str:
 
 
 def grammar(schema: Schema) -> str | None:
-    """Return a grammar of a schema's lines, in the dialect of Lark that llguidance reads. None for a schema without
-    lines.
-
-    A single text may not begin with talk about itself, and a list may not begin with its own name. Later items of a
-    list are not restricted: stages drop items that repeat the name, while a model that cannot write it would invent
-    words.
+    """Return a grammar of a schema's lines, in llguidance's dialect of Lark, or None without lines. A text may not
+    begin with talk about itself, nor a list with its own name. Later items may: stages drop the name, while a model
+    that cannot write it would invent words.
     """
     parts = _parts(schema)
     if parts is None:
