@@ -486,14 +486,15 @@ class Drawing:
                 self._open.append(batch)
             batch.images[place] = _Image(source, image, taken)
         for batch in [batch for batch in self._open if len(batch.images) == batch.size]:
-            self._draw_next(batch)
+            self._open.remove(batch)
+            self._draw(batch)
         while len(self._open) > MOST_OPEN:
-            self._draw_next(self._open[0])
+            self._draw(self._open.pop(0))
 
     def finish(self) -> None:
         """Draw the batches that are not full yet, each filled up."""
         while self._open:
-            self._draw_next(self._open[0])
+            self._draw(self._open.pop(0))
 
     def fail(self, number: int, work: SourceWork, image: PlannedImage, error: Exception) -> None:
         """Record and report that an image cannot be made. Re-raises CannotLoad, which stops every other image too."""
@@ -507,10 +508,6 @@ class Drawing:
         self.stopped = True
         self._emit(number, event)
         self.stopped = False
-
-    def _draw_next(self, batch: _Batch) -> None:
-        self._open.remove(batch)
-        self._draw(batch)
 
     def _draw(self, batch: _Batch) -> None:
         images = [image for _, image in sorted(batch.images.items())]

@@ -58,8 +58,6 @@ class CaptionRequest:
 class BatchCaptioner(Protocol):
     """A captioner that takes several images at once."""
 
-    name: str
-
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> Sequence[tuple[str, str] | UserError]:
@@ -99,8 +97,6 @@ class LanguageModel(Protocol):
 class BatchLanguageModel(Protocol):
     """A language model that continues several texts at once."""
 
-    name: str
-
     def complete_many(
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
     ) -> Sequence[str | UserError]:
@@ -111,18 +107,8 @@ class BatchLanguageModel(Protocol):
 
 
 @runtime_checkable
-class CountsTokens(Protocol):
-    """A model that counts its tokens."""
-
-    tokens: int
-    """Number of tokens read and written so far. It does not grow if a server does not report them."""
-
-
-@runtime_checkable
 class ScoringLanguageModel(Protocol):
     """A language model that tells how likely a text is."""
-
-    name: str
 
     def score(self, text: str) -> float:
         """Return the mean negative log-likelihood of a text's tokens after the first: the logarithm of its perplexity.
@@ -143,8 +129,6 @@ class Embedder(Protocol):
 @runtime_checkable
 class BatchEmbedder(Protocol):
     """An embedder that takes several images, or texts, at once, and remembers the latest vectors for single ones."""
-
-    name: str
 
     def images(self, images: Sequence[Image.Image]) -> Sequence[Vector]:
         """Return the vector of each image, like `image` apart from floating-point noise."""

@@ -25,7 +25,7 @@ from core.settings import LanguageSettings
 from core.types import Check, Edit, Task, TaskKind
 from pipeline.prompting import Prompt
 from pipeline.replies import read_reply
-from pipeline.seams import CountsTokens, LanguageModel
+from pipeline.seams import LanguageModel
 from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_each
 from pipeline.stages.parsing import Unreadable, object_with
 from pipeline.stages.reply_schema import object_schema, text_schema
@@ -84,13 +84,13 @@ def judge_all(judge: LanguageModel, cases: Sequence[Case], settings: LanguageSet
     """Return a judge's judgement of each image, or the UserError of an image about which no reply came. A factor
     without a readable reply gives a check that cannot tell. Raises Cancelled, and CannotLoad for all images.
     """
-    began, before = time.monotonic(), judge.tokens if isinstance(judge, CountsTokens) else 0
+    began, before = time.monotonic(), getattr(judge, "tokens", 0)  # some models count them
     names = [(at, name) for at, case in enumerate(cases) for name in _factors(case)]
     prompt = Prompt("judge", _PROMPT["template"].strip())
     inquiries = [_inquiry(cases[at], FACTORS[name]) for at, name in names]
     results = ask_each("an answer", judge, prompt, inquiries, settings)
     seconds = (time.monotonic() - began) / max(1, len(cases))
-    spent = judge.tokens - before if isinstance(judge, CountsTokens) else 0
+    spent = getattr(judge, "tokens", 0) - before
     tokens = round(spent / max(1, len(cases))) if spent else None
     found: list[Judgement | UserError] = []
     for at in range(len(cases)):

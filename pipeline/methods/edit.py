@@ -29,7 +29,7 @@ from pipeline.methods.controlnet import ControlNetDescription, ControlNetMethod,
 from pipeline.methods.drawing import DriftingMethod, DriftingSettings, placed
 from pipeline.models.batching import AtOnce, judged
 from pipeline.models.inverting import Control, Inversion, steps_of
-from pipeline.models.model_memory import free_others_of
+from pipeline.models.model_memory import UsesMemory
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith
@@ -228,6 +228,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         first, own = prepared[0], _own(prepared[0].settings)
         inversion, picture = self._inversion(first), _picture(first)
         self._at_work = generator = self._generator.on(own.conditioning.kind)
+        free_others = generator.free_others if isinstance(generator, UsesMemory) else UsesMemory.free_others
         values = len(own.swept) if own.edit.full_sweep and own.swept else 1
         length, by_length = generator.reading_length, dict[int, list[tuple[EditedSettings, DrawRequest]]]()
         for one, request in zip(prepared, requests, strict=True):
@@ -264,7 +265,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
             rows = [alike[0]] * size  # filled up, so that pixels do not depend on how many are drawn
             for settings, request in alike:
                 rows[request.place] = settings, request
-            drawn = AtOnce(size).each(rows, draw, free_others_of(generator))
+            drawn = AtOnce(size).each(rows, draw, free_others)
             done |= {request.place: placed(picture, drawn[request.place]) for _, request in alike}
             begun += size
         return [done[request.place] for request in requests]

@@ -8,23 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
-
-@dataclass
-class ControlFeatures:
-    """A ControlNet's features of the last control image."""
-
-    key: Hashable = None
-    features: Any = None
+from core.latest import Latest
 
 
 @contextmanager
-def sparing(net: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
+def sparing(net: Any, cache: Latest[Any], key: Hashable) -> Iterator[None]:
     """Within the context, skip steps of strength 0, and encode the control image once, or take it from `cache`."""
-    reader, whole, read = net.controlnet_cond_embedding, net.forward, net.controlnet_cond_embedding.forward
+    reader, whole = net.controlnet_cond_embedding, net.forward
 
     @wraps(whole)
     def forward(*arguments: Any, conditioning_scale: Any = 1.0, guess_mode: bool = False, **more: Any) -> Any:
@@ -34,29 +27,18 @@ def sparing(net: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
             return None, None  # the UNet then runs without it
         return whole(*arguments, conditioning_scale=conditioning_scale, guess_mode=guess_mode, **more)
 
-    @wraps(read)
-    def once(conditioning: Any) -> Any:
-        if cache.key != (key, conditioning.shape):
-            cache.features, cache.key = read(conditioning), (key, conditioning.shape)
-        return cache.features
-
-    with in_place(net, forward), in_place(reader, once):
+    with in_place(net, forward), in_place(reader, encoding_once(reader.forward, cache, key)):
         yield
 
 
-@contextmanager
-def encoding_once(vae: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
-    """Within the context the VAE encodes only the control image, or nothing if `cache` has it under the `key`."""
-    encode = vae.encode
+def encoding_once(encode: Callable[..., Any], cache: Latest[Any], key: Hashable) -> Callable[..., Any]:
+    """Return a function that encodes a control image, or nothing if `cache` has its features under the `key`."""
 
     @wraps(encode)
     def once(pixels: Any, *arguments: Any, **more: Any) -> Any:
-        if cache.key != (key, pixels.shape):
-            cache.features, cache.key = encode(pixels, *arguments, **more), (key, pixels.shape)
-        return cache.features
+        return cache.once((key, pixels.shape), lambda: encode(pixels, *arguments, **more))
 
-    with in_place(vae, once, "encode"):
-        yield
+    return once
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class Gpu:
     bfloat16: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Placing:
     """Device, precision and offloading of a generator."""
 

@@ -25,9 +25,9 @@ from core.settings import ControlKind, GenerationSettings, InversionSettings
 from pipeline.models import hub
 from pipeline.models.batching import judged, next_batch, shas
 from pipeline.models.compiling import Compiling, cannot_compile
-from pipeline.models.controlnet_skip import ControlFeatures, in_place, sparing
+from pipeline.models.controlnet_skip import in_place, sparing
 from pipeline.models.decoding import decode_within_memory
-from pipeline.models.device_placement import Placing, parameters, place, this_gpu
+from pipeline.models.device_placement import parameters, place, this_gpu
 from pipeline.models.inverting import Control, Inverter, Step, Texts, ddim_of, ddim_steps
 from pipeline.models.kept_parts import Kept
 from pipeline.models.loras import fuse
@@ -59,13 +59,6 @@ D = TypeVar("D")
 Steered = Callable[["torch.Tensor", "torch.Tensor", dict[str, Any]], tuple[Any, Any]]
 """A ControlNet with a fixed control image. It takes latents, time and texts, and returns what the UNet adds."""
 AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
-
-
-@dataclass
-class _Place:
-    """The placing of a pipeline, shared by the pipelines for all kinds of control images."""
-
-    now: Placing
 
 
 @dataclass(frozen=True)
@@ -106,7 +99,8 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         self._section = section
         self._lock = threading.Lock()
         base = locate(self.role, section)
-        self._at = _Place(place(this_gpu(), self._parts(base), section.dtype, self.likes, self.by_layers))
+        # Shared with the pipelines for other kinds of control images.
+        self._placing = place(this_gpu(), self._parts(base), section.dtype, self.likes, self.by_layers)
         self._device, self._dtype = self._placing.device, self._placing.torch_dtype
         self._compiling = Compiling(section.compile, self._device, self._placing.offload, section.title)
         self._shared = {"dtype": self._dtype, "local_files_only": True}
@@ -189,10 +183,6 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
     def waits(self) -> str:
         """Reason why the first image takes longer, or "" without a reason, or once it is drawn."""
         return self._compiling.waits
-
-    @property
-    def _placing(self) -> Placing:
-        return self._at.now
 
     def preview(self) -> Image.Image | None:
         return None if self._watch is None else side_by_side(self._looks.of(self._watch.clean(), self._shown))
@@ -313,18 +303,19 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         if self._placing.device == "cpu" or self._placing.offload != "none":
             return False
         self._pipe.enable_model_cpu_offload()
-        self._at.now = replace(self._placing, offload="models", reason="its memory ran out while it drew")
+        self._placing.offload, self._placing.reason = "models", "its memory ran out while it drew"
         return True
 
 
 class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
     """Base of pipelines that draw on a control image."""
 
-    def __init__(self, section: S, kind: ControlKind | None = None) -> None:
-        """Draw on control images of `kind`, by default of the profile's first kind."""
-        self._kind: ControlKind = next(iter(section.by_kind())) if kind is None else kind
+    def __init__(self, section: S) -> None:
+        """Draw on control images of the profile's first kind."""
+        self._kind: ControlKind = next(iter(section.by_kind()))
         self._nets: dict[ControlKind, Any] = {}
-        self._held = ControlFeatures()
+        self._held = Latest[Any](1)
+        """A ControlNet's features of the last control image."""
         super().__init__(section)
 
     def _parts(self, base: Path) -> dict[str, int]:

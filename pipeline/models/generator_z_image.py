@@ -61,7 +61,8 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         width, height = (-(-side // MULTIPLE) * MULTIPLE for side in size)
         fitted = [one if one.size == (width, height) else one.resize((width, height)) for one in controls]
         rows.stack.enter_context(self._steered_until(settings.control_until))
-        rows.stack.enter_context(encoding_once(self._pipe.vae, self._held, shas(controls)))
+        encode = encoding_once(self._pipe.vae.encode, self._held, shas(controls))
+        rows.stack.enter_context(in_place(self._pipe.vae, encode, "encode"))
         images: list[Image.Image] = self._pipe(
             prompt_embeds=[self._text(row.prompt) for row in rows.requests],
             negative_prompt_embeds=[self._text(settings.negative_prompt) for _ in rows.requests] if guided else None,

@@ -27,11 +27,6 @@ class UsesMemory:
     """Release all other models. Return True if one was loaded. `Models` sets this."""
 
 
-def free_others_of(model: object) -> Callable[[], bool]:
-    """Return a function that releases all other models. It does nothing for a model that is of no profile."""
-    return model.free_others if isinstance(model, UsesMemory) else UsesMemory.free_others
-
-
 def with_room(work: Callable[[], R], *steps: Callable[[], bool]) -> R:
     """Return the result of `work`. When memory runs out, take the first of `steps` that returns True, as it freed
     memory or made the work smaller, and begin again. Raises the error if no step helps.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,36 +91,25 @@ def _fetch(role: str, weights: Weights) -> Path:
 
 
 @contextmanager
-def loading() -> Iterator[None]:
-    """Within the context no other thread loads a model. The libraries show no progress bars for reading files, which
-    takes about a second, and no remarks on their format. Afterwards bars (for downloads) and remarks are shown again.
+def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Raise CannotLoad if weights cannot be loaded within the context, in which no other thread loads a model. `also`:
+    further errors that mean this. The libraries show no progress bars for reading files, which takes about a second,
+    and no remarks on their format. Afterwards bars (for downloads) and remarks are shown again.
     """
     import diffusers.utils.logging
     import transformers.utils.logging
 
     libraries: tuple[Any, ...] = (transformers.utils.logging, diffusers.utils.logging)
-    with LOADING:
-        levels = [library.get_verbosity() for library in libraries]
+    with LOADING, ExitStack() as stack:
         for library in libraries:
+            stack.callback(library.enable_progress_bar)
+            stack.callback(library.set_verbosity, library.get_verbosity())
             library.disable_progress_bar()
             library.set_verbosity_error()
         try:
             yield
-        finally:
-            for library, level in zip(libraries, levels, strict=True):
-                library.enable_progress_bar()
-                library.set_verbosity(level)
-
-
-@contextmanager
-def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Like `loading`, but raise CannotLoad if the weights cannot be loaded. `also`: further errors that mean this."""
-    errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
-    try:
-        with loading():
-            yield
-    except errors as error:
-        raise unreadable(role, weights, error) from error
+        except (*LOAD_ERRORS, *also) as error:
+            raise unreadable(role, weights, error) from error
 
 
 def pick_device() -> str:
