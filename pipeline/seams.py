@@ -374,6 +374,9 @@ class Models(Protocol):
 
     def detector(self, kind: ControlKind) -> Detector: ...
 
+    def runs(self, role: str) -> str:
+        """Return in words where the drawing model of this role runs, or "" if unknown. Loads nothing."""
+
     def segmenter_name(self) -> str:
         """Return the segmenter's name, or "" without one. Loads nothing."""
 

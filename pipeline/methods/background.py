@@ -48,7 +48,7 @@ from pipeline.methods.controlnet import (
     ControlNetSettings,
     as_shown,
 )
-from pipeline.methods.drawing import evenly
+from pipeline.methods.drawing import evenly, part_of
 from pipeline.models.inverting import Inverts
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
@@ -295,7 +295,7 @@ class BackgroundMethod(ControlNetMethod):
             controls = [one.control for one in prepared]
             if own.behind == "bank":
                 backgrounds = [
-                    self._of_bank(control, request, size, drawing, partial(_part_of, on_step, number, len(pairs)))
+                    self._of_bank(control, request, size, drawing, partial(part_of, on_step, number, len(pairs)))
                     for number, (control, request) in enumerate(zip(controls, requests, strict=True))
                 ]
             else:
@@ -347,11 +347,6 @@ class BackgroundMethod(ControlNetMethod):
             own.avoid,
             models.segmenter if models.segmenter_name() else None,
         )
-
-
-def _part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
-    """Report a step of drawing `number` (from 0) as a step of `parts` equally long drawings."""
-    on_step(number * total + done, parts * total)
 
 
 def _own_background(prepared: ControlNetPrepared, request: DrawRequest, size: int) -> DrawnImage:

@@ -33,6 +33,8 @@ class MethodDescription:
     title = ""
     settings_type: type[MethodSettings] = UnreadSettings
     artifacts: tuple[Artifact, ...] = ()
+    role = "image generator"
+    """Role of the drawing model in the profile."""
     draws_whole = False
     """True if the method draws every pixel, so that no pixel of the source is left."""
     steps_setting = "generation.steps"
@@ -87,7 +89,7 @@ class MethodDescription:
 
     def runs(self, models: Models) -> str:
         """Return in plain words where the drawing model runs and why, or "" if unknown so far. Loads nothing."""
-        return str(getattr(models, "generator_runs", ""))  # test doubles lack it
+        return models.runs(self.role)
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
         """Return a hashable key of everything that `Method.prepare` depends on. Equal keys share a preparation."""

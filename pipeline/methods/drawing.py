@@ -239,6 +239,11 @@ def _fitted(drawn: Image.Image, size: tuple[int, int]) -> Image.Image:
     return drawn if drawn.size == size else drawn.resize(size, Image.Resampling.LANCZOS)
 
 
+def part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
+    """Report a step of drawing `number` (from 0) as a step of `parts` equally long drawings."""
+    on_step(number * total + done, parts * total)
+
+
 def evenly(waiting: int | None, most: int) -> int:
     """Return the batch size, at most `most`, that leaves the fewest empty places in the last batch."""
     if waiting is None:

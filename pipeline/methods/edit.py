@@ -26,7 +26,7 @@ from core.types import Check, CounterfactualCaption
 from pipeline.checks.images import BANDS, INVERTED
 from pipeline.drawing_speed import Effort
 from pipeline.methods.controlnet import ControlNetDescription, ControlNetMethod, ControlNetPrepared, ControlNetSettings
-from pipeline.methods.drawing import DriftingMethod, DriftingSettings, placed
+from pipeline.methods.drawing import DriftingMethod, DriftingSettings, part_of, placed
 from pipeline.models.batching import AtOnce, judged
 from pipeline.models.inverting import Control, Inversion, steps_of
 from pipeline.models.model_memory import UsesMemory
@@ -188,14 +188,9 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         else:
             left = list(range(len(images)))
             for number, value in enumerate(values):
-
-                def step(done: int, of: int, before: int = number) -> None:
-                    on_step(before * of + done, count * of)
-
-                rows = [at(prepared[image], value) for image in left]
-                for image, finish in zip(
-                    left, super().make(rows, [images[image] for image in left], size, step), strict=True
-                ):
+                rows, step = [at(prepared[image], value) for image in left], partial(part_of, on_step, number, count)
+                finishes = super().make(rows, [images[image] for image in left], size, step)
+                for image, finish in zip(left, finishes, strict=True):
                     tried[image].append(cache(finish))
                 left = [image for image in left if not _settled(tried[image][-1])]
                 if not left:

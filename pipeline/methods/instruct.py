@@ -26,7 +26,7 @@ from pipeline.drawing_speed import Effort
 from pipeline.methods.base import MethodDescription
 from pipeline.methods.drawing import DriftingMethod, DriftingSettings, evenly, placed, shown_classes
 from pipeline.models.weight_hashes import weights_hash
-from pipeline.profiles.image_sections import DrawingModel
+from pipeline.profiles.image_sections import EDITOR, DrawingModel
 from pipeline.profiles.profile import Profile, lacking
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith
@@ -66,6 +66,7 @@ _own = InstructSettings.own
 class InstructDescription(MethodDescription):
     title = "Edited by instruction"
     settings_type = InstructSettings
+    role = EDITOR
     steps_setting = "editing.steps"
     sections = ("editing",)
 
@@ -85,9 +86,6 @@ class InstructDescription(MethodDescription):
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:
         return models.editor_name()
-
-    def runs(self, models: Models) -> str:
-        return str(getattr(models, "editor_runs", ""))
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
         return image_sha(source.image), _own(settings).editing.short_side

@@ -186,20 +186,15 @@ class Models:
     def generator(self) -> Generator:
         return cast(Generator, self._held["image generator"]())
 
-    @property
-    def generator_runs(self) -> str:
-        """Device of the generator and the reason, in plain words; "" while it is not loaded. Loads nothing."""
-        return str(getattr(self._held["image generator"].made, "runs", ""))
+    def runs(self, role: str) -> str:
+        """Return the device of a drawing model and the reason, in plain words; "" while it is not loaded."""
+        return str(getattr(self._held[role].made, "runs", ""))
 
     @property
     def editor(self) -> Editor:
         if self.profile.editor is None:
             raise UserError(lacking(self.profile, "editor"))
         return cast(Editor, self._held[EDITOR]())
-
-    @property
-    def editor_runs(self) -> str:
-        return str(getattr(self._held[EDITOR].made, "runs", ""))
 
     def editor_name(self) -> str:
         return self.profile.editor.title if self.profile.editor is not None else ""

@@ -58,7 +58,6 @@ S = TypeVar("S", bound=ControlledGenerator)
 D = TypeVar("D")
 Steered = Callable[["torch.Tensor", "torch.Tensor", dict[str, Any]], tuple[Any, Any]]
 """A ControlNet with a fixed control image. It takes latents, time and texts, and returns what the UNet adds."""
-AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Rows(Generic[D]):
     generators: list[torch.Generator]
     pictures: list[Image.Image]
     settings: D
-    after_step: AfterStep
+    after_step: Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
     stack: ExitStack
     """Contexts that are closed at the end of the batch."""
     start: torch.Tensor | None = None

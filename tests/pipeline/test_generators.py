@@ -276,9 +276,9 @@ def sdxl(folder: Path) -> Any:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipeline.models.generator.place", placed)
-        assert models.generator_runs == "" and not models.loaded, "asking loads nothing"
+        assert models.runs("image generator") == "" and not models.loaded, "asking loads nothing"
         generator: Any = models.generator
-    assert models.generator_runs == "on the CPU: no GPU was found"
+    assert models.runs("image generator") == "on the CPU: no GPU was found"
     generator.counted = counted
     return generator
 
