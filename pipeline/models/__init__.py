@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import Any, cast
 
 from core.errors import UserError
-from core.model_sections import ClipEmbedder, Data, PackagedWeights, SentenceModel, Weights
+from core.model_sections import ClipEmbedder, Data, SentenceModel, Weights
 from core.settings import ControlKind
 from pipeline.models.model_memory import (
     WORK,
@@ -89,22 +89,38 @@ class Models:
         self.profile, self._free = profile, free or free_memory
         self._lacked_room = False
         """True once a model was released to make room for another."""
-        loads: dict[str, Callable[[], Any]] = {
-            "captioner": partial(_load, profile.captioner),
-            "language model": partial(_load, profile.language),
-            "image generator": partial(_load, profile.generator),
-            EDITOR: partial(_load, profile.editor),
-            SEGMENTER: partial(_load_segmenter, profile.segmenter),
-            "judge": partial(_load, profile.judge),
-            "embedder": partial(_load, profile.embedder, profile.checks.bands),
-            "sentence model": partial(_load, profile.sentences),
+        self._sections: dict[str, Any] = {
+            "captioner": profile.captioner,
+            "language model": profile.language,
+            "image generator": profile.generator,
+            EDITOR: profile.editor,
+            SEGMENTER: profile.segmenter,
+            "judge": profile.judge,
+            "embedder": profile.embedder,
+            "sentence model": profile.sentences,
+            **{f"detector of {kind}": net.detector for kind, net in profile.generator.controlnets.items()},
         }
-        for kind, net in profile.generator.controlnets.items():
-            loads[f"detector of {kind}"] = partial(_load_detector, kind, net.detector)
         self._held = {
-            role: _Once(load, f"the {role}", partial(self._make_room, role), partial(self._release_others, role))
-            for role, load in loads.items()
+            role: _Once(
+                partial(self._load, role),
+                f"the {role}",
+                partial(self._make_room, role),
+                partial(self._release_others, role),
+            )
+            for role in self._sections
         }
+
+    def _load(self, role: str) -> Any:
+        from pipeline.models import detectors, segmenter
+
+        section, kind = self._sections[role], cast(ControlKind, role.removeprefix("detector of "))
+        if kind == role:
+            more = [self.profile.checks.bands] if role == "embedder" else []
+            model = _classes()[type(section)](section, *more)
+            return segmenter.Remembering(model) if role == SEGMENTER else model
+        if section is None:
+            raise UserError(f"The kind {kind} takes no model: its control images are computed.")
+        return detectors.DETECTORS[kind](kind, section)
 
     @property
     def loaded(self) -> tuple[str, ...]:
@@ -277,24 +293,6 @@ def _classes() -> Mapping[type[Data], Callable[..., Any]]:
         ClipEmbedder: embedder.Clip,
         SentenceModel: sentences.SentenceEmbedder,
     }
-
-
-def _load(section: Data, *more: Any) -> Any:
-    return _classes()[type(section)](section, *more)
-
-
-def _load_segmenter(section: Data) -> Segmenter:
-    from pipeline.models.segmenter import Remembering
-
-    return Remembering(_load(section))
-
-
-def _load_detector(kind: ControlKind, weights: PackagedWeights | None) -> Detector:
-    from pipeline.models.detectors import DETECTORS
-
-    if weights is None:
-        raise UserError(f"The kind {kind} takes no model: its control images are computed.")
-    return DETECTORS[kind](kind, weights)
 
 
 def load_models(profile: Profile) -> Models:

@@ -318,7 +318,7 @@ def test_sdxl_draws_on_every_kind_with_one_controlnet(folder: Path, sdxl: Any) -
 @pytest.mark.slow
 def test_what_ran_out_of_memory_on_one_kind_is_known_on_all(sdxl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kinds of control image share a pipeline. Parts moved off the GPU are off it for all kinds."""
-    monkeypatch.setattr(sdxl._at, "now", place(Gpu(61 * GB), {"unet": GB}))
+    monkeypatch.setattr(sdxl, "_placing", place(Gpu(61 * GB), {"unet": GB}))
     monkeypatch.setattr(sdxl._pipe, "enable_model_cpu_offload", lambda: None)
     sdxl.on("segmentation")._offload()
     assert sdxl.placing == sdxl.on("canny").placing
@@ -386,7 +386,7 @@ def test_the_controlnet_of_sdxl_is_not_asked_after_its_end(sdxl: Any, monkeypatc
     monkeypatch.setattr(net, "forward", watched)
     spared = drawn(sdxl, control_until=0.34)
     assert asked == [[1.0]], "at the first of three steps"
-    monkeypatch.setattr("pipeline.models.generator_sdxl.sparing", lambda *_: nullcontext())
+    monkeypatch.setattr("pipeline.models.generator.sparing", lambda *_: nullcontext())
     assert drawn(sdxl, control_until=0.34) == spared and asked[1:] == [[1.0], [0.0], [0.0]], "the same bits"
 
 
