@@ -76,9 +76,7 @@ def move_of(settings: CompositeSettings, seed: int, subject: Mask) -> Matrix | N
 
 
 def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDArray[np.uint8], Mask]:
-    """Return the picture (height, width, 3) after its subject was moved, and the mask of the moved subject. Within the
-    mask, the subject's colours are not mixed with its surroundings.
-    """
+    """Return the picture (height, width, 3) and the subject's mask after its move. Colours within it stay unmixed."""
     import cv2
 
     pixels = np.asarray(image.convert("RGB"), np.uint8)
@@ -95,9 +93,7 @@ def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDA
 def composed(
     subject: NDArray[np.uint8], mask: Mask, background: Image.Image, soften: int, rim: Literal["fade", "hair"] = "fade"
 ) -> Image.Image:
-    """Return the subject in front of a background of its size. Pixels within the mask stay. In a rim around it,
-    `soften` pixels wide, the subject fades out, or with `rim` "hair", matting keeps its hair.
-    """
+    """Return the subject before a background of its size. In a rim of `soften` pixels it fades, or its hair stays."""
     import cv2
 
     behind, colours, alpha = np.asarray(background.convert("RGB")), subject.astype(np.float32), mask.astype(np.float32)

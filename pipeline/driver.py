@@ -431,9 +431,7 @@ class Drawing:
         emit: EmitOf,
         cancelled: threading.Event | None,
     ) -> None:
-        """Load the models that draw. Raises UserError if the profile cannot draw images of the recipe. `worklist` tells
-        how many images are still to come, and which of the latest images are no longer wanted.
-        """
+        """Load the models that draw images of the recipe. Raises UserError if the profile cannot draw them."""
         if refused := recipe.cannot_draw(driver.profile):
             raise UserError(refused)
         self._description = method_of(recipe.method)

@@ -38,9 +38,7 @@ class Producer:
 
 
 def inputs_key(recipe: Recipe, name: StageName, task: Task, source_sha: str, values: Values, settings: Settings) -> str:
-    """Return the key of a stage's inputs. Only used keywords, alternatives and captions count. `source_sha` is
-    `image_sha` of the source. Raises KeyError if a value that the stage reads is missing.
-    """
+    """Return the key of a stage's inputs, of used elements only. Raises KeyError for a missing value that it reads."""
     stage = recipe.stage(name)
     parts: dict[str, Any] = {"source": source_sha} if stage.reads_source else {}
     parts |= {read: recipe.stage(read).seen(values[read]) for read in stage.reads}

@@ -384,9 +384,7 @@ def known_stages() -> tuple[Stage, ...]:
 
 
 def values_from_plain(data: Mapping[str, Any]) -> dict[StageName, StageValue[Any]]:
-    """Return the values of stages from plain data, by name and in the order of the stages. Raises ValueError for an
-    unknown stage, and pydantic.ValidationError if the data do not fit.
-    """
+    """Return stage values from plain data. Raises ValueError for an unknown stage, and pydantic.ValidationError."""
     unknown = data.keys() - stage_kinds().keys()
     if unknown:
         raise ValueError(f"there is no stage {min(unknown)!r}")

@@ -147,9 +147,7 @@ class MemoryStore:
     """A store in memory."""
 
     def __init__(self, source: Image.Image, values: Values | None = None, mask: NamedMask | None = None) -> None:
-        """`values` are `StageValue`s or bare values. Later stages can read a bare value. It counts as stale, since its
-        inputs are unknown, so a request for its stage makes it again.
-        """
+        """`values` are `StageValue`s or bare values, which count as stale, since their inputs are unknown."""
         self._source, self._mask = source, mask
         self.held = {
             name: value if isinstance(value, StageValue) else StageValue(value, Trace("person"))

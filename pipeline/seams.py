@@ -40,9 +40,7 @@ class Captioner(Protocol):
     name: str
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the reply as the model wrote it, and the prompt that was sent ("" for a model without prompts).
-        `pipeline.replies.read_reply` reads the caption in the reply.
-        """
+        """Return the model's whole reply, which `read_reply` reads, and the prompt sent ("" without prompts)."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +73,9 @@ class LanguageRequest:
     stop: tuple[str, ...] = ()
     """Texts that end the reply."""
     schema: Mapping[str, Any] | None = None
-    """A JSON schema for the reply, for models that can be constrained to it: as JSON, or as lines (see
-    `pipeline.stages.reply_schema`). The reader accepts both forms and relies on neither."""
+    """JSON schema of the reply, if the model can be constrained to it, as JSON or lines. Readers accept both forms."""
     pictures: tuple[Image.Image, ...] = ()
-    """RGB pictures that the prompt is about, for a model that sees. They come before the prompt, and if there are
-    several, the model reads them as "Picture 1", "Picture 2" and so on."""
+    """RGB pictures before the prompt, for a model that sees. It reads several as "Picture 1", "Picture 2" and so on."""
 
 
 class LanguageModel(Protocol):
@@ -111,9 +107,7 @@ class ScoringLanguageModel(Protocol):
     """A language model that tells how likely a text is."""
 
     def score(self, text: str) -> float:
-        """Return the mean negative log-likelihood of a text's tokens after the first: the logarithm of its perplexity.
-        The text is cut off at the length of the context.
-        """
+        """Return the mean negative log-likelihood of a text's tokens after the first, as far as the context reaches."""
 
 
 class Embedder(Protocol):

@@ -141,9 +141,7 @@ def can_move_back(drift: Drift | None) -> bool:
 
 
 def framing_kept(drift: Drift | None, size: tuple[int, int]) -> Check:
-    """Check the share of the source's frame that an image of `size` shows, 0 to 1: failed below `LEAST_COVERED`, no
-    verdict without a drift. The note tells the drift, and if it was undone.
-    """
+    """Check the share of the source's frame that an image of `size` shows. The note tells its drift."""
     if drift is None:
         note = "Its outlines are too unlike those of the source to tell whether the picture was shifted or zoomed."
         return Check(FRAMING_KEPT, None, None, note)

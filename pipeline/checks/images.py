@@ -62,8 +62,7 @@ edit shows, and a label is seen, if the image is nearer to its intended text tha
 an image and only shows where to look: it was measured on drawn scenes only (see docs/demo-report.md), where texture
 does not mislead."""
 IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
-"""Thresholds of the check `EDGES_IN_PLACE`. By its measurement, half of the scenes that were moved sideways fail, and
-most of those that were not moved pass."""
+"""Thresholds of `EDGES_IN_PLACE`: half of the scenes moved sideways fail, and most that were not moved pass."""
 FORM_SIDE = 128
 """Short side, in pixels, at which the outlines of pieces are compared. Their thresholds were measured at this size."""
 WHITE = 127
@@ -304,9 +303,7 @@ def _edit_direction(before: Vector, after: Vector, source_text: Vector, text: Ve
 def _label_seen(
     before: Vector, after: Vector, caption: str, label: str, others: Sequence[str], embedder: Embedder, band: Band
 ) -> Check:
-    """Check how much closer the image is to its caption than to that caption with the likeliest other label. It gives
-    no verdict if the embedder already sees another label in the source.
-    """
+    """Check the lead of the label over the likeliest other one, unless CLIP sees another in the source too."""
 
     def asked(name: str) -> Vector:
         return embedder.text(_labelled(caption, label, name))

@@ -95,9 +95,7 @@ def closeness(
 
 
 def is_of_type(change: Change, edit_type: EditType, sentences: Sentences) -> tuple[bool, EditType]:
-    """Return whether a change fits an edit type, since no other type is clearly nearer, and the nearest type. Nearness
-    is the mean of that to the new words and that to the words that they replace.
-    """
+    """Return whether no other edit type is clearly nearer to old and new words of a change, and the nearest type."""
     phrases = [phrase for phrase in (change.came, change.gone) if phrase]
     every = [phrase for kind in EDIT_TYPES for group in _groups(kind) for phrase in group]
     embedded = list(dict.fromkeys((*phrases, *every)))

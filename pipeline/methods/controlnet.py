@@ -137,9 +137,7 @@ class ControlNetDescription(MethodDescription):
         return image_sha(source.image), drawing.short_side, tuple(sorted(own.control().items())), drawn_on, inverted
 
     def refused(self, profile: Profile, settings: MethodSettings) -> str:
-        """Return why a profile cannot draw with these settings, or "". It needs a ControlNet for the kind of control
-        image, and an invertible model to draw from the source. Some settings exclude others.
-        """
+        """Return why a profile cannot draw with these settings, or "". Some settings exclude others."""
         drawing = _own(settings).generation
         if drawing.inverted and profile.generator.cannot_invert:
             return profile.generator.cannot_invert

@@ -44,8 +44,7 @@ class BatchedSettings(MethodSettings):
     """Settings of an image that may have been drawn in a batch with others."""
 
     batch: DrawnBatch = Field(DrawnBatch(), exclude_if=lambda batch: batch == DrawnBatch())
-    """The batch that the image was drawn in. Not a setting of a run. Records leave the default out, as they always
-    did."""
+    """The batch that the image was drawn in. Not a setting of a run. Records leave the default out."""
 
     @classmethod
     def own(cls, settings: MethodSettings) -> Self:

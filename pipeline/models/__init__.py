@@ -130,9 +130,7 @@ class Models:
 
     @property
     def fit_together(self) -> bool:
-        """True if all models of the profile can stay loaded: no model had to make room so far, and the unloaded ones
-        have room. Loads nothing. Models of unknown size count as small.
-        """
+        """True if unloaded models have room beside the others, and none had to make room yet. Loads nothing."""
         weights, needed = self.profile.weights(), dict[str, int]()
         for role, once in self._held.items():
             if once.made is None:
@@ -141,9 +139,7 @@ class Models:
         return not self._lacked_room and all(size + WORK <= self._free(place) for place, size in needed.items() if size)
 
     def release(self, role: str) -> None:
-        """Free the memory of a model, such as "captioner"; a ControlNet goes with the generator. The next request loads
-        it again. A thread that uses it finishes first. Raises KeyError for an unknown role.
-        """
+        """Free the memory of a model, such as "captioner", after its use. Raises KeyError for an unknown role."""
         if self._held[role].release():
             give_back_memory()
 

@@ -109,9 +109,7 @@ class AttentionControl:
 
     @contextmanager
     def on(self, network: Any, latents: torch.Tensor) -> Iterator[None]:
-        """Control the network's attention within the context, for latents of this size, if the control reads the
-        source. Compiled blocks run uncompiled then, as other processors need another compilation.
-        """
+        """Control the network's attention within the context, if the source is read. Compiled blocks run uncompiled."""
         self._size = (latents.shape[-2], latents.shape[-1])
         self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))
         for name in ("_moved", "_own", "_gone", "_new", "_region"):

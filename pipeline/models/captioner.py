@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 LEAST_SHARE = 0.05
-"""Minimum likelihood of a sampled word, as a share of the likeliest word's. The many words below it are wrong: at a
-high temperature they broke captions off or named other things."""
+"""Minimum likelihood of a sampled word, as a share of the likeliest word's. Most words below it are wrong."""
 AT_ONCE = 16
 """Maximum number of images that are captioned at once. Larger batches gain little."""
 ON_CPU = 4
@@ -242,9 +241,7 @@ _OTHER_WARPERS: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_
 
 
 def own_draws(config: Any, settings: CaptionSettings) -> bool:
-    """Return True if each text of a batch can be sampled by its own seed (see `sampling_apart`). False for sampled
-    beams, since they share their draws. `config` has the model's own settings for `generate`.
-    """
+    """Return True if each text of a batch can be sampled by its own seed: beams share their draws."""
     if settings.temperature == 0:
         return True
     others = [name for name, idle in _OTHER_WARPERS.items() if getattr(config, name, None) not in (None, idle)]

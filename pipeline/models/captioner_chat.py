@@ -176,9 +176,7 @@ class ChatJudge:
 
 
 def drawn_in_form(form: Any, settings: LanguageSettings, seed: int, device: str) -> dict[str, Any]:
-    """Return options of `generate` for one reply, whose tokens are drawn by `seed` among those that `form` allows (an
-    LLMatcher of llguidance, or None).
-    """
+    """Return options of `generate` for one reply, drawn by `seed` in the tokens that `form` (an LLMatcher) allows."""
     import torch
     from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
 

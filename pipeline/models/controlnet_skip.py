@@ -43,9 +43,7 @@ def encoding_once(encode: Callable[..., Any], cache: Latest[Any], key: Hashable)
 
 @contextmanager
 def rows_apart(net: Any) -> Iterator[None]:
-    """Within the context a union ControlNet reads each row of a batch apart. Its attention takes the rows for one
-    sequence, so rows of several sources would influence each other.
-    """
+    """Keep a union ControlNet's attention, which takes the rows of a batch for one sequence, from mixing them."""
     with ExitStack() as stack:
         for layer in net.transformer_layes:
             stack.enter_context(in_place(layer, _apart(layer.attention), "attention"))

@@ -213,9 +213,7 @@ def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, setting
 
 
 def _mixed(last: tuple[torch.Tensor, torch.Tensor], now: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """Return the mixture of the last two guesses whose changes cancel best (Anderson's method of depth 1), row by row.
-    Each guess comes with its change from the guess before it.
-    """
+    """Return the mixture of two guesses whose changes cancel best (Anderson's method of depth 1), row by row."""
     (before, old_change), (better, change) = last, now
     turn = change - old_change
     products = (change * turn).double().sum(dim=(1, 2, 3), keepdim=True)
@@ -314,9 +312,7 @@ def psnr(one: torch.Tensor, other: torch.Tensor) -> float:
 
 @dataclass(frozen=True)
 class Inverter:
-    """The networks of an image generator, lent to invert sources and to draw from their noise.
-    `WindowedPipeline.inverting` lends them. Tensors are float32; `ask` and the VAE may compute in half precision.
-    """
+    """The networks of a generator, lent to invert sources and to draw from their noise. Tensors are float32."""
 
     settings: InversionSettings
     steps: tuple[Step, ...]

@@ -221,9 +221,7 @@ def _written_in(file: Path) -> tuple[str, str]:
 
 
 def which_build(gpu_layers: int) -> str | None:
-    """Return the build of the library that fits this processor, or None to let the library find out. The library would
-    start several processes to inspect the processor, which takes a second.
-    """
+    """Return the library's build for this processor, or None: the library would take a second to find out."""
     cpu_facts = Path("/proc/cpuinfo")
     if gpu_layers or not cpu_facts.is_file():
         return None

@@ -102,9 +102,7 @@ def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
 
 
 def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int]) -> str:
-    """Return in words whether a machine has the memory for a profile: for all models, or for one stage at a time.
-    `on_disk` has the bytes of the files on this machine, by role.
-    """
+    """Return in words if a profile fits: all models, or a stage at a time. `on_disk` has bytes of files by role."""
     models = profile.weights()
     together = _most(models, machine, on_disk)
     stages = [_most(stage, machine, on_disk) for stage in _stages(models)]
@@ -126,9 +124,7 @@ def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int])
 
 
 def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) -> str:
-    """Return a sentence on what to expect of a GPU profile on a machine without a GPU, else "". The machine is
-    inspected only for a GPU profile, as that takes a second or two.
-    """
+    """Return a sentence on what to expect of a GPU profile without a GPU, else "". Inspecting takes seconds."""
     models = profile.weights()
     bare = Machine(0, 0, 0, "")
     needed = max(_most(stage, bare, {})[1] for stage in _stages(models))

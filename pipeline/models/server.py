@@ -309,9 +309,7 @@ class ChatServer:
         return ServerReply(text, end == "length", thought)
 
     def _why_nothing(self, message: Mapping[str, Any], end: object, thought: int, thoughts_field: str) -> str:
-        """Return a sentence on what came instead of an answer and what to do, or "" if another try may help.
-        `thoughts_field` names the field of the thoughts if only that field is filled.
-        """
+        """Return in words what came instead of an answer and what to do, or "" if another try may help."""
         if refusal := message.get("refusal"):
             words = self._masked(" ".join(whole_letters(str(refusal)).split()))[:200]
             return _INSTEAD["refusal"].format(words=words)
@@ -450,9 +448,7 @@ class ChatServer:
         return _Passing(ServerFault(self._sentence("damaged", why=why), prompt))
 
     async def _exchange(self, method: str, url: str, body: Mapping[str, Any] | None) -> _Answer:
-        """Send a request in its own task, so that a slow or silent server cannot delay a stop. A stop closes the
-        connection, and a server that notices this stops working on the request.
-        """
+        """Send a request in a task of its own, which a stop ends at once, with its connection."""
         import httpx
 
         headers = {"authorization": f"Bearer {self._key}"} if self._key else {}

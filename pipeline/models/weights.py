@@ -20,8 +20,7 @@ log = logging.getLogger(__name__)
 
 LOAD_ERRORS = (OSError, ValueError, RuntimeError, KeyError)
 NO_CODE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-"""Options for classes of transformers that detect the model type from its files. Without them they would ask at the
-terminal whether to run code that came with the weights."""
+"""Options for classes that detect the model type from files: they would ask whether to run code of the weights."""
 
 
 def check_local(role: str, weights: Weights) -> None:
@@ -46,9 +45,7 @@ def check_local(role: str, weights: Weights) -> None:
 
 
 def locate(role: str, weights: Weights) -> Path:
-    """Return the folder with the weights, or their single file, fetched from the hub if they belong there. `role` names
-    their purpose, such as "captioner". Raises CannotLoad if they cannot be had.
-    """
+    """Return the folder of weights, or their single file, fetched if they are on the hub. Raises CannotLoad."""
     check_local(role, weights)
     file: str = getattr(weights, "file", "")
     place = weights.local()

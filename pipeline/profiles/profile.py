@@ -198,9 +198,7 @@ class Profile(Data):
         return {**text, "sentence model": self.sentences, **finding, **drawing, "embedder": self.embedder}
 
     def drawing_licences(self) -> dict[str, str]:
-        """Return the licences, in words, by model in lineages: a generator with LoRAs and ControlNet, or the editor. A
-        model without one has the profile's, or is left out.
-        """
+        """Return the known licences, in words, by model in lineages, with those of its LoRAs and ControlNet."""
         drawn: dict[str, tuple[Weights, ...]] = {
             self.generator.name_on(kind): (self.generator, *self.generator.loras, net)
             for kind, net in self.generator.by_kind().items()
@@ -233,9 +231,7 @@ def profile_names() -> tuple[str, ...]:
 
 
 def load_profile(name: str) -> Profile:
-    """Return the profile of a name, or of a path to a .toml file. Raises UserError for an unknown name, with a list of
-    the known ones, and for a file that does not fit, with the key.
-    """
+    """Return the profile of a name or of a .toml file. Raises UserError with the known names, or the wrong key."""
     file = Path(name) if name.endswith(".toml") else PROFILES / f"{name}.toml"
     if not name.endswith(".toml") and name not in profile_names():
         raise UserError(f"There is no profile {name!r}. There are: {', '.join(profile_names())}.")

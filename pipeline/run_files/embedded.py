@@ -229,9 +229,7 @@ def read_run(plain: Mapping[str, Any]) -> RunRecord:
 
 
 def read_image(plain: Mapping[str, Any], artifacts: Mapping[str, str], task: Task) -> ImageRecord:
-    """Read the record of an image from plain data. `artifacts` has the hashes of its artifacts. `task` is the run's,
-    for records without their own. Raises errors like `read_run`.
-    """
+    """Read an image's record; `task` is the run's, for a record without one. Raises errors like `read_run`."""
     lineage = read_lineage(plain["lineage"])
     if lineage.task is None:
         lineage = replace(lineage, task=task)

@@ -26,9 +26,7 @@ from pipeline.run_files.run_file import RunFile, RunImageFiles
 
 
 class FolderStore(MemoryStore):
-    """The folder of one request, new or begun earlier, to which values and images are saved. Raises UserError if the
-    folder cannot be made or written, or holds another request.
-    """
+    """The folder of one request, old or new. Raises UserError if it cannot be written or holds another request."""
 
     def __init__(
         self,

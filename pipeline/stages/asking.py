@@ -85,9 +85,7 @@ def joined_trace(
     start: float,
     notes: Iterable[str],
 ) -> Trace:
-    """Return the trace of a value from several requests. It has the largest number of attempts of a request, each note
-    once, and the seconds since `start` (of `time.monotonic`).
-    """
+    """Return the trace of a value from several requests, since `start` (of `time.monotonic`), each note once."""
     return Trace(
         author="model",
         model=model,

@@ -224,9 +224,7 @@ def choose_edits(
 def all_combinations(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> Iterator[tuple[Edit, ...]]:
-    """Yield every combination of edits. A combination edits `settings.edits_at_once` different keywords (all of them
-    for 0, or if there are fewer), with one ticked alternative for each keyword.
-    """
+    """Yield every combination of ticked alternatives for `settings.edits_at_once` keywords, or all for 0."""
     pools, at_once = edit_pools(caption, alternatives, settings)
     if pools:
         for group in combinations(pools, at_once):
@@ -258,9 +256,7 @@ def edit_pools(
 def _spread(
     pools: Sequence[Sequence[Edit]], at_once: int, number: int, rng: random.Random, once: bool = False
 ) -> tuple[tuple[Edit, ...], ...]:
-    """Return at most `number` combinations, in which keywords, and the alternatives of each, occur equally often. `rng`
-    decides among equals. With `once`, no group of keywords is used twice.
-    """
+    """Return at most `number` combinations of evenly used edits, by `once` no group of keywords twice."""
     keyword_turns = [0] * len(pools)
     edit_turns = {edit: 0 for pool in pools for edit in pool}
     chosen: list[tuple[Edit, ...]] = []

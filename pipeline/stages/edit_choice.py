@@ -25,8 +25,7 @@ EDITS_PROMPT = PromptSlot(
     needed=False,
     title="which edits go together",
 )
-"""Prompt that asks for the choice. `$alternatives` are the ticked alternatives by keyword, `$captions` is the maximum
-number of captions, and `$most` the maximum number of edits in a caption."""
+"""Prompt for the choice among `$alternatives` by keyword: `$captions` captions of `$most` edits at most."""
 
 
 @dataclass(frozen=True)

@@ -99,9 +99,7 @@ def _fraction(levels: Sequence[int], captions: int, chance: random.Random) -> li
 
 
 def _rows(combos: Sequence[Sequence[int]], levels: Sequence[int]) -> Floats:
-    """Return the model's columns of combinations: 1, main effects, and interactions of two factors. Each factor's
-    columns add up to 0 over its levels, so that no level is preferred.
-    """
+    """Return the columns of combinations: 1, main effects and interactions, centred over a factor's levels."""
     mains = []
     for factor, number in enumerate(levels):
         centred = np.linalg.qr(np.eye(number) - 1 / number)[0][:, : number - 1] * np.sqrt(number)

@@ -87,9 +87,7 @@ def perturbation_schema(caption: str, task: Task, edit_type: EditType) -> Schema
 
 
 def together_schema(caption: str, task: Task, count: int, captions: int, at_once: int) -> Schema | None:
-    """Return the schema, without lines, of keywords with edit type and at most `count` alternatives, and of at most
-    `captions` captions, each with at most `at_once` edits. None if no word may change.
-    """
+    """Return the schema, not in lines, of a reply for all three stages, or None if no word may change."""
     keywords_alone = keywords_schema(caption, task)
     if keywords_alone is None:
         return None
