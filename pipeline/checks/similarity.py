@@ -47,15 +47,12 @@ def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternati
     """Return the alternatives, after measuring the similarity of each option that has none yet."""
     items = []
     for item in value.items:
-        texts = [option.text for option in item.options if option.similarity is None]
-        found = iter(similarities(texts, item.keyword, item.edit_type, task, sentences))
-        options = []
-        for option in item.options:
-            if option.similarity is None:
-                similarity, like = next(found)
-                option = replace(option, similarity=similarity, like=like)
-            options.append(option)
-        items.append(replace(item, options=tuple(options)))
+        new = [option for option in item.options if option.similarity is None]
+        found = similarities([option.text for option in new], item.keyword, item.edit_type, task, sentences)
+        similar = {
+            option: replace(option, similarity=s, like=like) for option, (s, like) in zip(new, found, strict=True)
+        }
+        items.append(replace(item, options=tuple(similar.get(option, option) for option in item.options)))
     return Alternatives(tuple(items))
 
 

@@ -35,8 +35,10 @@ MOST_LIKELY = 50
 """Number of likeliest words from which `generate` samples, if a model's own settings do not say otherwise."""
 
 
-class CaptioningModel(UsesMemory):
-    """A model of transformers that captions pictures, one call at a time."""
+class CaptioningModel(UsesMemory, ABC):
+    """A model of transformers that captions pictures, one call at a time: several at once, each as if alone, if each
+    can have its own random draws.
+    """
 
     continues = False
     """True if the model's output begins with the prompt."""
@@ -73,10 +75,6 @@ class CaptioningModel(UsesMemory):
         texts = self._processor.batch_decode(new, skip_special_tokens=True)
         return [str(text).strip() for text in texts]
 
-
-class SamplingModel(CaptioningModel, ABC):
-    """Captions several pictures at once, each as if alone, if each picture can have its own random draws."""
-
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         (reply,) = self._say_all([CaptionRequest(image, task, seed)], settings)
         return reply
@@ -101,14 +99,16 @@ class SamplingModel(CaptioningModel, ABC):
             return more | sampling(settings, top_p)
         return more | sampling_apart(settings, self._config, seeds, self._device, several, top_p)
 
-    def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+    def caption_many(
+        self, requests: Sequence[CaptionRequest], settings: CaptionSettings
+    ) -> Sequence[tuple[str, str] | UserError]:
         """See `BatchCaptioner.caption_many`. With sampled beams, which share draws, requests run one by one."""
         if not self._draws_apart(settings):
             return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
         return self._at_once.each(requests, lambda part, _first: self._say_all(part, settings), self.free_others)
 
 
-class Blip(SamplingModel):
+class Blip(CaptioningModel):
     """A BLIP of transformers. It takes no prompt. The length of its captions is limited by the model's positions."""
 
     def __init__(self, section: BlipCaptioner) -> None:
@@ -126,7 +126,7 @@ class Blip(SamplingModel):
         return [(text, "") for text in self._generate(encoded, limit, requests[0].seed, drawn)]
 
 
-class Blip2(SamplingModel):
+class Blip2(CaptioningModel):
     """A BLIP-2 of transformers. It answers every question of the profile, and each answer becomes a sentence. If the
     profile says so, it samples several captions without a prompt instead, as in the paper's released code.
     """
@@ -205,7 +205,7 @@ class Blip2(SamplingModel):
         return [answers[at : at + several] for at in range(0, len(answers), several)]
 
 
-class Florence2(SamplingModel):
+class Florence2(CaptioningModel):
     """A Florence-2 of transformers. The name of one of the model's tasks takes the place of a prompt."""
 
     def __init__(self, section: Florence2Captioner) -> None:

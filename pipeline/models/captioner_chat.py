@@ -16,7 +16,7 @@ from core.errors import CannotLoad, UserError
 from core.progress import stop_if, stop_signal
 from core.settings import CaptionSettings, LanguageSettings
 from core.types import Task
-from pipeline.models.captioner import CaptioningModel, own_draws, sampling, sampling_apart
+from pipeline.models.captioner import CaptioningModel
 from pipeline.models.language_forms import Forms, allowed_tokens, forms_of
 from pipeline.models.server import ChatServer, side_by_side
 from pipeline.profiles.text_sections import ChatCaptioner, ServerCaptioner
@@ -55,41 +55,28 @@ class ChatVisionModel(CaptioningModel):
         # A template that does not know this option would pass it on to the picture's processor.
         self._words = {"enable_thinking": section.thinking} if "enable_thinking" in str(template) else {}
 
-    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        prompt = self._prompt(task)
-        (reply,) = self._generate(self.encode([image], [prompt]), settings.max_new_tokens, seed, sampling(settings))
-        return reply, prompt
+    def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+        prompts = [Template(self._section.prompt).substitute(task=one.task.describe()) for one in requests]
+        encoded = self.encode([one.image for one in requests], prompts)
+        drawn = self._drawn([one.seed for one in requests], settings)
+        replies = self._generate(encoded, settings.max_new_tokens, requests[0].seed, drawn)
+        return list(zip(replies, prompts, strict=True))
 
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
-    ) -> list[tuple[str, str] | UserError]:
-        """See `BatchCaptioner.caption_many`. Runs one by one if a picture is refused or sampled beams share draws."""
-        config = self._model.generation_config
+    ) -> Sequence[tuple[str, str] | UserError]:
+        """See `BatchCaptioner.caption_many`. Runs one by one if a picture is refused."""
 
-        def one_by_one(part: Sequence[CaptionRequest]) -> list[tuple[str, str] | UserError]:
-            captions = list[tuple[str, str] | UserError]()
-            for one in part:
-                try:
-                    captions.append(self.caption(one.image, one.task, settings, one.seed))
-                except UserError as error:
-                    captions.append(error)
-            return captions
-
-        def say(part: Sequence[CaptionRequest], _first: int) -> list[tuple[str, str] | UserError]:
-            prompts = [self._prompt(one.task) for one in part]
+        def alone(one: CaptionRequest) -> tuple[str, str] | UserError:
             try:
-                encoded = self.encode([one.image for one in part], prompts)
-            except UserError:
-                return one_by_one(part)
-            drawn = sampling_apart(settings, config, [one.seed for one in part], self._device)
-            return list(zip(self._generate(encoded, settings.max_new_tokens, 0, drawn), prompts, strict=True))
+                return self.caption(one.image, one.task, settings, one.seed)
+            except UserError as error:
+                return error
 
-        if own_draws(config, settings):
-            return self._at_once.each(requests, say, self.free_others)
-        return one_by_one(requests)
-
-    def _prompt(self, task: Task) -> str:
-        return Template(self._section.prompt).substitute(task=task.describe())
+        try:
+            return super().caption_many(requests, settings)
+        except UserError:
+            return [alone(one) for one in requests]
 
     def answer(self, request: LanguageRequest, settings: LanguageSettings) -> tuple[str, int]:
         """Return the reply to a prompt about several pictures, and the number of tokens read and written. The reply is
@@ -225,11 +212,9 @@ class ServedChatModel:
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> list[tuple[str, str] | UserError]:
         """See `BatchCaptioner.caption_many` and `side_by_side`. The profile sets the number of parallel requests."""
-
-        def ask(one: CaptionRequest) -> tuple[str, str]:
-            return self.caption(one.image, one.task, settings, one.seed)
-
-        return side_by_side(requests, ask, self._section.parallel)
+        return side_by_side(
+            requests, lambda one: self.caption(one.image, one.task, settings, one.seed), self._section.parallel
+        )
 
 
 def beside_pictures(pictures: Sequence[dict[str, Any]], prompt: str) -> list[dict[str, Any]]:

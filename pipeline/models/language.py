@@ -11,6 +11,7 @@ import random
 import sys
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
@@ -50,7 +51,6 @@ class GgufModel:
             gpu_layers=section.gpu_layers,
         )
         try:
-            self._forms: Forms | None = None
             self._llm: Any = LLM(file, "gguf", config=config, lib=build)
         except (OSError, ValueError, RuntimeError) as error:
             raise cannot_run(section, Path(file), error) from error
@@ -66,7 +66,7 @@ class GgufModel:
         with self._lock:
             tokens = self._tokenize(text)
             require_room(len(tokens), settings, self._section.context_length)
-            form = self._known_forms().start(schema) if schema is not None and self._section.hold_form else None
+            form = self._forms.start(schema) if schema is not None and self._section.hold_form else None
             reply = self._generate(tokens, settings, seed, stops, form)
         return reply.decode("utf-8", errors="replace").strip()
 
@@ -90,19 +90,18 @@ class GgufModel:
         count = self._llm.ctransformers_llm_tokenize(data, True, buffer)
         return list(buffer[:count])
 
-    def _known_forms(self) -> Forms:
-        if self._forms is None:
-            llm = self._llm
-            pieces = [llm.detokenize([token], decode=False) for token in range(llm.vocab_size)]
+    @cached_property
+    def _forms(self) -> Forms:
+        llm = self._llm
+        pieces = [llm.detokenize([token], decode=False) for token in range(llm.vocab_size)]
 
-            def tokenize(text: bytes) -> list[int]:
-                # The tokenizer puts a space before a text, but not after a line break.
-                tokens = self._tokenize_bytes(b"\n" + text)
-                starts = (i for i in range(len(tokens)) if b"".join(pieces[token] for token in tokens[i:]) == text)
-                return tokens[next(starts, len(tokens)) :]
+        def tokenize(text: bytes) -> list[int]:
+            # The tokenizer puts a space before a text, but not after a line break.
+            tokens = self._tokenize_bytes(b"\n" + text)
+            starts = (i for i in range(len(tokens)) if b"".join(pieces[token] for token in tokens[i:]) == text)
+            return tokens[next(starts, len(tokens)) :]
 
-            self._forms = Forms.of_pieces(pieces, llm.eos_token_id, tokenize)
-        return self._forms
+        return Forms.of_pieces(pieces, llm.eos_token_id, tokenize)
 
     def _generate(
         self, tokens: list[int], settings: LanguageSettings, seed: int, stops: Sequence[bytes], form: Any
