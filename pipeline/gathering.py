@@ -1,7 +1,4 @@
-"""Gathers requests of several threads into one call of a model that takes several at once.
-
-There is no timer: the model is called as soon as every working thread waits for a reply. Knows no stage.
-"""
+"""Gathers requests of several threads into one call of a model, made as soon as every working thread waits for a reply."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Runs many source images together, stage by stage: all captions, then all requests to the language model, then images
-in batches that cross sources. The values and images equal those that `Driver.run` makes of each source alone. Knows no
-page and no database.
+"""Runs many sources together: all captions, then all requests to the language model, then images in batches that cross
+sources. Values and images equal those that `Driver.run` makes of each source alone.
 """
 
 from __future__ import annotations

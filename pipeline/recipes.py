@@ -1,8 +1,4 @@
-"""Recipes: the text stages of a run, their order, and the method that draws its images.
-
-Their stages are declared in `pipeline.stages`. Knows no page, no database and no loaded model. A new recipe is an entry
-of `SHIPPED`.
-"""
+"""Recipes: the text stages of a run, declared in `pipeline.stages`, and the method that draws. `SHIPPED` lists them."""
 
 from __future__ import annotations
 

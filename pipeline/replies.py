@@ -1,8 +1,4 @@
-"""Reads the reply of a model: its answer, without thoughts and without the marks of a chat template.
-
-Models return their whole text unchanged. Stages read the answer with `read_reply` and keep the whole reply in the
-trace. Pure functions of text that know no model and no stage.
-"""
+"""Reads the answer in a reply, without the thoughts and the chat template's marks that models return too. Pure."""
 
 from __future__ import annotations
 

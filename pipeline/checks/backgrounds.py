@@ -1,8 +1,4 @@
-"""Checks of a subject in front of a new background: its pixels are unchanged, and the background shows no second
-subject.
-
-Edges are not checked.
-"""
+"""Checks of a subject in front of a new background: its pixels are unchanged, and no second subject shows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Saves needless work of a ControlNet. The stock pipelines run a ControlNet at every step, even if its output is
-multiplied by zero, and encode the same control image each time. The result is the same to the bit.
-
-Also keeps the images of a batch independent of each other if a ControlNet mixes them.
+"""Saves needless work of a ControlNet, with the same result to the bit: the stock pipelines run it at a strength of 0,
+and encode an image at each step. Also keeps images of a batch apart if a ControlNet mixes them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Detectors: the models of controlnet_aux that draw soft edges, line art and depth. One drawing at a time.
-
-They work at sizes of their own (the requested short side, sides rounded to 64), so the output differs a little in size
-from the input. The caller resizes it.
+"""Detectors: the models of controlnet_aux that draw soft edges, line art and depth, one drawing at a time, with sides
+rounded to 64. The caller resizes it.
 """
 
 from __future__ import annotations

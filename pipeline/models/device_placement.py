@@ -1,6 +1,4 @@
-"""Chooses device and precision of a generator, and whether all of it stays on the GPU. The choice depends on free
-memory and on the size of the weights, and its reason is given in words. `place` is pure.
-"""
+"""Chooses device and precision of a generator, and what of it stays on the GPU, by free memory and size of the weights."""
 
 from __future__ import annotations
 

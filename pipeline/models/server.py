@@ -1,7 +1,5 @@
-"""A client of an OpenAI-compatible server: chat completions, several at once. Knows no stage and no captioner.
-
-A temporary fault is tried again. Any other answer without a reply becomes an error of one sentence that quotes the
-server.
+"""A client of an OpenAI-compatible server: chat completions, several at once. A temporary fault is tried again. Any
+other answer without a reply becomes an error of one sentence that quotes the server.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""A profile: the models, prompts and settings to use. Reads and validates `pipeline/profiles/NAME.toml`.
-
-Profiles differ in data only; every one of them takes the same code path. Knows nothing of how models are loaded.
-A picture counts as known to a profile's models if it looks like one of its samples or has one of the skies that they
-know. Only its content matters, not its file name.
+"""A profile: the models, prompts and settings to use. Reads and validates `pipeline/profiles/NAME.toml`. A picture
+counts as known to its models if it looks like one of its samples, or has one of the skies that they know.
 """
 
 from __future__ import annotations

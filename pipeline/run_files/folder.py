@@ -1,7 +1,5 @@
-"""The folder of a run as a store for the driver: `augment` fills and resumes it, and `again` compares with it.
-
-The images are files beside `run.json` (see `pipeline.run_files.run_file`). This file is written after each value and
-each image, so that finished work is kept however the run ends.
+"""The folder of a run as a store: `augment` fills and resumes it, and `again` compares with it. `run.json` is written
+after each value and image, so that finished work is kept however the run ends.
 """
 
 from __future__ import annotations

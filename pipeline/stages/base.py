@@ -1,7 +1,5 @@
-"""The declaration of a text stage, and the inputs that it gets.
-
-A `Stage` tells page, command line, storage and driver all they need, so none of them knows a stage by its name. Each
-module in this folder declares its own stage.
+"""The declaration of a text stage, from which page, command line, storage and driver know all they need, and its
+inputs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Lets the language model choose which edits go together, in one question before the captions of stage 4 are written.
-
-This module knows which edits are offered and which may share a caption. If the model makes no choice, the result has a
-note about that, and the stage decides what to do.
-"""
+"""Lets the language model choose which edits go together, in one question before the captions of stage 4 are written."""
 
 from __future__ import annotations
 

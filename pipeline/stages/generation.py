@@ -1,6 +1,4 @@
-"""Stage 5, counterfactual captions to test cases: the plan that a person approves, seeds of images, and drawing
-errors.
-"""
+"""Stage 5, counterfactual captions to test cases: the plan that a person approves, seeds, and errors of drawing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Stage 2, caption to keywords: the elements of the caption that may change without changing the ground truth.
-
-The settings may let one request cover the alternatives and captions of the next two stages too. Their parts of the
-reply are passed on unchanged, and those stages check them like any reply.
+"""Stage 2, caption to keywords: its elements that may change without changing the ground truth. One request may cover
+the next two stages too, which check their parts like any reply.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Reads replies of language models. Ignores bullets, numbers, quotes, code fences and chatter; invents nothing.
-
-Pure functions of the reply. The stages check that a keyword is in the caption and not protected. Each function raises
+"""Reads replies of language models. Ignores bullets, numbers, quotes, code fences and chatter; invents nothing. Raises
 `Unreadable` for a reply without usable content.
 """
 

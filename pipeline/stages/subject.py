@@ -1,7 +1,4 @@
-"""The subject of the source: a segmenter finds it by the label, or a person says where it is by a box, points or paint.
-
-The value is a `Region` of the subject's pixels. The whole picture represents no subject.
-"""
+"""The subject of the source, as the region of its pixels: found by the label, or told by a box, points or paint."""
 
 from __future__ import annotations
 
