@@ -1,4 +1,4 @@
-"""Gathers requests of several threads into one call of a model, made as soon as every working thread waits for a reply."""
+"""Gathers requests of several threads into one call of a model, made as soon as every working thread waits."""
 
 from __future__ import annotations
 

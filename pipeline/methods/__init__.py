@@ -1,4 +1,4 @@
-"""Methods, one module each: ways to make a test case from a source and a counterfactual caption. `METHODS` lists them."""
+"""Methods, one module each: ways to make a test case from a source and a caption. `METHODS` lists them."""
 
 from __future__ import annotations
 

@@ -262,24 +262,11 @@ def sampling_apart(
     if settings.temperature == 0:
         return sampling(settings)
     import torch
-    from transformers import (
-        LogitsProcessorList,
-        MinPLogitsWarper,
-        TemperatureLogitsWarper,
-        TopKLogitsWarper,
-        TopPLogitsWarper,
-    )
 
     draws = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-    # Their order is that of `generate`.
-    warpers = LogitsProcessorList([TemperatureLogitsWarper(float(settings.temperature))])
-    most = getattr(config, "top_k", None)
-    if most := MOST_LIKELY if most is None else most:
-        warpers.append(TopKLogitsWarper(most))
-    if (share := top_p if top_p is not None else getattr(config, "top_p", None)) is not None and share < 1:
-        warpers.append(TopPLogitsWarper(share))
-    if (least := LEAST_SHARE if top_p is None else getattr(config, "min_p", None)) is not None:
-        warpers.append(MinPLogitsWarper(least))
+    most, own = getattr(config, "top_k", None), getattr(config, "top_p", None)
+    least = LEAST_SHARE if top_p is None else getattr(config, "min_p", None)
+    warpers = warpers_of(settings.temperature, MOST_LIKELY if most is None else most, top_p or own, least)
 
     def draw(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         shares = torch.softmax(warpers(ids, scores), dim=-1)
@@ -290,7 +277,24 @@ def sampling_apart(
         return only_drawn
 
     # Only the drawn word stays possible. For several texts of a picture `generate` draws again, and gets the same word.
-    return {"do_sample": several > 1, "num_beams": 1, "logits_processor": LogitsProcessorList([draw])}
+    return {"do_sample": several > 1, "num_beams": 1, "logits_processor": [draw]}
+
+
+def warpers_of(temperature: float, top_k: int, top_p: float | None, min_p: float | None) -> Any:
+    """Return the processors of scores by which transformers samples, in the order of `generate`."""
+    from transformers import (
+        LogitsProcessorList,
+        MinPLogitsWarper,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )
+
+    warpers = LogitsProcessorList([TemperatureLogitsWarper(float(temperature))] if temperature else [])
+    warpers += [TopKLogitsWarper(top_k)] if top_k else []
+    warpers += [TopPLogitsWarper(top_p)] if top_p is not None and top_p < 1 else []
+    warpers += [MinPLogitsWarper(min_p)] if min_p is not None else []
+    return warpers
 
 
 def as_sentence(text: str) -> str:

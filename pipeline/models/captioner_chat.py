@@ -16,7 +16,7 @@ from core.errors import CannotLoad, UserError
 from core.progress import stop_if, stop_signal
 from core.settings import CaptionSettings, LanguageSettings
 from core.types import Task
-from pipeline.models.captioner import CaptioningModel
+from pipeline.models.captioner import CaptioningModel, warpers_of
 from pipeline.models.language_forms import Forms, allowed_tokens, forms_of
 from pipeline.models.server import ChatServer, side_by_side
 from pipeline.profiles.text_sections import ChatCaptioner, ServerCaptioner
@@ -165,11 +165,8 @@ class ChatJudge:
 def drawn_in_form(form: Any, settings: LanguageSettings, seed: int, device: str) -> dict[str, Any]:
     """Return options of `generate` for one reply, drawn by `seed` in the tokens that `form` (an LLMatcher) allows."""
     import torch
-    from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
 
-    warpers = LogitsProcessorList()
-    if settings.temperature:
-        warpers += [TemperatureLogitsWarper(settings.temperature), TopPLogitsWarper(settings.top_p)]
+    warpers = warpers_of(settings.temperature, 0, settings.top_p if settings.temperature else None, None)
     draws, begun = torch.Generator(device).manual_seed(seed), False
 
     def draw(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -185,7 +182,7 @@ def drawn_in_form(form: Any, settings: LanguageSettings, seed: int, device: str)
         token = torch.multinomial(shares, 1, generator=draws) if settings.temperature else shares.argmax(-1, True)
         return torch.full_like(scores, -torch.inf).scatter_(1, token, 0.0)
 
-    return {"do_sample": False, "num_beams": 1, "logits_processor": LogitsProcessorList([draw])}
+    return {"do_sample": False, "num_beams": 1, "logits_processor": [draw]}
 
 
 class ServedChatModel:

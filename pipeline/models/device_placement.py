@@ -1,4 +1,4 @@
-"""Chooses device and precision of a generator, and what of it stays on the GPU, by free memory and size of the weights."""
+"""Chooses device and precision of a generator, and what of it stays on the GPU, by memory and weights."""
 
 from __future__ import annotations
 

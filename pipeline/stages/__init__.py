@@ -1,1 +1,1 @@
-"""Text stages, one module each. `base` has their declaration, `asking` their requests, `generation` the plan of images."""
+"""Text stages, one module each. `base` has their declaration, `asking` their requests."""

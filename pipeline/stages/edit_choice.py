@@ -1,4 +1,4 @@
-"""Lets the language model choose which edits go together, in one question before the captions of stage 4 are written."""
+"""Lets the language model choose which edits go together, before the captions of stage 4 are written."""
 
 from __future__ import annotations
 
