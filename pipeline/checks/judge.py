@@ -26,7 +26,7 @@ from core.types import Check, Edit, Task, TaskKind
 from pipeline.prompting import Prompt
 from pipeline.replies import read_reply
 from pipeline.seams import LanguageModel
-from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_each
+from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_all
 from pipeline.stages.parsing import Unreadable, object_with
 from pipeline.stages.reply_schema import object_schema, text_schema
 
@@ -88,7 +88,7 @@ def judge_all(judge: LanguageModel, cases: Sequence[Case], settings: LanguageSet
     names = [(at, name) for at, case in enumerate(cases) for name in _factors(case)]
     prompt = Prompt("judge", _PROMPT["template"].strip())
     inquiries = [_inquiry(cases[at], FACTORS[name]) for at, name in names]
-    results = ask_each("an answer", judge, prompt, inquiries, settings)
+    results = ask_all("an answer", judge, prompt, inquiries, settings)
     seconds = (time.monotonic() - began) / max(1, len(cases))
     spent = getattr(judge, "tokens", 0) - before
     tokens = round(spent / max(1, len(cases))) if spent else None

@@ -128,33 +128,15 @@ def ask_all(
     on_done: Callable[[int], None] = lambda _done: None,
     cancelled: threading.Event | None = None,
 ) -> list[Answer[V] | NoAnswer]:
-    """Return what `ask_each` returns. Raises CannotLoad, or else the first error, if all inquiries fail."""
-    results = ask_each(what, language_model, prompt, inquiries, settings, on_done, cancelled)
-    errors = [result.error for result in results if isinstance(result, NoAnswer)]
-    if errors and len(errors) == len(results):
-        raise next((error for error in errors if isinstance(error, CannotLoad)), errors[0])
-    return results
-
-
-def ask_each(
-    what: str,
-    language_model: LanguageModel,
-    prompt: Prompt,
-    inquiries: Sequence[Inquiry[V]],
-    settings: LanguageSettings,
-    on_done: Callable[[int], None] = lambda _done: None,
-    cancelled: threading.Event | None = None,
-) -> list[Answer[V] | NoAnswer]:
     """Return the answer of `ask` to each inquiry, or the error of an inquiry without an answer. The inquiries are asked
     together if the model takes several; a request that fails is then made again without the others, unless all others
     would fail too (CannotLoad). `on_done` gets the number of finished inquiries, beginning with 0. Raises Cancelled.
     """
     every = [_Attempts(what, prompt, inquiry, settings) for inquiry in inquiries]
     if not isinstance(language_model, BatchLanguageModel):
-        results = list[Answer[V] | NoAnswer]()
         for_all: CannotLoad | None = None
-        for attempts in every:
-            on_done(len(results))
+        for number, attempts in enumerate(every):
+            on_done(number)
             while attempts.wanted:
                 stop_if(cancelled)
                 try:
@@ -165,9 +147,8 @@ def ask_each(
                     attempts.fail(error)
                     for_all = error if isinstance(error, CannotLoad) else None
             stop_if(cancelled if attempts.best is None else None)
-            results.append(attempts.result())
-        on_done(len(results))
-        return results
+        on_done(len(every))
+        return [attempts.result() for attempts in every]
     settled = most = 0
 
     def told(replies: int) -> None:
@@ -188,9 +169,15 @@ def ask_each(
             else:
                 attempts.take(reply)
         stop_if(cancelled)
-    results = [attempts.result() for attempts in every]
     on_done(len(every))
-    return results
+    return [attempts.result() for attempts in every]
+
+
+def require_one(results: Sequence[Answer[V] | NoAnswer]) -> None:
+    """Raise CannotLoad, or else the first error, if there are inquiries and all failed."""
+    errors = [result.error for result in results if isinstance(result, NoAnswer)]
+    if errors and len(errors) == len(results):
+        raise next((error for error in errors if isinstance(error, CannotLoad)), errors[0])
 
 
 def unanswered(results: Sequence[Answer[V] | NoAnswer]) -> list[str]:

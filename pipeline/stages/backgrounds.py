@@ -28,7 +28,7 @@ from core.types import (
     failed,
 )
 from pipeline.checks.texts import counterfactual_checks, no_class_named, require, task_checks
-from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_all, joined_trace, unanswered
+from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_all, joined_trace, require_one, unanswered
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.counterfactuals import captions_line, captions_remarks, captions_seen, tell
 from pipeline.stages.parsing import read_caption
@@ -89,6 +89,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
             lambda done: tell(inputs.progress, pace, done),
             inputs.cancelled,
         )
+    require_one(answers)
     wordings = [wording for wording, _ in chosen]
     if answers:
         pairs = zip(answers, wordings, strict=True)

@@ -37,7 +37,7 @@ from pipeline.checks.texts import (
     task_checks,
     undone,
 )
-from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_all, joined_trace
+from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_all, joined_trace, require_one
 from pipeline.stages.base import EarlyReply, Stage, StageInputs
 from pipeline.stages.caption import caption_text
 from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
@@ -107,6 +107,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         lambda done: tell(inputs.progress, pace, asks + len(ready) + len(earlier) + done, asks),
         inputs.cancelled,
     )
+    require_one(new_answers)
     still = iter(new_answers)
     drafts = [
         earlier[number] if number in earlier else _draft(edits, ready[number] if number in ready else next(still))

@@ -33,7 +33,7 @@ from pipeline.checks.similarity import closeness, is_of_type
 from pipeline.checks.single_edit import Change, changes
 from pipeline.checks.texts import caption_checks, check_of, counterfactual_checks, require, task_checks
 from pipeline.seams import Sentences
-from pipeline.stages.asking import Answer, Inquiry, ask_all, joined_trace, unanswered
+from pipeline.stages.asking import Answer, Inquiry, ask_all, joined_trace, require_one, unanswered
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.counterfactuals import captions_line, captions_remarks, captions_seen, tell
 from pipeline.stages.parsing import read_perturbation
@@ -78,6 +78,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         lambda done: tell(inputs.progress, pace, done),
         inputs.cancelled,
     )
+    require_one(answers)
     answered = [
         (edit_type, answer.value)
         for edit_type, answer in zip(settings.asked, answers, strict=True)
