@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from core.errors import UnreadableReply, UserError
@@ -34,6 +34,8 @@ from pipeline.stages.reply_schema import alternatives_schema
 
 MORE_TEMPERATURE = 0.9
 """Minimum temperature for a request for further alternatives. Below it the model repeats itself."""
+
+Reader = Callable[[str], tuple[KeywordAlternatives, ...]]
 
 
 def run(inputs: StageInputs) -> StageValue[Alternatives]:
@@ -87,21 +89,12 @@ def run(inputs: StageInputs) -> StageValue[Alternatives]:
             raise Unreadable("its reply has no alternative for any of the keywords")
         return items
 
+    inquiry = replace(
+        _inquiry(task, caption, open_ones, settings.per_keyword, read, seed),
+        shortcomings=lambda items: sum(not _has_one(item) for item in items),
+    )
     try:
-        answer = ask(
-            "alternatives",
-            language_model,
-            prompt,
-            Inquiry(
-                _variables(task, caption, open_ones, settings.per_keyword),
-                read,
-                seed,
-                shortcomings=lambda items: sum(not _has_one(item) for item in items),
-                schema=alternatives_schema([keyword.text for keyword in open_ones], settings.per_keyword),
-            ),
-            settings,
-            inputs.cancelled,
-        )
+        answer = ask("alternatives", language_model, prompt, inquiry, settings, inputs.cancelled)
     except UnreadableReply as error:
         if not (ready and error.attempts):
             raise
@@ -154,16 +147,8 @@ def more(
         return (added,)
 
     count = min(10, len(item.options) + settings.per_keyword)
-    answer = ask(
-        f"more alternatives of “{keyword.text}”",
-        language_model,
-        prompt,
-        Inquiry(
-            _variables(task, caption, [keyword], count), read, seed, schema=alternatives_schema([keyword.text], count)
-        ),
-        freely,
-        cancelled,
-    )
+    inquiry = _inquiry(task, caption, [keyword], count, read, seed)
+    answer = ask(f"more alternatives of “{keyword.text}”", language_model, prompt, inquiry, freely, cancelled)
     added = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close).items[0]
     grown = replace(item, options=(*item.options, *added.options))
     items = value.items if existing is not None else (*value.items, item)
@@ -184,9 +169,13 @@ def unticked_where_close(
     return Alternatives(tuple(items))
 
 
-def _variables(task: Task, caption: Caption, keywords: Sequence[Keyword], count: int) -> dict[str, str | int]:
-    named = ", ".join(keyword.text for keyword in keywords)
-    return {"task": task.describe(), "caption": caption.text, "keywords": named, "count": count}
+def _inquiry(
+    task: Task, caption: Caption, keywords: Sequence[Keyword], count: int, read: Reader, seed: int
+) -> Inquiry[tuple[KeywordAlternatives, ...]]:
+    names = [keyword.text for keyword in keywords]
+    values = {"task": task.describe(), "caption": caption.text, "keywords": ", ".join(names), "count": count}
+    schema = alternatives_schema(names, count)
+    return Inquiry(values, read, seed, schema=schema)
 
 
 def _has_one(item: KeywordAlternatives) -> bool:
