@@ -408,7 +408,7 @@ def test_where_the_generator_runs_is_said_once_it_is_known(studio: Studio, monke
     said, card = told()
     assert said == "" and 'id="gate-seconds"' in card and "Drawn on" not in card
     where = "on the GPU, half precision: 61 GB free, 5.5 GB needed"
-    monkeypatch.setattr(studio.driver.models, "generator_runs", where, raising=False)
+    monkeypatch.setattr(studio.driver.models, "runs", lambda _role: where)
     said, card = told()
     (line,) = re.findall('<[^>]*id="gate-seconds"[^>]*>', card)
     assert said == where and f'title="Drawn {where}."' in line
