@@ -88,10 +88,9 @@ def _fetch(role: str, weights: Weights) -> Path:
 
 
 @contextmanager
-def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Raise CannotLoad if weights cannot be loaded within the context, in which no other thread loads a model. `also`:
-    further errors that mean this. The libraries show no progress bars for reading files, which takes about a second,
-    and no remarks on their format. Afterwards bars (for downloads) and remarks are shown again.
+def loading() -> Iterator[None]:
+    """Within the context no other thread loads a model. The libraries show no progress bars for reading files, which
+    takes about a second, and no remarks on their format. Afterwards bars (for downloads) and remarks are shown again.
     """
     import diffusers.utils.logging
     import transformers.utils.logging
@@ -103,6 +102,13 @@ def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] =
             stack.callback(library.set_verbosity, library.get_verbosity())
             library.disable_progress_bar()
             library.set_verbosity_error()
+        yield
+
+
+@contextmanager
+def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """As `loading`, and raise CannotLoad if the weights cannot be loaded. `also`: further errors that mean this."""
+    with loading():
         try:
             yield
         except (*LOAD_ERRORS, *also) as error:
