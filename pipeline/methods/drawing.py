@@ -158,7 +158,8 @@ class DrawingMethod(ABC, Generic[R]):
         self, prepared: Sequence[R], images: Sequence[CaseRequest], fitted: Sequence[Image.Image | None]
     ) -> None:
         """Embed at once what the checks of a batch compare, if the embedder takes several inputs and remembers them."""
-        pictures, texts, embedder = list[Image.Image](), list[str](), self._embedder
+        pictures, texts = list[Image.Image](), list[str]()
+        embedder: object = self._embedder
         if not isinstance(embedder, BatchEmbedder):
             return
         for one, image, shown in zip(prepared, images, fitted, strict=True):

@@ -113,14 +113,14 @@ class Models:
     def _load(self, role: str) -> Any:
         from pipeline.models import detectors, segmenter
 
-        section, kind = self._sections[role], cast(ControlKind, role.removeprefix("detector of "))
+        section, kind = self._sections[role], role.removeprefix("detector of ")
         if kind == role:
-            more = [self.profile.checks.bands] if role == "embedder" else []
+            more: list[Any] = [self.profile.checks.bands] if role == "embedder" else []
             model = _classes()[type(section)](section, *more)
             return segmenter.Remembering(model) if role == SEGMENTER else model
         if section is None:
             raise UserError(f"The kind {kind} takes no model: its control images are computed.")
-        return detectors.DETECTORS[kind](kind, section)
+        return detectors.DETECTORS[cast(ControlKind, kind)](kind, section)
 
     @property
     def loaded(self) -> tuple[str, ...]:

@@ -173,9 +173,8 @@ def _inquiry(
     task: Task, caption: Caption, keywords: Sequence[Keyword], count: int, read: Reader, seed: int
 ) -> Inquiry[tuple[KeywordAlternatives, ...]]:
     names = [keyword.text for keyword in keywords]
-    values = {"task": task.describe(), "caption": caption.text, "keywords": ", ".join(names), "count": count}
-    schema = alternatives_schema(names, count)
-    return Inquiry(values, read, seed, schema=schema)
+    texts = {"task": task.describe(), "caption": caption.text, "keywords": ", ".join(names)}
+    return Inquiry({**texts, "count": count}, read, seed, schema=alternatives_schema(names, count))
 
 
 def _has_one(item: KeywordAlternatives) -> bool:
