@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.masks import NamedMask, resized
 from core.settings import ConditioningSettings, ControlKind
-from pipeline.ade_colours import colour_of
 from pipeline.seams import Detector
 
 DARK_PERCENTILE, BRIGHT_PERCENTILE = 2.0, 98.0
@@ -43,6 +43,13 @@ EDGE = 63
 """Grey value above which a pixel of a control image is an edge: a quarter of white, as soft edges are faint lines."""
 OF_EDGES: frozenset[ControlKind] = frozenset(("canny", "soft edges", "line art"))
 """Kinds of control image that show edges, white on black."""
+Colour = tuple[int, int, int]
+UNLABELLED: Colour = (0, 0, 0)
+COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
+"""Colours of the ADE20K challenge, on which ControlNets for segmentation maps were trained, of those of its 150 classes
+that masks of street scenes and single objects need. Any other class is black, as unlabelled pixels are in ADE20K."""
+SAME = DataTable(__file__, str, "same")
+"""Maps class names of other data sets to the ADE20K class that means the same or includes them."""
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
 
@@ -85,6 +92,13 @@ def remark_on(control: Image.Image, settings: ConditioningSettings) -> str:
         f"The control image has edges in only {100 * share:.0f} % of its area, so the generated images may keep hardly "
         f"anything of the source: {lower}take another kind of control image."
     )
+
+
+def colour_of(name: str) -> Colour:
+    """Return the colour of a class by its name, in singular or plural, or `UNLABELLED` if it is not in the table."""
+    plain = " ".join(name.lower().split())
+    names = (SAME.get(tried, tried) for tried in (plain, plain.removesuffix("s")))
+    return next((COLOURS[known] for known in names if known in COLOURS), UNLABELLED)
 
 
 def painted(mask: NamedMask, size: tuple[int, int]) -> Image.Image:

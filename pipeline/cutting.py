@@ -21,16 +21,14 @@ Matrix = tuple[float, float, float, float, float, float]
 LONGEST = 512
 """Long side, in pixels, at which GrabCut works."""
 EPSILON = 6.5
-"""Regularisation of the guided filter, 1e-4 of 255 squared. Grey values that differ far less than its root are
-noise."""
+"""Regularisation of the guided filter, 1e-4 of 255 squared. Differences far below its root are noise."""
 INSIDE, TRIES = 0.9, 20
 """Minimum share of a moved subject that must lie in the picture, and maximum number of random moves tried for that."""
 
 
 def cut_out(image: Image.Image, box: Box | None = None, points: Sequence[tuple[int, int, bool]] = ()) -> Mask:
-    """Return the mask of the subject: pixels that differ in colour from their surroundings. The subject lies within the
-    `box` if there is one. Points are on the subject (True) or beside it (False). Uses GrabCut (Rother, Kolmogorov,
-    Blake 2004) of OpenCV.
+    """Return the mask of the subject by GrabCut (Rother, Kolmogorov, Blake 2004) of OpenCV: pixels, within the `box` if
+    there is one, that differ in colour from their surroundings. Points are on the subject (True) or beside it (False).
     """
     import cv2
 
@@ -78,9 +76,7 @@ def move_of(settings: CompositeSettings, seed: int, subject: Mask) -> Matrix | N
 
 
 def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDArray[np.uint8], Mask]:
-    """Return the picture (height, width, 3) after its subject was moved, and the mask of the moved subject. Within the
-    mask, the subject's colours are not mixed with its surroundings.
-    """
+    """Return the picture (height, width, 3) and the subject's mask after its move. Colours within it stay unmixed."""
     import cv2
 
     pixels = np.asarray(image.convert("RGB"), np.uint8)
@@ -97,10 +93,7 @@ def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDA
 def composed(
     subject: NDArray[np.uint8], mask: Mask, background: Image.Image, soften: int, rim: Literal["fade", "hair"] = "fade"
 ) -> Image.Image:
-    """Return the subject in front of a background of its size. Pixels within the mask stay as they are. `soften` is the
-    width in pixels of a rim around the mask. In the rim the subject fades out. With `rim` "hair", matting finds its
-    hair there and keeps it.
-    """
+    """Return the subject before a background of its size. In a rim of `soften` pixels it fades, or its hair stays."""
     import cv2
 
     behind, colours, alpha = np.asarray(background.convert("RGB")), subject.astype(np.float32), mask.astype(np.float32)
@@ -117,11 +110,9 @@ def composed(
 def _matted(
     pixels: NDArray[np.float32], mask: NDArray[np.float32], width: int, distance: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the share of the subject in each pixel, and the subject's colours without any colour of the old
-    background.
-
-    The share is a guided filter of the mask (He, Sun, Tang, Guided Image Filtering, TPAMI 2013, with a colour image).
-    The colours are those of Forte, Approximate Fast Foreground Colour Estimation, ICIP 2021.
+    """Return the share of the subject in each pixel, by a guided filter of the mask (He, Sun, Tang, TPAMI 2013, with a
+    colour image), and its colours without the old background (Forte, Approximate Fast Foreground Colour Estimation,
+    ICIP 2021).
     """
     import cv2
 

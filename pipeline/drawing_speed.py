@@ -47,7 +47,6 @@ class Speeds:
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
-        """Return True if anything was measured."""
         return bool(self._held)
 
     def add(self, effort: Effort | None, seconds: float) -> None:
@@ -58,9 +57,7 @@ class Speeds:
             self._held.setdefault(effort, deque(maxlen=KEPT)).append(seconds)
 
     def seconds(self, effort: Effort | None) -> float | None:
-        """Return the expected seconds of an image, scaled from the most similar `Effort` measured. None if `effort` is
-        None, or if no image of the same method was measured.
-        """
+        """Return the expected seconds, scaled from the most similar `Effort` of the same method, or None if unknown."""
         with self._lock:
             alike = [known for known in self._held if effort is not None and known.by == effort.by]
             if not alike or effort is None:

@@ -28,7 +28,7 @@ from core.progress import Progress, StepTimer, stop_if, stoppable
 from core.settings import Settings
 from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, StageName, StageValue, Task, Values
 from pipeline.drawing_speed import Effort, SideTime, Speeds
-from pipeline.freshness import Producer, inputs_key, producers, stale_stages, with_producer
+from pipeline.freshness import Producer, inputs_key, stale_stages, with_producer
 from pipeline.methods import method_of
 from pipeline.methods.base import Preparations
 from pipeline.profiles.profile import Profile
@@ -57,8 +57,7 @@ from pipeline.stages.generation import Plan, PlannedImage
 PREVIEW_SHARE = 0.04
 """Maximum share of drawing time for previews. A preview that would exceed it is left out."""
 MOST_OPEN = 8
-"""Maximum number of batches that wait to be filled. An image needs another batch if its key differs or its place is
-taken."""
+"""Maximum number of batches that wait to be filled. Another one begins for another key, or if a place is taken."""
 
 EmitOf = Callable[[int, Event], None]
 """Called with the index of a source's work and an event, one call at a time. An error raised at an event of a stage
@@ -66,16 +65,13 @@ ends the work of that source. An error raised at an event of the drawing ends al
 work."""
 
 
-def ignore(_event: Event) -> None:
+def ignore(*_event: object) -> None:
     """Ignore an event."""
 
 
 class Driver:
-    """Runs recipes with the models of one profile, each loaded at its first use. `speeds` remembers how long images
-    took.
-
-    `prompts` replaces the profile's prompt set, for a run that was made with another set. `inversions` stores inverted
-    sources. May be used from any thread, by one request at a time.
+    """Runs recipes with the models of one profile, from any thread, one request at a time. `speeds` remembers how long
+    images took. `prompts` replaces the profile's prompt set. `inversions` stores inverted sources.
     """
 
     def __init__(
@@ -99,13 +95,10 @@ class Driver:
         cancelled: threading.Event | None = None,
         worklist: Worklist | None = None,
     ) -> None:
-        """Carry out a request. `worklist` replaces the request's images if they may change during the run.
-
-        If an image cannot be made, the event ImageFailed reports it, and the next image begins. The store decides
-        whether the failed image is tried again later, with the next seed.
-
-        Raises UserError for errors that a person must correct, UnreadableReply, and Cancelled. Cancelled is raised
-        between two replies, or within one denoising step after the request to stop. The store keeps what was finished.
+        """Carry out a request, with a `worklist` in place of its images if these may change during the run. The event
+        ImageFailed reports an image that cannot be made; the store decides if it is tried again, with the next seed.
+        Raises UserError, UnreadableReply, and Cancelled between two replies or within one denoising step. The store
+        keeps what was finished.
         """
         recipe = recipe_of(request.recipe)
         draws = worklist is not None or request.images is None or bool(request.images)
@@ -149,9 +142,7 @@ class Driver:
         cancelled: threading.Event | None = None,
         recipe: str = DEFAULT_RECIPE,
     ) -> list[TestCase]:
-        """Draw captions and return the images, by default with the profile's settings. Raises the first image's
-        error.
-        """
+        """Draw captions and return the images, by default with the profile's settings. Raises the first error."""
         settings = settings or recipe_of(recipe).settings_in(self.profile)
         images = generation.plan(captions, recipe_of(recipe).drawing_method.planning(settings), seed).images
         store = MemoryStore(source)
@@ -170,14 +161,27 @@ class Driver:
         """Return a recipe's prompts with the templates that a person edited. Raises PromptError for an invalid one."""
         if recipe not in self._loaded:
             self._loaded[recipe] = self._prompts or recipe.prompts(self.profile.prompts)
-        loaded = self._loaded[recipe]
-        return edited_prompts(loaded, recipe.prompt_slots, recipe.own_prompts(edited or {}))
+        own = {slot.name for slot in recipe.prompt_slots}
+        templates = {name: template for name, template in (edited or {}).items() if name in own}
+        return edited_prompts(self._loaded[recipe], recipe.prompt_slots, templates)
 
     def producers(self, recipe: Recipe, prompts: PromptSet, settings: Settings) -> dict[StageName, Producer]:
         """Return, by stage, the model and prompts that would produce its value now. Loads nothing."""
-        profile, segmenter = self.profile, self.profile.segmenter
-        finder = segmenter.title if segmenter is not None else ""
-        return producers(recipe, profile.captioner.title, profile.language.title, prompts, settings, finder)
+        models = {
+            "captioner": self.profile.captioner,
+            "segmenter": self.profile.segmenter,
+            "language model": self.profile.language,
+        }
+        templates = {name: prompt.template for name, prompt in prompts.prompts.items()}
+        return {
+            stage.name: Producer(
+                model.title if (model := models[stage.producer]) is not None else "",
+                templates[stage.prompt.name] if stage.prompt else "",
+                tuple((slot.name, templates.get(slot.name, "")) for slot in stage.others_sent(settings)),
+            )
+            for stage in recipe.stages
+            if stage.producer in models
+        }
 
     def made(
         self,
@@ -188,10 +192,8 @@ class Driver:
         prompts: PromptSet,
         classes_in_mask: InMask = NO_MASK,
     ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
-        """Return the drawn images that this recipe would draw in the same way now, by caption and seed.
-
-        `own` are the method's settings, from `Recipe.drawn_with`. `classes_in_mask` tells which protected classes the
-        mask shows. Unknown facts (a model without a name, a method without a prompt) count as equal.
+        """Return the drawn images that this recipe would draw in the same way now, by caption and seed, given its
+        method's settings (`Recipe.drawn_with`) and the classes that the mask shows. Unknown facts count as equal.
         """
         method = method_of(recipe.method)
         model = method.model_name(self.models, own)
@@ -216,9 +218,7 @@ class Driver:
         size: tuple[int, int] | None = None,
         failures: Collection[Failure] = (),
     ) -> Plan:
-        """Return the plan of images that a person approves before they are drawn, empty without captions. The time is
-        estimated for a source of `size`.
-        """
+        """Return the images that a person approves, none without captions, with the time for a source of `size`."""
         method = method_of(recipe.method)
         own = method.settings_of(settings)
         each = self.speeds.seconds(method.effort(own, size or (1, 1)))
@@ -431,9 +431,7 @@ class Drawing:
         emit: EmitOf,
         cancelled: threading.Event | None,
     ) -> None:
-        """Load the models that draw. Raises UserError if the profile cannot draw images of the recipe. `worklist` tells
-        how many images are still to come, and which of the latest images are no longer wanted.
-        """
+        """Load the models that draw images of the recipe. Raises UserError if the profile cannot draw them."""
         if refused := recipe.cannot_draw(driver.profile):
             raise UserError(refused)
         self._description = method_of(recipe.method)
@@ -486,14 +484,15 @@ class Drawing:
                 self._open.append(batch)
             batch.images[place] = _Image(source, image, taken)
         for batch in [batch for batch in self._open if len(batch.images) == batch.size]:
-            self._draw_next(batch)
+            self._open.remove(batch)
+            self._draw(batch)
         while len(self._open) > MOST_OPEN:
-            self._draw_next(self._open[0])
+            self._draw(self._open.pop(0))
 
     def finish(self) -> None:
         """Draw the batches that are not full yet, each filled up."""
         while self._open:
-            self._draw_next(self._open[0])
+            self._draw(self._open.pop(0))
 
     def fail(self, number: int, work: SourceWork, image: PlannedImage, error: Exception) -> None:
         """Record and report that an image cannot be made. Re-raises CannotLoad, which stops every other image too."""
@@ -507,10 +506,6 @@ class Drawing:
         self.stopped = True
         self._emit(number, event)
         self.stopped = False
-
-    def _draw_next(self, batch: _Batch) -> None:
-        self._open.remove(batch)
-        self._draw(batch)
 
     def _draw(self, batch: _Batch) -> None:
         images = [image for _, image in sorted(batch.images.items())]

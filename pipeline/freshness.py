@@ -14,7 +14,6 @@ from typing import Any
 
 from core.settings import Settings
 from core.types import StageName, StageValue, Task, Values
-from pipeline.prompting import PromptSet
 from pipeline.recipes import Recipe
 from pipeline.stages.counterfactuals import captions_seen
 
@@ -39,9 +38,7 @@ class Producer:
 
 
 def inputs_key(recipe: Recipe, name: StageName, task: Task, source_sha: str, values: Values, settings: Settings) -> str:
-    """Return the key of a stage's inputs. Only used keywords, alternatives and captions count. `source_sha` is
-    `image_sha` of the source. Raises KeyError if a value that the stage reads is missing.
-    """
+    """Return the key of a stage's inputs, of used elements only. Raises KeyError for a missing value that it reads."""
     stage = recipe.stage(name)
     parts: dict[str, Any] = {"source": source_sha} if stage.reads_source else {}
     parts |= {read: recipe.stage(read).seen(values[read]) for read in stage.reads}
@@ -90,10 +87,8 @@ def changed_inputs(
     settings: Settings,
     producer: Producer | None = None,
 ) -> tuple[str, ...]:
-    """Return the inputs ("caption", "task", "settings", ...) that differ from those that the value was made from.
-
-    Settings, model and prompt do not outdate what a person wrote, and the task does not outdate a caption that was made
-    without a prompt. Without a `producer`, or for a value that was saved without one, model and prompt are ignored.
+    """Return the inputs ("caption", "task", "settings", ...) that differ from those of a value. Settings, model and
+    prompt do not outdate a person's value, nor the task a caption made without a prompt. Unknown producers are ignored.
     """
     passed_over = set()
     if value.trace.author == "person":
@@ -116,11 +111,8 @@ def stale_stages(
     settings: Settings,
     producers: Mapping[StageName, Producer] | None = None,
 ) -> dict[StageName, str]:
-    """Return every text stage of a recipe whose value is outdated, with a sentence that says why. A stage without a
-    value is not stale.
-
-    A value is also outdated if a stage that it was made from is outdated, even if its own inputs have not changed yet.
-    `producers` has the model and prompts that would make each value now.
+    """Return, with a reason in a sentence, each stage whose value is outdated by its inputs, by its producer now
+    (`producers`), or by an outdated stage that it was made from. A stage without a value is not stale.
     """
     values = {name: stage_value.value for name, stage_value in stage_values.items()}
     stale: dict[StageName, str] = {}
@@ -141,23 +133,6 @@ def stale_stages(
         elif outdated:
             stale[stage.name] = f"the stage before it ({outdated[-1]}) is stale"
     return stale
-
-
-def producers(
-    recipe: Recipe, captioner: str, language: str, prompts: PromptSet, settings: Settings, segmenter: str = ""
-) -> dict[StageName, Producer]:
-    """Return, by stage, the model and prompts that would produce its value now, given the titles of the models."""
-    titles = {"captioner": captioner, "segmenter": segmenter, "language model": language}
-    templates = {name: prompt.template for name, prompt in prompts.prompts.items()}
-    return {
-        stage.name: Producer(
-            titles[stage.producer],
-            templates[stage.prompt.name] if stage.prompt else "",
-            tuple((slot.name, templates.get(slot.name, "")) for slot in stage.others_sent(settings)),
-        )
-        for stage in recipe.stages
-        if stage.producer in titles
-    }
 
 
 def _joined(parts: Mapping[str, Any]) -> str:

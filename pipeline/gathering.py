@@ -1,12 +1,10 @@
-"""Gathers requests of several threads into one call of a model that takes several at once.
-
-There is no timer: the model is called as soon as every working thread waits for a reply. Knows no stage.
-"""
+"""Gathers requests of several threads into one call of a model, made as soon as every working thread waits."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -28,17 +26,17 @@ from pipeline.seams import (
 
 S = TypeVar("S")
 
+_STOPPED = "Stopped. What was finished is kept."
 Ask = Callable[[Sequence[Any]], Sequence[Any]]
 """Returns the replies to requests, in order."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Waiting:
     number: int
     kind: str
     requests: Sequence[Any]
-    replies: Sequence[Any] | None = None
-    error: Exception | None = None
+    replies: Future[Sequence[Any]]
 
 
 class Gathering:
@@ -47,8 +45,7 @@ class Gathering:
     def __init__(self, threads: int, asks: Mapping[str, Ask]) -> None:
         """`threads` is the number of working threads. `asks` has the function that answers each kind of request."""
         self._asks, self._threads = asks, threads
-        self._lock = threading.Lock()
-        self._arrived, self._answered = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._arrived = threading.Condition()
         self._waiting: list[_Waiting] = []
         self._here, self._open = threading.local(), True
 
@@ -58,7 +55,7 @@ class Gathering:
         try:
             yield
         finally:
-            with self._lock:
+            with self._arrived:
                 self._threads -= 1
                 self._arrived.notify()
 
@@ -68,54 +65,47 @@ class Gathering:
 
     def ask(self, kind: str, requests: Sequence[Any]) -> Sequence[Any]:
         """Return replies in order. Raises the model's errors for these requests, and Cancelled if `serve` has ended."""
-        mine = _Waiting(getattr(self._here, "number", 0), kind, requests)
-        with self._lock:
+        mine = _Waiting(getattr(self._here, "number", 0), kind, requests, Future())
+        with self._arrived:
+            if not self._open:
+                raise Cancelled(_STOPPED)
             self._waiting.append(mine)
             self._arrived.notify()
-            while self._open and mine.replies is None and mine.error is None:
-                self._answered.wait()
-        if mine.error is not None:
-            raise mine.error
-        if mine.replies is None:
-            raise Cancelled("Stopped. What was finished is kept.")
-        return mine.replies
+        return mine.replies.result()
 
     def serve(self) -> None:
         """Answer requests until all threads have left. The models run in this thread."""
+        gathered = list[_Waiting]()
         try:
             while True:
-                with self._lock:
-                    while self._threads and len(self._waiting) < self._threads:
-                        self._arrived.wait()
+                with self._arrived:
+                    self._arrived.wait_for(lambda: len(self._waiting) >= self._threads)
                     if not self._threads:
                         return
                     gathered, self._waiting = sorted(self._waiting, key=lambda one: one.number), []
                 for kind in dict.fromkeys(one.kind for one in gathered):
-                    self._answer_all(kind, [one for one in gathered if one.kind == kind])
-                with self._lock:
-                    self._answered.notify_all()
+                    self._answer(kind, [one for one in gathered if one.kind == kind])
         finally:
-            with self._lock:
+            with self._arrived:
                 self._open = False
-                self._answered.notify_all()
-
-    def _answer_all(self, kind: str, gathered: Sequence[_Waiting]) -> None:
-        try:
-            self._answer(kind, gathered)
-        except Cancelled as error:
-            for each in gathered:
-                each.error = error
-        except Exception as error:  # noqa: BLE001 - every error is raised in the requesting thread
-            if len(gathered) == 1:
-                gathered[0].error = error
-                return
-            for each in gathered:  # one by one, so that an error reaches only the request that causes it
-                self._answer_all(kind, [each])
+                for one in (*gathered, *self._waiting):
+                    if not one.replies.done():
+                        one.replies.set_exception(Cancelled(_STOPPED))
 
     def _answer(self, kind: str, gathered: Sequence[_Waiting]) -> None:
-        replies = iter(self._asks[kind]([one for each in gathered for one in each.requests]))
-        for each in gathered:
-            each.replies = [next(replies) for _ in each.requests]
+        try:
+            replies = iter(self._asks[kind]([one for each in gathered for one in each.requests]))
+            parts = [[next(replies) for _ in each.requests] for each in gathered]
+        except Exception as error:  # noqa: BLE001 - every error is raised in the requesting thread
+            if len(gathered) > 1 and not isinstance(error, Cancelled):
+                for each in gathered:  # one by one, so that an error reaches only the request that causes it
+                    self._answer(kind, [each])
+                return
+            for each in gathered:
+                each.replies.set_exception(error)
+        else:
+            for each, part in zip(gathered, parts, strict=True):
+                each.replies.set_result(part)
 
 
 CAPTIONS, REPLIES = "captions", "replies"
@@ -155,18 +145,13 @@ class ModelsTogether:
 
 
 def _by_key(
-    gathered: Sequence[tuple[S, Any]], key: Callable[[S], object], ask: Callable[[Sequence[Any], S], Sequence[Any]]
+    gathered: Sequence[tuple[S, Any]], key: Callable[[S], Hashable], ask: Callable[[Sequence[Any], S], Sequence[Any]]
 ) -> list[Any]:
     """Return the replies to requests in order. Requests whose settings have the same key are asked together."""
-    groups: list[tuple[object, list[int]]] = []
+    groups, replies = dict[Hashable, list[int]](), dict[int, Any]()
     for at, (settings, _) in enumerate(gathered):
-        own_key = key(settings)
-        places = next((places for other, places in groups if other == own_key), None)
-        if places is None:
-            groups.append((own_key, places := []))
-        places.append(at)
-    replies = dict[int, Any]()
-    for _, places in groups:
+        groups.setdefault(key(settings), []).append(at)
+    for places in groups.values():
         replies.update(zip(places, ask([gathered[at][1] for at in places], gathered[places[0]][0]), strict=True))
     return [replies[at] for at in range(len(gathered))]
 

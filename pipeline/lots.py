@@ -1,6 +1,5 @@
-"""Runs many source images together, stage by stage: all captions, then all requests to the language model, then images
-in batches that cross sources. The values and images equal those that `Driver.run` makes of each source alone. Knows no
-page and no database.
+"""Runs many sources together: all captions, then all requests to the language model, then images in batches that cross
+sources. Values and images equal those that `Driver.run` makes of each source alone.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from core.errors import Cancelled, CannotLoad, UserError
 from core.images import image_sha
 from core.progress import stop_if, stoppable
 from core.types import CounterfactualCaptions, StageName
-from pipeline.driver import Drawing, Driver, EmitOf, FixedWorklist, SourceWork
+from pipeline.driver import Drawing, Driver, EmitOf, FixedWorklist, SourceWork, ignore
 from pipeline.freshness import stale_stages
 from pipeline.gathering import ModelsTogether
 from pipeline.methods import method_of
@@ -33,23 +32,16 @@ SIDE_BY_SIDE = 32
 """Maximum number of sources whose text stages run at once, and thus of requests that may reach a model at once."""
 
 
-def ignore(_number: int, _event: Event) -> None:
-    """Ignore an event."""
-
-
 # Text stages
 
 
 def run_stages(
     driver: Driver, works: Sequence[SourceWork], emit: EmitOf = ignore, cancelled: threading.Event | None = None
 ) -> list[Exception | None]:
-    """Run the text stages of each source's work and save them as `Driver.run` does. Return for each work None or its
-    error.
-
-    Stages of one kind of model run one after another, so that models that do not fit into memory together can still
-    run. A model that takes several requests gets the requests of `SIDE_BY_SIDE` works at once. The values equal the
-    values of a source that runs alone, apart from floating-point noise. Raises Cancelled, and CannotLoad, which stops
-    every work. The stores keep what was finished.
+    """Run the text stages of each work and save them as `Driver.run` does, with equal values apart from floating-point
+    noise. Return for each work None or its error. Stages of one kind of model run together, so that models that do not
+    fit into memory together can run; a model that takes several requests gets those of `SIDE_BY_SIDE` works. Raises
+    Cancelled and CannotLoad, which stop every work. The stores keep what was finished.
     """
     ended: list[Exception | None] = [None] * len(works)
     phases = [list(phases_of(work.request)) for work in works]
@@ -172,16 +164,11 @@ def draw(
     cancelled: threading.Event | None = None,
     at_once: int | None = None,
 ) -> None:
-    """Draw the images of works with an equal `shape_of`, `at_once` in a batch, and save each as `Driver.run` does.
-
-    By default the batch has the size of the settings, or the best one for the model. An image with a `batch` of its own
-    gets its place in a batch of that size; the others get the lowest free place. Every batch is filled up to its size.
-    If memory runs out, a batch is halved, which progress and lineages report. ImageFailed reports an image that cannot
-    be made, and all images of a source that cannot be prepared; the others continue.
-
-    Raises ValueError for works of different shapes or without a list of images, UserError if the profile cannot draw
-    them, CannotLoad, and Cancelled within one denoising step after being asked to stop. The stores keep what was
-    finished.
+    """Draw the images of works with an equal `shape_of`, `at_once` in a batch (by default as set, or best for the
+    model), and save each as `Driver.run` does. An image with a `batch` of its own gets its place in one of that size,
+    others the lowest free place. Batches are filled up, and halved if memory runs out. ImageFailed reports images, or
+    those of a source, that cannot be made. Raises ValueError for other shapes or no list of images, UserError if the
+    profile cannot draw them, CannotLoad, and Cancelled within a denoising step. The stores keep what was finished.
     """
     if any(work.request.images is None for work in works):
         raise ValueError("every request needs its list of images: plan the images first")

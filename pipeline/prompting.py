@@ -25,15 +25,6 @@ class PromptError(UserError):
     """A prompt file that cannot be used. The message names the file or the variable."""
 
 
-class MissingVariables(PromptError):
-    """A template was filled without some of its variables."""
-
-    def __init__(self, where: str, names: tuple[str, ...]) -> None:
-        listed = ", ".join(f"${name}" for name in names)
-        super().__init__(f"The prompt {where} needs {listed}: give it a value.")
-        self.names = names
-
-
 @dataclass(frozen=True)
 class Prompt:
     """A template and the texts that end a reply."""
@@ -51,10 +42,9 @@ class Prompt:
         return tuple(template.get_identifiers())
 
     def evaluate(self, **values: str | int) -> str:
-        """Fill in the variables. Values become one line, as a line break would end a field. Raises MissingVariables."""
-        missing = tuple(name for name in self.variables() if name not in values)
-        if missing:
-            raise MissingVariables(self.where, missing)
+        """Fill in the variables. Values become one line, as a line break would end a field. Raises PromptError."""
+        if missing := [f"${name}" for name in self.variables() if name not in values]:
+            raise PromptError(f"The prompt {self.where} needs {', '.join(missing)}: give it a value.")
         return Template(self.template).substitute({name: " ".join(str(v).split()) for name, v in values.items()})
 
     def without(self, name: str) -> Prompt:

@@ -1,8 +1,4 @@
-"""Recipes: the text stages of a run, their order, and the method that draws its images.
-
-Their stages are declared in `pipeline.stages`. Knows no page, no database and no loaded model. A new recipe is an entry
-of `SHIPPED`.
-"""
+"""Recipes: the text stages of a run, declared in `pipeline.stages`, and the method that draws. `SHIPPED` lists them."""
 
 from __future__ import annotations
 
@@ -62,8 +58,7 @@ INSTRUCTION_PROMPT = PromptSlot(
     default="Change $edits. The picture then shows this: $caption Keep everything else as it is: the same camera, "
     "every shape in its place and of its size. These stay what and where they are: $shown.",
 )
-"""Prompt for an editor. `$edits` lists the changes, such as "red to blue, and sunny to snowy". The other variables are
-as in `DRAWING_PROMPT`."""
+"""Prompt for an editor. `$edits` lists the changes, such as "red to blue"; others as in `DRAWING_PROMPT`."""
 BACKGROUND_PROMPT = PromptSlot("background", ("caption",), default="$caption")
 """Prompt for a background. It names no label, since the subject is put in front of the background afterwards."""
 PLANNING = frozenset(("generation.images_per_caption", "generation.seed_mode", "generation.seed"))
@@ -101,7 +96,6 @@ class Recipe:
 
     @property
     def drawing_method(self) -> MethodDescription:
-        """Description of the recipe's drawing method."""
         return method_of(self.method)
 
     def drawn_with(self, settings: Settings, values: Values) -> MethodSettings:
@@ -114,7 +108,6 @@ class Recipe:
 
     @cached_property
     def names(self) -> tuple[StageName, ...]:
-        """The names of the recipe's stages, in order."""
         return tuple(stage.name for stage in self.stages)
 
     @property
@@ -128,7 +121,6 @@ class Recipe:
         return self.stages[-1]
 
     def has(self, name: StageName) -> bool:
-        """Return True if the recipe has a stage of this name."""
         return name in self.names
 
     def stage(self, name: StageName) -> Stage:
@@ -171,15 +163,9 @@ class Recipe:
         """Load the recipe's prompts from a prompt set. Raises PromptError if one is missing or invalid."""
         return load_prompts(prompt_set, self.prompt_slots, folder)
 
-    def own_prompts(self, templates: Mapping[StageName, str]) -> dict[StageName, str]:
-        """Return the edited templates that belong to prompts of this recipe."""
-        names = {slot.name for slot in self.prompt_slots}
-        return {name: template for name, template in templates.items() if name in names}
-
     def settings_in(self, profile: Profile, plain: Mapping[str, Any] | None = None) -> Settings:
-        """Return the profile's settings for this recipe, with sections replaced by those in `plain`; its other keys are
-        ignored. Raises UserError for a wrong value of the profile, and pydantic.ValidationError if `plain` does not
-        fit.
+        """Return the profile's settings for this recipe, with known sections replaced by those in `plain`. Raises
+        UserError for a wrong value of the profile, and pydantic.ValidationError if `plain` does not fit.
         """
         known = self.settings.model_fields
         shared = {name: getattr(profile.settings, name) for name in Settings.model_fields}
@@ -197,9 +183,7 @@ class Recipe:
         )
 
     def reads(self, setting: str) -> bool:
-        """Return True if the recipe uses a setting like "generation.steps". Settings of sections other than
-        "generation" and "conditioning" always count as used.
-        """
+        """Return True if the recipe uses a setting like "generation.steps". Only drawing settings may be unused."""
         section = setting.partition(".")[0]
         if section == "generation":
             method = self.drawing_method
@@ -297,10 +281,8 @@ _known: dict[str, Recipe] = {}
 
 
 def register(recipe: Recipe) -> None:
-    """Add a recipe to the shipped ones, for a program that brings its own.
-
-    Raises ValueError if the name is taken, if a stage has the name of a prompt or of a stage with another type of
-    value, or if a stage reads one that does not come before it.
+    """Add a recipe of another program. Raises ValueError if its name is taken, if a stage has the name of a prompt or
+    of a stage with another type of value, or if a stage reads one that does not come before it.
     """
     if recipe.name in _known:
         raise ValueError(f"there is a recipe {recipe.name!r} already")
@@ -398,9 +380,7 @@ def known_stages() -> tuple[Stage, ...]:
 
 
 def values_from_plain(data: Mapping[str, Any]) -> dict[StageName, StageValue[Any]]:
-    """Return the values of stages from plain data, by name and in the order of the stages. Raises ValueError for an
-    unknown stage, and pydantic.ValidationError if the data do not fit.
-    """
+    """Return stage values from plain data. Raises ValueError for an unknown stage, and pydantic.ValidationError."""
     unknown = data.keys() - stage_kinds().keys()
     if unknown:
         raise ValueError(f"there is no stage {min(unknown)!r}")

@@ -1,8 +1,4 @@
-"""Reads the reply of a model: its answer, without thoughts and without the marks of a chat template.
-
-Models return their whole text unchanged. Stages read the answer with `read_reply` and keep the whole reply in the
-trace. Pure functions of text that know no model and no stage.
-"""
+"""Reads the answer in a reply, without the thoughts and the chat template's marks that models return too. Pure."""
 
 from __future__ import annotations
 
@@ -60,11 +56,9 @@ class Reply:
 
 
 def read_reply(text: str) -> Reply:
-    """Separate a reply into its answer and the thoughts of the model.
-
-    Thoughts are in tags such as `<think>` or `[THINK]`, or in channels of the harmony format. Their beginning may be
-    missing, since some chat templates write it themselves. Their end may be missing if the longest reply was reached.
-    The answer ends where the turn of the model ends.
+    """Separate a reply into its answer and the thoughts of the model: in tags such as `<think>` or `[THINK]`, or in
+    channels of the harmony format. Their beginning may be in the chat template, and their end missing in a reply that
+    is cut off. The answer ends where the turn of the model ends.
     """
     text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore").translate(_INVISIBLE)
     text, thoughts = _without_channels(text)
@@ -93,11 +87,8 @@ def is_refusal(answer: str) -> bool:
 
 
 def with_json_repaired(answer: str, names: Collection[str]) -> str:
-    """Return the JSON object in an answer that has one of these names, if it is broken or nested in other JSON.
-    Otherwise return the answer unchanged.
-
-    Trailing commas, other quotes, Python's notation and the like are repaired. JSON that ends in the middle is not,
-    since the rest of it is unknown.
+    """Return an answer with its JSON object that has one of these names repaired (commas, quotes, Python's notation and
+    the like), or taken out of other JSON. JSON that ends in the middle stays, since the rest of it is unknown.
     """
     start, end = answer.find("{"), answer.rfind("}") + 1
     if not names or not 0 <= start < end <= start + _LONGEST_JSON:

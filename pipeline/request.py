@@ -122,12 +122,14 @@ class Store(Protocol):
 
     def latest(self, request: Request) -> Request:
         """Return the request with the present task, settings and prompts, which may change during the run."""
+        return request
 
     def values(self) -> Mapping[StageName, StageValue[Any]]:
         """Return the value of each stage that has one."""
 
     def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
         """Return the earlier values that models gave at a stage, oldest first. Each further try takes another seed."""
+        return ()
 
     def save_value(self, stage: StageName, value: StageValue[Any]) -> None: ...
 
@@ -138,18 +140,17 @@ class Store(Protocol):
 
     def failures(self) -> Collection[Failure]:
         """Return the failures recorded so far."""
+        return ()
 
     def save_failure(self, failure: Failure) -> None:
         """Record a failure. It replaces an earlier one of the same stage or image."""
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """A store in memory."""
 
     def __init__(self, source: Image.Image, values: Values | None = None, mask: NamedMask | None = None) -> None:
-        """`values` are `StageValue`s or bare values. Later stages can read a bare value. It counts as stale, since its
-        inputs are unknown, so a request for its stage makes it again.
-        """
+        """`values` are `StageValue`s or bare values, which count as stale, since their inputs are unknown."""
         self._source, self._mask = source, mask
         self.held = {
             name: value if isinstance(value, StageValue) else StageValue(value, Trace("person"))
@@ -163,14 +164,8 @@ class MemoryStore:
     def mask(self) -> NamedMask | None:
         return self._mask
 
-    def latest(self, request: Request) -> Request:
-        return request
-
     def values(self) -> Mapping[StageName, StageValue[Any]]:
         return self.held
-
-    def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
-        return ()
 
     def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
         self.held[stage] = value
@@ -180,9 +175,6 @@ class MemoryStore:
 
     def save_case(self, case: TestCase) -> None:
         self.cases.append(case)
-
-    def failures(self) -> Collection[Failure]:
-        return ()
 
     def save_failure(self, failure: Failure) -> None:
         """Save nothing: the event ImageFailed reports the failure."""

@@ -40,9 +40,7 @@ class Captioner(Protocol):
     name: str
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the reply as the model wrote it, and the prompt that was sent ("" for a model without prompts).
-        `pipeline.replies.read_reply` reads the caption in the reply.
-        """
+        """Return the model's whole reply, which `read_reply` reads, and the prompt sent ("" without prompts)."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,6 @@ class CaptionRequest:
 @runtime_checkable
 class BatchCaptioner(Protocol):
     """A captioner that takes several images at once."""
-
-    name: str
 
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
@@ -77,11 +73,9 @@ class LanguageRequest:
     stop: tuple[str, ...] = ()
     """Texts that end the reply."""
     schema: Mapping[str, Any] | None = None
-    """A JSON schema for the reply, for models that can be constrained to it: as JSON, or as lines (see
-    `pipeline.stages.reply_schema`). The reader accepts both forms and relies on neither."""
+    """JSON schema of the reply, if the model can be constrained to it, as JSON or lines. Readers accept both forms."""
     pictures: tuple[Image.Image, ...] = ()
-    """RGB pictures that the prompt is about, for a model that sees. They come before the prompt, and if there are
-    several, the model reads them as "Picture 1", "Picture 2" and so on."""
+    """RGB pictures before the prompt, for a model that sees. It reads several as "Picture 1", "Picture 2" and so on."""
 
 
 class LanguageModel(Protocol):
@@ -90,10 +84,8 @@ class LanguageModel(Protocol):
     name: str
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the continuation, without the prompt. Raises UserError if the prompt does not fit the context.
-
-        The continuation is the model's whole text, with thoughts and marks of a chat template.
-        `pipeline.replies.read_reply` reads the answer in it.
+        """Return the continuation without the prompt: the whole text, with thoughts and marks of a chat template, in
+        which `pipeline.replies.read_reply` reads the answer. Raises UserError if the prompt does not fit the context.
         """
 
 
@@ -101,37 +93,21 @@ class LanguageModel(Protocol):
 class BatchLanguageModel(Protocol):
     """A language model that continues several texts at once."""
 
-    name: str
-
     def complete_many(
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
     ) -> Sequence[str | UserError]:
-        """Return for each request, in order, the reply that `complete` returns, apart from floating-point noise, or the
-        UserError that it raises. Replies do not depend on the other requests.
-
-        Calls `on_reply` in the calling thread with the number of replies so far. An error raised there stops the work.
-        Raises Cancelled, and errors that concern all requests.
+        """Return for each request the reply of `complete`, apart from floating-point noise, or its UserError, without
+        influence of the others. Calls `on_reply` in this thread with the number of replies so far; an error raised
+        there stops the work. Raises Cancelled, and errors that concern all requests.
         """
-
-
-@runtime_checkable
-class CountsTokens(Protocol):
-    """A model that counts its tokens."""
-
-    tokens: int
-    """Number of tokens read and written so far. It does not grow if a server does not report them."""
 
 
 @runtime_checkable
 class ScoringLanguageModel(Protocol):
     """A language model that tells how likely a text is."""
 
-    name: str
-
     def score(self, text: str) -> float:
-        """Return the mean negative log-likelihood of a text's tokens after the first: the logarithm of its perplexity.
-        The text is cut off at the length of the context.
-        """
+        """Return the mean negative log-likelihood of a text's tokens after the first, as far as the context reaches."""
 
 
 class Embedder(Protocol):
@@ -146,9 +122,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class BatchEmbedder(Protocol):
-    """An embedder that takes several images, or texts, at once."""
-
-    name: str
+    """An embedder that takes several images, or texts, at once, and remembers the latest vectors for single ones."""
 
     def images(self, images: Sequence[Image.Image]) -> Sequence[Vector]:
         """Return the vector of each image, like `image` apart from floating-point noise."""
@@ -252,10 +226,8 @@ class Draws(Protocol[D]):
         settings: D,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """Draw each request on the picture at its index. All `pictures` have one size.
-
-        The batch is filled up to `size`, so that the pixels of an image do not depend on the other images of the batch
-        (on the same machine). `on_step` counts the steps of the batch.
+        """Draw each request on the picture at its index; all `pictures` have one size. The batch is filled up to
+        `size`, so that pixels do not depend on the other images (on the same machine). `on_step` counts its steps.
         """
 
 
@@ -340,10 +312,9 @@ class Method(Protocol[P]):
         on_progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
     ) -> P:
-        """Make everything that all images of a source share. The same source and settings give the same result.
-
-        The result serves all settings for which the method's description gives the same `preparation_key`. Raises
-        Cancelled if asked to stop, and UserError for errors that a person must correct.
+        """Make what all images of a source share; equal sources and settings give equal results. It serves all settings
+        of the same `preparation_key` of the method's description. Raises Cancelled, and UserError for a person to
+        correct.
         """
 
     def batch(self, prepared: P, waiting: int | None = None, watched: bool = True) -> int:
@@ -357,11 +328,9 @@ class Method(Protocol[P]):
     def make(
         self, prepared: Sequence[P], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """Draw images, each of its own prepared source, all of the same `MethodDescription.shape`.
-
-        Return for each image a function that checks it and returns the test case, or raises the error of the image.
-        Equal arguments give equal pixels on the same machine. `size` and `on_step` as in `Draws.draw`. Raises errors
-        that concern all images.
+        """Draw images of one `MethodDescription.shape`, each of its own prepared source. Return for each a function
+        that checks it and returns the test case, or raises its error. Equal arguments give equal pixels on the same
+        machine. `size` and `on_step` as in `Draws.draw`. Raises errors that concern all images.
         """
 
     def preview(self) -> Image.Image | None:
@@ -387,8 +356,7 @@ class Models(Protocol):
 
     @property
     def judge(self) -> LanguageModel:
-        """The model that judges images, which sees the pictures of a request. Raises UserError if the profile has
-        none."""
+        """The model that judges images, which sees a request's pictures. Raises UserError if there is none."""
 
     @property
     def embedder(self) -> Embedder: ...
@@ -399,6 +367,9 @@ class Models(Protocol):
         """The segmenter of subjects. Raises UserError if the profile has none."""
 
     def detector(self, kind: ControlKind) -> Detector: ...
+
+    def runs(self, role: str) -> str:
+        """Return in words where the drawing model of this role runs, or "" if unknown. Loads nothing."""
 
     def segmenter_name(self) -> str:
         """Return the segmenter's name, or "" without one. Loads nothing."""

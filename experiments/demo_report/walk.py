@@ -142,6 +142,10 @@ class ListeningModels:
         """Return the name of the generator for this kind of control image."""
         return self._models.generator_name(kind)
 
+    def runs(self, role: str) -> str:
+        """Return in words where the drawing model of this role runs."""
+        return self._models.runs(role)
+
     def detector(self, kind: ControlKind) -> Detector:
         """Return the model that draws this kind of control image."""
         return self._models.detector(kind)

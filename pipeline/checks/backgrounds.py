@@ -1,8 +1,4 @@
-"""Checks of a subject in front of a new background: its pixels are unchanged, and the background shows no second
-subject.
-
-Edges are not checked.
-"""
+"""Checks of a subject in front of a new background: its pixels are unchanged, and no second subject shows."""
 
 from __future__ import annotations
 
@@ -47,9 +43,7 @@ def background_checks(
 
 
 def _free(background: Image.Image, mask: Mask, words: Sequence[str], segmenter: Segmenter) -> Check:
-    """Check that the segmenter finds none of the words in the background. Pixels behind the subject do not count, nor
-    do things that the segmenter is not sure about.
-    """
+    """Check that the segmenter surely finds none of the words in the background beside the subject."""
     seen, named, unknown = np.zeros_like(mask), list[str](), list[str]()
     for word in dict.fromkeys(words):
         try:
@@ -69,9 +63,7 @@ def _free(background: Image.Image, mask: Mask, words: Sequence[str], segmenter: 
 
 
 def _at_place(image: Image.Image, mask: Mask, phrases: Sequence[str], segmenter: Segmenter) -> list[Check]:
-    """Check that the subject is found where it was put, and that the thing found there is not larger than the
-    subject.
-    """
+    """Check that the subject is found where it was put, and that nothing larger is found there."""
     try:
         whole = [one.mask for phrase in phrases for one in segmenter.find(image, phrase)]
     except UserError as error:

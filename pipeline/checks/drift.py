@@ -18,10 +18,8 @@ from pydantic import BaseModel, ConfigDict
 from core.types import Check
 
 FRAMING_KEPT = "framing kept"
-"""Name of the drift check."""
 LEAST_COVERED = 0.95
-"""Minimum share of the source's frame that an image must show to be moved back. Below it, too wide a border must be
-filled."""
+"""Minimum share of the source's frame that an image must show to be moved back. Below it, the border is too wide."""
 IN_PLACE = 0.0075
 """Maximum shift of a corner, as a share of the sides, that is left uncorrected."""
 _CERTAIN = 0.2
@@ -143,10 +141,7 @@ def can_move_back(drift: Drift | None) -> bool:
 
 
 def framing_kept(drift: Drift | None, size: tuple[int, int]) -> Check:
-    """Check the share of the source's frame that the image shows, 0 to 1. The check fails below `LEAST_COVERED`, and
-    gives no verdict if `drift` is None. The note tells how the image, of `size` (width, height), drifted and if it was
-    moved back.
-    """
+    """Check the share of the source's frame that an image of `size` shows. The note tells its drift."""
     if drift is None:
         note = "Its outlines are too unlike those of the source to tell whether the picture was shifted or zoomed."
         return Check(FRAMING_KEPT, None, None, note)

@@ -62,8 +62,7 @@ edit shows, and a label is seen, if the image is nearer to its intended text tha
 an image and only shows where to look: it was measured on drawn scenes only (see docs/demo-report.md), where texture
 does not mislead."""
 IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
-"""Thresholds of the check `EDGES_IN_PLACE`. By its measurement, half of the scenes that were moved sideways fail, and
-most of those that were not moved pass."""
+"""Thresholds of `EDGES_IN_PLACE`: half of the scenes moved sideways fail, and most that were not moved pass."""
 FORM_SIDE = 128
 """Short side, in pixels, at which the outlines of pieces are compared. Their thresholds were measured at this size."""
 WHITE = 127
@@ -96,14 +95,11 @@ def image_checks(
     lines: Mapping[str, Band] = BANDS,
     psnr: float | None = None,
 ) -> tuple[Check, ...]:
-    """Return all checks of one image. `source` and `image` are RGB of the same size; `labels` are the classes that the
-    label is compared with. Without an embedder, a caption, labels or a mask, the checks that need them are left out.
-
-    Edges are compared at the size that was drawn, since their tolerance is in pixels. `drawn` is the image before it
-    was resized to the source's size, None if it was not. `control` has the size that was drawn. Without it, the image
-    was drawn without a control image, and its edges are compared with the source's edges (`edges_in_place`). `lines`
-    are thresholds for checks that the embedder's profile does not set. `psnr` is the PSNR of the inversion in dB, or
-    None.
+    """Return all checks of an RGB image of its source's size that are possible without embedder, caption, labels or
+    mask if these are missing. Edges are compared at the drawn size, as their tolerance is in pixels: `drawn` is the
+    image of that size, if it was resized, and `control` its control image. Without `control`, edges are those of the
+    source (`edges_in_place`). `lines` are thresholds that the embedder's profile does not set, and `psnr` is the PSNR
+    of the inversion in dB.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
     # Only a Canny control image holds edges to compare. For other kinds, the source's edges are compared.
@@ -307,9 +303,7 @@ def _edit_direction(before: Vector, after: Vector, source_text: Vector, text: Ve
 def _label_seen(
     before: Vector, after: Vector, caption: str, label: str, others: Sequence[str], embedder: Embedder, band: Band
 ) -> Check:
-    """Check how much closer the image is to its caption than to that caption with the likeliest other label. It gives
-    no verdict if the embedder already sees another label in the source.
-    """
+    """Check the lead of the label over the likeliest other one, unless CLIP sees another in the source too."""
 
     def asked(name: str) -> Vector:
         return embedder.text(_labelled(caption, label, name))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from string import Template
-from typing import Any, Literal
+from typing import Literal
 
 from PIL import Image
 
@@ -25,9 +25,10 @@ from core.settings import LanguageSettings
 from core.types import Check, Edit, Task, TaskKind
 from pipeline.prompting import Prompt
 from pipeline.replies import read_reply
-from pipeline.seams import CountsTokens, LanguageModel
-from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_each
+from pipeline.seams import LanguageModel
+from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_all
 from pipeline.stages.parsing import Unreadable, object_with
+from pipeline.stages.reply_schema import object_schema, text_schema
 
 LONGEST_REASON = 300
 """Maximum number of characters of the judge's reason, or of an unreadable reply, in the note of a check."""
@@ -55,15 +56,9 @@ class Factor:
 FACTORS: Mapping[str, Factor] = DataTable(__file__, Factor, "factors")
 """Factors by the name of their check."""
 _PROMPT = DataTable(__file__, str, "prompt")
-SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "reason": {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON},
-        "answer": {"type": "string", "enum": ["yes", "no", CANNOT_TELL]},
-    },
-    "required": ["reason", "answer"],
-    "additionalProperties": False,
-}
+SCHEMA = object_schema(
+    {"reason": text_schema(1, LONGEST_REASON), "answer": {"type": "string", "enum": ["yes", "no", CANNOT_TELL]}}
+)
 """JSON schema of a reply. The reason comes first, so that the answer follows from it."""
 
 
@@ -86,17 +81,16 @@ class Case:
 
 
 def judge_all(judge: LanguageModel, cases: Sequence[Case], settings: LanguageSettings) -> list[Judgement | UserError]:
-    """Ask a judge about all factors of these images. Return the judgement of each image, or the UserError of an image
-    about which no reply came. A factor without a readable reply gives a check that cannot tell, with the reply in its
-    note. Raises CannotLoad for an error that concerns all images, and Cancelled.
+    """Return a judge's judgement of each image, or the UserError of an image about which no reply came. A factor
+    without a readable reply gives a check that cannot tell. Raises Cancelled, and CannotLoad for all images.
     """
-    began, before = time.monotonic(), judge.tokens if isinstance(judge, CountsTokens) else 0
+    began, before = time.monotonic(), getattr(judge, "tokens", 0)  # some models count them
     names = [(at, name) for at, case in enumerate(cases) for name in _factors(case)]
     prompt = Prompt("judge", _PROMPT["template"].strip())
     inquiries = [_inquiry(cases[at], FACTORS[name]) for at, name in names]
-    results = ask_each("an answer", judge, prompt, inquiries, settings)
+    results = ask_all("an answer", judge, prompt, inquiries, settings)
     seconds = (time.monotonic() - began) / max(1, len(cases))
-    spent = judge.tokens - before if isinstance(judge, CountsTokens) else 0
+    spent = getattr(judge, "tokens", 0) - before
     tokens = round(spent / max(1, len(cases))) if spent else None
     found: list[Judgement | UserError] = []
     for at in range(len(cases)):
@@ -140,9 +134,7 @@ def _read(reply: str) -> tuple[str, str]:
 
 
 def _check(name: str, result: Answer[tuple[str, str]] | NoAnswer) -> Check:
-    """Return the check of a factor. Its figure is 1 if it passed and 0 if it failed, so that a score can learn from
-    it.
-    """
+    """Return the check of a factor. Its figure is 1 if it passed and 0 if it failed, from which a score can learn."""
     if isinstance(result, NoAnswer):
         if not result.reason:
             return Check(name, None, note=str(result.error))

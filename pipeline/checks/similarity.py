@@ -47,26 +47,20 @@ def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternati
     """Return the alternatives, after measuring the similarity of each option that has none yet."""
     items = []
     for item in value.items:
-        texts = [option.text for option in item.options if option.similarity is None]
-        found = iter(similarities(texts, item.keyword, item.edit_type, task, sentences))
-        options = []
-        for option in item.options:
-            if option.similarity is None:
-                similarity, like = next(found)
-                option = replace(option, similarity=similarity, like=like)
-            options.append(option)
-        items.append(replace(item, options=tuple(options)))
+        new = [option for option in item.options if option.similarity is None]
+        found = similarities([option.text for option in new], item.keyword, item.edit_type, task, sentences)
+        similar = {
+            option: replace(option, similarity=s, like=like) for option, (s, like) in zip(new, found, strict=True)
+        }
+        items.append(replace(item, options=tuple(similar.get(option, option) for option in item.options)))
     return Alternatives(tuple(items))
 
 
 def similarities(
     texts: Sequence[str], keyword: str, edit_type: EditType, task: Task, sentences: Sentences
 ) -> list[tuple[float, str]]:
-    """Return, for each text, its highest similarity (-1 to 1) and the phrase that it is most similar to.
-
-    A text is compared with the keyword, both as phrases of the edit type. For the types subject and object, it is also
-    compared with the label or the protected classes. Of a name with commas, only the part before the first comma
-    counts.
+    """Return, for each text, its highest similarity (-1 to 1) and the phrase that has it: the keyword, as a phrase of
+    the edit type, or for a subject or object also the label or a protected class (up to its first comma).
     """
     if not texts:
         return []
@@ -80,9 +74,8 @@ def similarities(
 def closeness(
     change: Change, edit_type: EditType, task: Task, sentences: Sentences, raw: bool = False
 ) -> tuple[float | None, str]:
-    """Compare a change's new words with the words that they replace and with the names that the task protects. Return
-    the highest similarity and the phrase that has it, or None and "" if there is nothing to compare. With `raw`, the
-    similarity is the plain cosine, and protected names count in an edit of any type.
+    """Return the highest similarity of a change's new words to the replaced words and the protected names, with the
+    phrase that has it; None and "" without any. `raw`: by the plain cosine, and to names for edits of any type.
     """
     names = _protected("object" if raw else edit_type, task)
     others = [change.gone, *names] if change.gone else names
@@ -99,10 +92,7 @@ def closeness(
 
 
 def is_of_type(change: Change, edit_type: EditType, sentences: Sentences) -> tuple[bool, EditType]:
-    """Return whether the words of a change fit an edit type, and the type nearest to them. False means that another
-    type is clearly nearer. The nearness of a type is a mean: of its nearness to the new words, and its nearness to the
-    words that they replace.
-    """
+    """Return whether no other edit type is clearly nearer to old and new words of a change, and the nearest type."""
     phrases = [phrase for phrase in (change.came, change.gone) if phrase]
     every = [phrase for kind in EDIT_TYPES for group in _groups(kind) for phrase in group]
     embedded = list(dict.fromkeys((*phrases, *every)))

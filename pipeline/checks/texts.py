@@ -36,32 +36,32 @@ def task_checks(task: Task) -> tuple[Check, ...]:
     """Check that the task has a label or protected classes."""
     if task.kind == "classification":
         note = "A classification task needs a label: say what the image shows, such as bird."
-        return (_check("label given", bool(tokens(task.label)), note),)
+        return (check_of("label given", bool(tokens(task.label)), note),)
     note = "A segmentation task needs protected classes: name what must stay in place, such as road, vehicle."
-    return (_check("protected classes given", any(tokens(name) for name in task.protected), note),)
+    return (check_of("protected classes given", any(tokens(name) for name in task.protected), note),)
 
 
 def caption_checks(text: str, task: Task) -> tuple[Check, ...]:
     """Check that the caption is not empty and names the label, or at least one of the protected classes."""
     if not tokens(text):
-        return (_check("caption not empty", False, "The caption is empty: write one, or caption the image again."),)
-    written = _check("caption not empty", True)
+        return (check_of("caption not empty", False, "The caption is empty: write one, or caption the image again."),)
+    written = check_of("caption not empty", True)
     if task.kind == "classification":
         note = f"The caption does not name the label “{task.label}”: nothing in it can be protected. Add the word."
-        return (written, _check("label named", bool(classes_in(text, task)), note))
+        return (written, check_of("label named", bool(classes_in(text, task)), note))
     note = f"The caption names none of the protected classes ({', '.join(task.protected)}). Add what the image shows."
-    return (written, _check("protected classes named", bool(classes_in(text, task)), note))
+    return (written, check_of("protected classes named", bool(classes_in(text, task)), note))
 
 
 def keyword_checks(keyword: str, caption: str, task: Task, forced: bool = False) -> tuple[Check, ...]:
     """Check that a keyword is in the caption and not protected; a `forced` keyword may be protected."""
     if not tokens(keyword):
-        return (_check("keyword not empty", False, "A keyword is empty: fill it in, or remove it."),)
+        return (check_of("keyword not empty", False, "A keyword is empty: fill it in, or remove it."),)
     missing = f"“{keyword}” is not in the caption: take words of the caption, as they stand there."
     protected = f"“{keyword}” is protected by the task ({task.describe()}): choose something else."
     return (
-        _check("keyword in the caption", contains(caption, keyword), missing),
-        _check("keyword not protected", forced or not is_protected(keyword, task), protected),
+        check_of("keyword in the caption", contains(caption, keyword), missing),
+        check_of("keyword not protected", forced or not is_protected(keyword, task), protected),
     )
 
 
@@ -74,30 +74,27 @@ def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool 
     """Check that an alternative changes its keyword and keeps the protected words. A `forced` keyword may lose them."""
     if not tokens(alternative):
         note = f"An alternative of “{keyword}” is empty: fill it in, or remove it."
-        return (_check("alternative not empty", False, note),)
+        return (check_of("alternative not empty", False, note),)
     same = f"“{alternative}” is the same as its keyword: choose something else."
     lost = [word for word in protected_words_in(keyword, task) if not forced and not contains(alternative, word)]
     checks = [
-        _check("alternative differs", tokens(keyword) != tokens(alternative), same),
-        _check(_kept_name(task), not lost, f"“{alternative}” drops {_quoted(lost)}, which is protected by the task."),
+        check_of("alternative differs", tokens(keyword) != tokens(alternative), same),
+        check_of(_kept_name(task), not lost, f"“{alternative}” drops {_quoted(lost)}, which is protected by the task."),
     ]
     if task.kind == "segmentation":
         checks.append(_nothing_added(keyword, alternative, task))
     else:
         named = bool(classes_in(alternative, task)) and not classes_in(keyword, task)
         note = f"“{alternative}” names the label “{task.label}”, which is no other word for “{keyword}”."
-        checks.append(_check("label not named instead", not named, note))
+        checks.append(check_of("label not named instead", not named, note))
     return tuple(checks)
 
 
 def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
-    """Check that a counterfactual caption has its edits, keeps every protected word and makes sense. The checks that
-    the writing stage recorded in the caption follow at the end.
-
-    If an edit has consequences (new weather changes what lies on the ground), a few other words may change. The check
-    of other words then passes with a remark. Lost things and lost sentences fail a check of their own. A protected word
-    that a person insists on changing is not lost. If `source` is "", the text describes a background, and may name no
-    protected class. A caption that no model wrote has only the checks of its stage, which give the reason.
+    """Check that a counterfactual caption has its edits, keeps every protected word (except one that a person insists
+    on changing) and makes sense. Other words may change a little with an edit that has consequences, such as new
+    weather, which gives a remark. If `source` is "", the text describes a background, which may name no protected
+    class. The checks of the writing stage follow. A caption that no model wrote has only these.
     """
     if counterfactual.checks and not tokens(counterfactual.text):
         return counterfactual.checks
@@ -108,16 +105,16 @@ def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, ta
 def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
     text = counterfactual.text
     if not tokens(text):
-        return (_check("caption not empty", False, "The counterfactual caption is empty: write it, or untick it."),)
+        return (check_of("caption not empty", False, "The counterfactual caption is empty: write it, or untick it."),)
     notes = [note for edit in counterfactual.edits if (note := undone(source, text, edit))]
-    made = _check("edits made", not notes, " ".join(notes))
+    made = check_of("edits made", not notes, " ".join(notes))
     if not tokens(source):
         return (made, no_class_named(text, task.kept()), _no_repetition(source, text))
     forced = [edit for edit in counterfactual.edits if edit.forced]
     waived = {word for edit in forced for word in protected_words_in(edit.keyword, task)}
     lost = [word for word in protected_words_in(source, task) if word not in waived and not contains(text, word)]
     gone = f"{_quoted(lost)} {'is' if len(lost) == 1 else 'are'} no longer in the caption, but protected by the task."
-    checks = [made, _check(_kept_name(task), not lost, gone)]
+    checks = [made, check_of(_kept_name(task), not lost, gone)]
     if forced:
         forced_keywords = _quoted([edit.keyword for edit in forced])
         note = f"{forced_keywords} is protected by the task and changed on purpose: a person insisted."
@@ -128,7 +125,7 @@ def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task)
         checks += [_nothing_unasked(source, counterfactual), _nothing_lost(source, counterfactual)]
     checks.append(_no_repetition(source, text))
     broken = new_contradictions(source, text)
-    checks.append(_check("no contradiction", not broken, " ".join(broken)))
+    checks.append(check_of("no contradiction", not broken, " ".join(broken)))
     return tuple(checks)
 
 
@@ -136,7 +133,7 @@ def no_class_named(text: str, names: tuple[str, ...]) -> Check:
     """Check that the description of a background names none of these words."""
     named = classes_in(text, Task("segmentation", protected=names))
     note = f"The background names {_quoted(list(named))}, which only the subject may show."
-    return _check("no class named", not named, note)
+    return check_of("no class named", not named, note)
 
 
 def require(checks: tuple[Check, ...]) -> None:
@@ -145,7 +142,8 @@ def require(checks: tuple[Check, ...]) -> None:
         raise UserError(check.note)
 
 
-def _check(name: str, passed: bool, note: str = "") -> Check:
+def check_of(name: str, passed: bool, note: str = "") -> Check:
+    """Return a check without a figure. The note tells why it failed."""
     return Check(name, passed, note="" if passed else note)
 
 
@@ -182,13 +180,13 @@ def _nothing_lost(source: str, counterfactual: CounterfactualCaption) -> Check:
     parts = [f"{_few(things)} {'is' if len(things) == 1 else 'are'} no longer named"] if things else []
     parts += [f"nothing is left of the sentence {_few(sentences, 1)}"] if sentences else []
     joined = " and ".join(parts)
-    return _check("nothing lost", not parts, f"{joined[:1].upper()}{joined[1:]}, and no edit asked for that.")
+    return check_of("nothing lost", not parts, f"{joined[:1].upper()}{joined[1:]}, and no edit asked for that.")
 
 
 def _no_repetition(source: str, text: str) -> Check:
     repetition = repeated(source, text)
     note = f"“{repetition[0]}” occurs {repetition[1]} times: the caption repeats itself." if repetition else ""
-    return _check("no repetition", repetition is None, note)
+    return check_of("no repetition", repetition is None, note)
 
 
 def _asked(counterfactual: CounterfactualCaption) -> set[str]:
@@ -229,13 +227,13 @@ def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Ch
     fewer = [word for word in words if len(find_phrase(after, word)) < len(find_phrase(before, word))]
     verb = "is" if len(fewer) == 1 else "are"
     note = f"{_quoted(fewer)} {verb} named less often than before: one may be lost."
-    return _check("protected named as often", not fewer, note)
+    return check_of("protected named as often", not fewer, note)
 
 
 def _nothing_added(before: str, after: str, task: Task) -> Check:
     """Check that the new text names no further protected class, which would be missing from the mask."""
     new = [name for name in classes_in(after, task) if name not in classes_in(before, task)]
-    return _check("nothing protected added", not new, f"{_quoted(new)} was not there before, but the mask is kept.")
+    return check_of("nothing protected added", not new, f"{_quoted(new)} was not there before, but the mask is kept.")
 
 
 def undone(source: str, new: str, edit: Edit) -> str:

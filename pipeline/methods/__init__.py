@@ -1,7 +1,4 @@
-"""Methods, one module each: ways to make a test case from a source image and a counterfactual caption.
-
-`METHODS` describes them without their models. To add a method, add a module here and an entry in `METHODS`.
-"""
+"""Methods, one module each: ways to make a test case from a source and a caption. `METHODS` lists them."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ from pipeline.methods.controlnet import (
     ControlNetSettings,
     as_shown,
 )
-from pipeline.methods.drawing import evenly
+from pipeline.methods.drawing import evenly, part_of
 from pipeline.models.inverting import Inverts
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
@@ -56,7 +56,6 @@ from pipeline.seams import (
     CaseRequest,
     DrawnImage,
     DrawRequest,
-    Embedder,
     InversionStore,
     Models,
     OnStep,
@@ -82,8 +81,6 @@ _GROWS = (
 
 
 class BackgroundSettings(ControlNetSettings):
-    """Settings of an image of this method."""
-
     composite: CompositeSettings = CompositeSettings()
     painted: Region | None = None
     """The region outside the subject, which may change. Not a setting of a run."""
@@ -128,8 +125,6 @@ _own = BackgroundSettings.own
 
 
 class BackgroundDescription(ControlNetDescription):
-    """Describes the method that draws a new background. Needs no loaded models."""
-
     title = "New background"
     settings_type = BackgroundSettings
     draws_whole = False
@@ -201,8 +196,6 @@ BACKGROUND = BackgroundDescription("background")
 
 @dataclass(frozen=True)
 class BackgroundPrepared(ControlNetPrepared):
-    """A source with the control image of its background."""
-
     subject: Mask = field(kw_only=True)
 
 
@@ -302,7 +295,7 @@ class BackgroundMethod(ControlNetMethod):
             controls = [one.control for one in prepared]
             if own.behind == "bank":
                 backgrounds = [
-                    self._of_bank(control, request, size, drawing, partial(_part_of, on_step, number, len(pairs)))
+                    self._of_bank(control, request, size, drawing, partial(part_of, on_step, number, len(pairs)))
                     for number, (control, request) in enumerate(zip(controls, requests, strict=True))
                 ]
             else:
@@ -342,7 +335,6 @@ class BackgroundMethod(ControlNetMethod):
         counterfactual: CounterfactualCaption,
         image: Image.Image,
         result: DrawnImage,
-        embedder: Embedder | None,
     ) -> tuple[Check, ...]:
         assert isinstance(result, ComposedImage) and isinstance(prepared, BackgroundPrepared)
         source, models, own = prepared.source, self._models, _own(prepared.settings)
@@ -355,13 +347,6 @@ class BackgroundMethod(ControlNetMethod):
             own.avoid,
             models.segmenter if models.segmenter_name() else None,
         )
-
-
-def _part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
-    """Report a step of one drawing as a step of `parts` equally long drawings together. `number` is the zero-based
-    index of the drawing.
-    """
-    on_step(number * total + done, parts * total)
 
 
 def _own_background(prepared: ControlNetPrepared, request: DrawRequest, size: int) -> DrawnImage:

@@ -33,6 +33,8 @@ class MethodDescription:
     title = ""
     settings_type: type[MethodSettings] = UnreadSettings
     artifacts: tuple[Artifact, ...] = ()
+    role = "image generator"
+    """Role of the drawing model in the profile."""
     draws_whole = False
     """True if the method draws every pixel, so that no pixel of the source is left."""
     steps_setting = "generation.steps"
@@ -56,9 +58,7 @@ class MethodDescription:
         return tuple(self.settings_type.model_fields) if self.known else ()
 
     def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        """Return this method's part of a run's settings, with the source's caption and region if pixels depend
-        on them.
-        """
+        """Return this method's part of a run's settings, with caption and region if pixels depend on them."""
         return self.settings_type.model_validate({name: getattr(settings, name) for name in self.sections})
 
     def equal_images(self, settings: MethodSettings) -> str:
@@ -66,9 +66,7 @@ class MethodDescription:
         return ""
 
     def planning(self, settings: Settings) -> GenerationSettings:
-        """Return the settings by which the images are planned. If all images of a caption are equal, these settings ask
-        for one image for each caption, with seed 0.
-        """
+        """Return the settings that plan the images: one per caption, of seed 0, if a caption's images are all equal."""
         drawing = settings.generation
         one = {"images_per_caption": 1, "seed_mode": "fixed", "seed": 0}
         return drawing.model_copy(update=one) if self.equal_images(self.settings_of(settings)) else drawing
@@ -91,7 +89,7 @@ class MethodDescription:
 
     def runs(self, models: Models) -> str:
         """Return in plain words where the drawing model runs and why, or "" if unknown so far. Loads nothing."""
-        return str(getattr(models, "generator_runs", ""))  # test doubles lack it
+        return models.runs(self.role)
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
         """Return a hashable key of everything that `Method.prepare` depends on. Equal keys share a preparation."""
@@ -111,9 +109,7 @@ class MethodDescription:
         return self.cannot_draw(profile)
 
     def lacks(self, settings: MethodSettings, masked: bool) -> str:
-        """Return a sentence that tells why a source cannot be drawn with these settings, or "". `masked` is True if the
-        source has a mask.
-        """
+        """Return why a source, with a mask if `masked`, cannot be drawn with these settings, in a sentence, or ""."""
         return ""
 
     def needs_mask(self, settings: MethodSettings) -> bool:
@@ -123,9 +119,7 @@ class MethodDescription:
     def mask_artifacts(
         self, settings: MethodSettings, mask: NamedMask, size: tuple[int, int]
     ) -> Mapping[str, Image.Image]:
-        """Return, by name, the artifacts that depend on the mask, in the form that a new image of a source of `size`
-        would have.
-        """
+        """Return, by name, the artifacts that depend on the mask, as a new image of a source of `size` has them."""
         return {}
 
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
@@ -143,9 +137,7 @@ class MethodDescription:
         labels: Sequence[str] = (),
         inversions: InversionStore | None = None,
     ) -> Method[Any]:
-        """Return the method with its models. Checks compare a label with `labels`. `inversions` stores inversions.
-        Raises UserError if the method is unknown.
-        """
+        """Return the method with its models. Checks compare `labels`. Raises UserError for an unknown method."""
         raise UserError(f"Images of the method {self.name[:80]!r} cannot be made here: this version does not know it.")
 
     # What other programs read

@@ -54,8 +54,6 @@ _UNEVEN = (
 
 
 class ControlNetSettings(BatchedSettings):
-    """Settings of an image of this method."""
-
     conditioning: ConditioningSettings = ConditioningSettings()
     generation: GenerationSettings = GenerationSettings()
     inverted_under: str | None = None
@@ -97,8 +95,6 @@ _own = ControlNetSettings.own
 
 
 class ControlNetDescription(MethodDescription):
-    """Describes the ControlNet method. Needs no loaded models."""
-
     title = "ControlNet"
     settings_type = ControlNetSettings
     artifacts: tuple[Artifact, ...] = (
@@ -113,9 +109,6 @@ class ControlNetDescription(MethodDescription):
         return own.model_copy(update={"inverted_under": source_caption}) if own.generation.inverted else own
 
     def equal_images(self, settings: MethodSettings) -> str:
-        """Return a sentence that tells why all images of a caption are equal, or "". They are equal if drawing starts
-        from the inverted source without fresh noise.
-        """
         drawing = _own(settings).generation
         return _EQUAL if drawing.inverted and not drawing.fresh_noise else ""
 
@@ -133,9 +126,8 @@ class ControlNetDescription(MethodDescription):
         return models.generator_name(_own(settings).conditioning.kind)
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
-        """Return the inputs of the preparation. A control image depends on the pixels of the source, its own settings,
-        its size, and for a segmentation map on the mask. An inversion also depends on the source's caption, its own
-        settings, and the strength of the control image.
+        """Return the inputs of a control image (the source's pixels, settings, size, and the mask for a segmentation
+        map) and of an inversion (also the source's caption, settings, and the strength of the control image).
         """
         own = _own(settings)
         drawn_on = mask_key(source.mask) if self.needs_mask(own) else None
@@ -145,10 +137,7 @@ class ControlNetDescription(MethodDescription):
         return image_sha(source.image), drawing.short_side, tuple(sorted(own.control().items())), drawn_on, inverted
 
     def refused(self, profile: Profile, settings: MethodSettings) -> str:
-        """Return a sentence that tells why the profile cannot draw with these settings, or "". The profile needs a
-        ControlNet for the kind of control image, and an invertible model if drawing starts from the source. Some
-        settings also exclude others.
-        """
+        """Return why a profile cannot draw with these settings, or "". Some settings exclude others."""
         drawing = _own(settings).generation
         if drawing.inverted and profile.generator.cannot_invert:
             return profile.generator.cannot_invert
@@ -178,9 +167,7 @@ class ControlNetDescription(MethodDescription):
         return {CONTROL_IMAGE: as_shown(painted(mask, drawn_size), size)}
 
     def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
-        """Return the kind of control image, the drawn size, and the generation settings without the number and the
-        seeds of images.
-        """
+        """Return the kind of control image, the drawn size, and the settings that an image of a batch shares."""
         own = _own(settings)
         drawing = own.generation.model_dump(mode="json", exclude={"images_per_caption", "seed_mode", "seed"})
         drawn_size = fitted_size(size, own.generation.short_side, SIDE_MULTIPLE)
@@ -190,9 +177,7 @@ class ControlNetDescription(MethodDescription):
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the time of the inversion, as a multiple of the time for an image. The network runs without guidance,
-        and once more at each step to measure the PSNR.
-        """
+        """Return the time of the inversion: its network runs without guidance, and once more per step for the PSNR."""
         drawing = _own(settings).generation
         evaluations = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)
         return evaluations if drawing.inverted else 0.0
@@ -231,7 +216,6 @@ class ControlNetDescription(MethodDescription):
         return {**fields, "ControlNet 0": joined(unit)}
 
     def weight_hashes(self, profile: Profile, settings: MethodSettings) -> Mapping[str, str]:
-        """Return the hashes of the denoising network and of the ControlNet for the kind of control image."""
         generator = profile.generator
         hashes = {generator.title: weights_hash(generator, "unet")}
         if isinstance(settings, ControlNetSettings) and settings.conditioning.kind in generator.controlnets:
@@ -303,7 +287,6 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         return ControlNetPrepared(source, own, shown, control, inversion, remark=remark)
 
     def _source_prompt(self, source: Source) -> str:
-        """Return the text under which the source is inverted."""
         return source.caption
 
     def _inverted(
@@ -345,9 +328,8 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         return replace(request, start=start, negative_prompt=self._negative_prompt(prepared))
 
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
-        """Return the negative prompt of the settings, or the source's caption if the source is inverted and they have
-        none. With the caption, guidance strengthens what differs from it, and leaves the rest as it was inverted
-        (negative-prompt inversion). Return "" without guidance.
+        """Return the negative prompt of the settings, or else the caption of an inverted source, so that guidance
+        strengthens what differs from it (negative-prompt inversion). Return "" without guidance.
         """
         drawing = prepared.settings.generation
         if drawing.guidance <= 1:
@@ -360,7 +342,6 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
 
 
 def _fresh_noise(settings: ControlNetSettings, counterfactual: CounterfactualCaption) -> float:
-    """Return the share of fresh noise with which a caption is drawn."""
     return settings.generation.fresh_noise_of(edit.edit_type for edit in counterfactual.edits)
 
 

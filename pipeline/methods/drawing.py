@@ -6,12 +6,13 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Generic, Self, TypeVar
 
 from PIL import Image
+from pydantic import Field
 
 from core.errors import UserError, one_line
 from core.lineage import DrawnBatch, Lineage, MethodSettings, TestCase
@@ -37,14 +38,13 @@ from pipeline.seams import (
 log = logging.getLogger(__name__)
 
 SAFE = "safety checker"
-"""Name of the check with the safety checker's verdict."""
 
 
 class BatchedSettings(MethodSettings):
     """Settings of an image that may have been drawn in a batch with others."""
 
-    batch: DrawnBatch = DrawnBatch()
-    """The batch that the image was drawn in. Not a setting of a run."""
+    batch: DrawnBatch = Field(DrawnBatch(), exclude_if=lambda batch: batch == DrawnBatch())
+    """The batch that the image was drawn in. Not a setting of a run. Records leave the default out."""
 
     @classmethod
     def own(cls, settings: MethodSettings) -> Self:
@@ -57,19 +57,12 @@ class BatchedSettings(MethodSettings):
     def drawn_in(self) -> DrawnBatch | None:
         return self.batch
 
-    def plain(self) -> dict[str, Any]:
-        """Return plain data. A default `batch` (one image, not compiled) is left out, as in earlier versions."""
-        return self.model_dump(mode="json", exclude=set() if self.batch != DrawnBatch() else {"batch"})
-
 
 class DriftingSettings(BatchedSettings):
     """Settings of an image by a model that may shift or zoom the whole picture."""
 
-    moved_back: Drift | None = None
+    moved_back: Drift | None = Field(None, exclude_if=lambda drift: drift is None)
     """The drift of the model's picture that was undone, or None. Not a setting of a run."""
-
-    def plain(self) -> dict[str, Any]:
-        return {name: value for name, value in super().plain().items() if name != "moved_back" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -128,12 +121,10 @@ class DrawingMethod(ABC, Generic[R]):
 
     @property
     def placing(self) -> str:
-        """The model's device and the reason, in words. "" if it does not say."""
         return str(getattr(self._model, "placing", ""))
 
     @property
     def waits(self) -> str:
-        """Reason why the first image takes longer, in words. "" without a reason, or once it is drawn."""
         return str(getattr(self._model, "waits", ""))
 
     def preview(self) -> Image.Image | None:
@@ -156,35 +147,32 @@ class DrawingMethod(ABC, Generic[R]):
             None if drawn.image is None else _fitted(drawn.image, source.source.image.size)
             for source, drawn in zip(prepared, all_drawn, strict=True)
         ]
-        embedder = self._embedding(prepared, images, fitted)
+        self._embed(prepared, images, fitted)
         seconds = (time.monotonic() - start - compiling) / len(images)  # later images need no compiling
         return [
-            partial(self._case, source, image, one.prompt, drawn, shown, model, seconds, embedder)
+            partial(self._case, source, image, one.prompt, drawn, shown, model, seconds)
             for source, image, one, drawn, shown in zip(prepared, images, requests, all_drawn, fitted, strict=True)
         ]
 
-    def _embedding(
+    def _embed(
         self, prepared: Sequence[R], images: Sequence[CaseRequest], fitted: Sequence[Image.Image | None]
-    ) -> Embedder | None:
-        """Return the embedder for a batch's checks. If it takes several inputs, all their vectors are computed here."""
-        embedder, pictures, texts = self._embedder, list[Image.Image](), list[str]()
+    ) -> None:
+        """Embed at once what the checks of a batch compare, if the embedder takes several inputs and remembers them."""
+        pictures, texts = list[Image.Image](), list[str]()
+        embedder: object = self._embedder
+        if not isinstance(embedder, BatchEmbedder):
+            return
         for one, image, shown in zip(prepared, images, fitted, strict=True):
             if shown is not None:
                 pictures += [one.source.image, shown]
                 texts += texts_compared(one.source.caption, image.counterfactual, one.source.task, self._labels)
-        several: object = embedder
-        if embedder is None or not isinstance(several, BatchEmbedder) or not pictures:
-            return embedder
-        pictures, texts = list({id(one): one for one in pictures}.values()), list(dict.fromkeys(texts))
         try:
-            seen, read = several.images(pictures), several.texts(texts)
+            embedder.images(list({id(one): one for one in pictures}.values()))
+            embedder.texts(list(dict.fromkeys(texts)))
         except Exception as error:  # noqa: BLE001 - such as too little memory: each image then reports its own error
             log.info("Images drawn together are checked one by one: %s", one_line(error))
-            return embedder
-        return EmbeddedTogether(embedder, pictures, seen, dict(zip(texts, read, strict=True)))
 
     def _prompt(self, prepared: R, counterfactual: CounterfactualCaption, classes_in_mask: InMask) -> str:
-        """Return an image's prompt. `classes_in_mask` tells which protected classes the source's mask shows."""
         return self._description.prompt(self._prompts, counterfactual, prepared.source.task, classes_in_mask) or ""
 
     def _case(
@@ -196,7 +184,6 @@ class DrawingMethod(ABC, Generic[R]):
         image: Image.Image | None,
         model: str,
         seconds: float,
-        embedder: Embedder | None,
     ) -> TestCase:
         if result.image is None or image is None:
             raise result.refused or UserError("The model drew no image: try another seed, or change the caption.")
@@ -211,7 +198,7 @@ class DrawingMethod(ABC, Generic[R]):
             settings=prepared.settings.model_copy(update={"batch": result.batch}),
             seconds=seconds,
         )
-        checks = self._checks(prepared, counterfactual, image, result, embedder)
+        checks = self._checks(prepared, counterfactual, image, result)
         if result.safe is not None:
             checks = (*checks, Check(SAFE, result.safe))
         return self._recorded(TestCase(image, lineage, prepared.artifacts, checks), result)
@@ -221,14 +208,8 @@ class DrawingMethod(ABC, Generic[R]):
         return case
 
     def _checks(
-        self,
-        prepared: R,
-        counterfactual: CounterfactualCaption,
-        image: Image.Image,
-        result: DrawnImage,
-        embedder: Embedder | None,
+        self, prepared: R, counterfactual: CounterfactualCaption, image: Image.Image, result: DrawnImage
     ) -> tuple[Check, ...]:
-        """Return the checks of `image`, which is the result at the source's size."""
         source = prepared.source
         assert result.image is not None
         return image_checks(
@@ -237,7 +218,7 @@ class DrawingMethod(ABC, Generic[R]):
             source_caption=source.caption,
             counterfactual=counterfactual,
             task=source.task,
-            embedder=embedder,
+            embedder=self._embedder,
             labels=self._labels,
             mask=source.mask,
             **self._compared(prepared, image, result.image),
@@ -254,31 +235,13 @@ class DriftingMethod(DrawingMethod[R]):
         return replace(case, lineage=lineage, checks=(framing_kept(drift, case.image.size), *case.checks))
 
 
-class EmbeddedTogether:
-    """An embedder with ready vectors for some pictures, by object identity, and for some texts."""
-
-    def __init__(
-        self,
-        embedder: Embedder,
-        pictures: Sequence[Image.Image],
-        seen: Sequence[Sequence[float]],
-        read: Mapping[str, Sequence[float]],
-    ) -> None:
-        self.name, self.bands = embedder.name, getattr(embedder, "bands", {})
-        self._embedder, self._read = embedder, read
-        self._seen = {id(picture): vector for picture, vector in zip(pictures, seen, strict=True)}
-        self._kept = tuple(pictures)
-        """Keeps the pictures alive, since Python may reuse the ids of deleted ones."""
-
-    def image(self, image: Image.Image) -> Sequence[float]:
-        return self._seen[id(image)] if id(image) in self._seen else self._embedder.image(image)
-
-    def text(self, text: str) -> Sequence[float]:
-        return self._read[text] if text in self._read else self._embedder.text(text)
-
-
 def _fitted(drawn: Image.Image, size: tuple[int, int]) -> Image.Image:
     return drawn if drawn.size == size else drawn.resize(size, Image.Resampling.LANCZOS)
+
+
+def part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
+    """Report a step of drawing `number` (from 0) as a step of `parts` equally long drawings."""
+    on_step(number * total + done, parts * total)
 
 
 def evenly(waiting: int | None, most: int) -> int:

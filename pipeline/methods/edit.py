@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from PIL import Image
+from pydantic import Field
 
 from core.errors import UserError
 from core.images import SIDE_MULTIPLE, fit, image_sha
@@ -25,10 +26,10 @@ from core.types import Check, CounterfactualCaption
 from pipeline.checks.images import BANDS, INVERTED
 from pipeline.drawing_speed import Effort
 from pipeline.methods.controlnet import ControlNetDescription, ControlNetMethod, ControlNetPrepared, ControlNetSettings
-from pipeline.methods.drawing import DriftingMethod, DriftingSettings, placed
+from pipeline.methods.drawing import DriftingMethod, DriftingSettings, part_of, placed
 from pipeline.models.batching import AtOnce, judged
 from pipeline.models.inverting import Control, Inversion, steps_of
-from pipeline.models.model_memory import free_others_of
+from pipeline.models.model_memory import UsesMemory
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith
@@ -47,13 +48,10 @@ _UNREAD = (
 
 
 class EditedSettings(ControlNetSettings, DriftingSettings):
-    """Settings of an image of this method."""
-
     edit: EditSettings = EditSettings()
-    taken: float | None = None
-    """The strength (guidance or share of self-replacement) that a sweep drew this image with. None without a sweep. Not
-    a setting of a run."""
-    painted: Region | None = None
+    taken: float | None = Field(None, exclude_if=lambda taken: taken is None)
+    """The guidance or share of self-replacement that a sweep drew with, or None. Not a setting of a run."""
+    painted: Region | None = Field(None, exclude_if=lambda region: region is None)
     """Region of the source that may change. Not a setting of a run."""
 
     @property
@@ -62,21 +60,17 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     @property
     def guidance(self) -> float:
-        """The guidance that the image is drawn with."""
-        swept = self.edit.sweep == "guidance" and self.taken is not None
-        return self.taken if swept and self.taken is not None else self.generation.guidance
+        swept = self.taken if self.edit.sweep == "guidance" else None
+        return self.generation.guidance if swept is None else swept
 
     @property
     def self_replace(self) -> float:
-        """The share of self-replacement that the image is drawn with."""
-        swept = self.edit.sweep == "self-replacement" and self.taken is not None
-        return self.taken if swept and self.taken is not None else self.edit.self_replace
+        swept = self.taken if self.edit.sweep == "self-replacement" else None
+        return self.edit.self_replace if swept is None else swept
 
     @property
     def swept(self) -> tuple[float, ...]:
-        """The strengths that a sweep tries, from strong to weak, as far as they draw different images. Empty without a
-        sweep.
-        """
+        """Strengths that a sweep tries, from strong to weak, if they draw different images. Empty without a sweep."""
         if self.edit.sweep == "guidance":
             return GUIDANCES
         values = SELF_REPLACEMENTS if self.edit.sweep == "self-replacement" else ()
@@ -85,17 +79,11 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
     def pixels(self) -> tuple[Any, ...]:
         return *super().pixels(), self.edit, self.painted
 
-    def plain(self) -> dict[str, Any]:
-        unset = {name for name in ("taken", "painted") if getattr(self, name) is None}
-        return {name: value for name, value in super().plain().items() if name not in unset}
-
 
 _own = EditedSettings.own
 
 
 class EditDescription(ControlNetDescription):
-    """Describes the method that edits the inverted source. Needs no loaded models."""
-
     title = "Edited from its noise"
     settings_type = EditedSettings
     draws_whole = False
@@ -124,9 +112,7 @@ class EditDescription(ControlNetDescription):
         return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return half of ControlNet's value if the source is drawn with each image, since an image then takes twice as
-        long.
-        """
+        """Return half of ControlNet's value if each image draws the source too, and so takes twice as long."""
         own = _own(settings).edit
         reads_source = own.cross_replace or own.self_replace or own.local_blend or own.sweep == "self-replacement"
         return super().preparing(settings) / (2 if reads_source else 1)
@@ -157,9 +143,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     _described = EDIT
 
     def prepare(self, source: Source, *arguments: Any, **more: Any) -> ControlNetPrepared:
-        """Make the control image and the inversion. Also raises UserError if the inverted source cannot be redrawn well
-        enough.
-        """
+        """Make control image and inversion. Also raises UserError if the source cannot be redrawn well enough."""
         prepared = super().prepare(source, *arguments, **more)
         decibels = self._inversion(prepared).psnr
         least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below
@@ -183,10 +167,9 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     def make(
         self, prepared: Sequence[ControlNetPrepared], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """With a sweep, draw each image at several strengths and return the first one that passes its checks.
-
-        A full sweep draws all strengths in one batch. It returns the image with the highest value of the check "edit
-        direction" among those that pass. If none passes, the image that fails the fewest checks is returned.
+        """With a sweep, draw each image at several strengths and return the first that passes its checks, or in a full
+        sweep, drawn as one batch, that of the highest "edit direction". If none passes, the one that fails the fewest
+        counts.
         """
         own = _own(prepared[0].settings)
         values, count = own.swept, len(own.swept)
@@ -205,14 +188,9 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         else:
             left = list(range(len(images)))
             for number, value in enumerate(values):
-
-                def step(done: int, of: int, before: int = number) -> None:
-                    on_step(before * of + done, count * of)
-
-                rows = [at(prepared[image], value) for image in left]
-                for image, finish in zip(
-                    left, super().make(rows, [images[image] for image in left], size, step), strict=True
-                ):
+                rows, step = [at(prepared[image], value) for image in left], partial(part_of, on_step, number, count)
+                finishes = super().make(rows, [images[image] for image in left], size, step)
+                for image, finish in zip(left, finishes, strict=True):
                     tried[image].append(cache(finish))
                 left = [image for image in left if not _settled(tried[image][-1])]
                 if not left:
@@ -245,6 +223,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         first, own = prepared[0], _own(prepared[0].settings)
         inversion, picture = self._inversion(first), _picture(first)
         self._at_work = generator = self._generator.on(own.conditioning.kind)
+        free_others = generator.free_others if isinstance(generator, UsesMemory) else UsesMemory.free_others
         values = len(own.swept) if own.edit.full_sweep and own.swept else 1
         length, by_length = generator.reading_length, dict[int, list[tuple[EditedSettings, DrawRequest]]]()
         for one, request in zip(prepared, requests, strict=True):
@@ -281,14 +260,13 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
             rows = [alike[0]] * size  # filled up, so that pixels do not depend on how many are drawn
             for settings, request in alike:
                 rows[request.place] = settings, request
-            drawn = AtOnce(size).each(rows, draw, free_others_of(generator))
+            drawn = AtOnce(size).each(rows, draw, free_others)
             done |= {request.place: placed(picture, drawn[request.place]) for _, request in alike}
             begun += size
         return [done[request.place] for request in requests]
 
 
 def _picture(prepared: ControlNetPrepared) -> Image.Image:
-    """Return the source at the size at which it is drawn."""
     return fit(prepared.source.image, prepared.settings.generation.short_side, SIDE_MULTIPLE)
 
 

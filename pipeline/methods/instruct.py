@@ -26,7 +26,7 @@ from pipeline.drawing_speed import Effort
 from pipeline.methods.base import MethodDescription
 from pipeline.methods.drawing import DriftingMethod, DriftingSettings, evenly, placed, shown_classes
 from pipeline.models.weight_hashes import weights_hash
-from pipeline.profiles.image_sections import DrawingModel
+from pipeline.profiles.image_sections import EDITOR, DrawingModel
 from pipeline.profiles.profile import Profile, lacking
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith
@@ -50,8 +50,6 @@ sideways by 3 % of the side 0.39 or less."""
 
 
 class InstructSettings(DriftingSettings):
-    """Settings of an image of this method."""
-
     editing: EditingSettings = EditingSettings()
 
     @property
@@ -59,7 +57,6 @@ class InstructSettings(DriftingSettings):
         return self.editing.steps
 
     def pixels(self) -> dict[str, Any]:
-        """Return all that decides the pixels of an image. The batch size does not."""
         return self.editing.model_dump(exclude={"batch"})
 
 
@@ -67,10 +64,9 @@ _own = InstructSettings.own
 
 
 class InstructDescription(MethodDescription):
-    """Describes the method that edits by instruction. Needs no loaded models."""
-
     title = "Edited by instruction"
     settings_type = InstructSettings
+    role = EDITOR
     steps_setting = "editing.steps"
     sections = ("editing",)
 
@@ -91,11 +87,7 @@ class InstructDescription(MethodDescription):
     def model_name(self, models: Models, settings: MethodSettings) -> str:
         return models.editor_name()
 
-    def runs(self, models: Models) -> str:
-        return str(getattr(models, "editor_runs", ""))
-
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
-        """Return the inputs of the edited picture: the source's pixels, and the short side at which it is edited."""
         return image_sha(source.image), _own(settings).editing.short_side
 
     def cannot_draw(self, profile: Profile) -> str:
@@ -171,9 +163,7 @@ class InstructMethod(DriftingMethod[InstructPrepared]):
         return prepared.settings.editing.batch or evenly(waiting, self._editor.batch(prepared.picture.size))
 
     def together(self, prepared: InstructPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return the hash of the source. Images with the same hash may be drawn together, since an editor reads one
-        source at a time.
-        """
+        """Return the hash of the source, since an editor reads one source at a time."""
         return image_sha(prepared.source.image)
 
     def _draw(

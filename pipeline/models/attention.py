@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 SMALL = 16 * 16
-"""Maximum positions of a network level whose self-attention is replaced. If all levels have more, the smallest
-counts."""
+"""Maximum positions of a level whose self-attention is replaced. If all levels have more, the smallest counts."""
 MOST, PEAK = 1.5, 0.98
 """Maximum factor by which a faint change grows in a step, and the quantile over positions that measures it."""
 Windows = Sequence[Sequence[int]]
@@ -41,11 +40,9 @@ class Alignment:
 
 
 def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
-    """Align a prompt with its source, both in the same number of windows. `end` is the id of the token that ends a
-    text.
-
-    Tokens that are replaced by the same number of others pass their maps to these, one by one. Starts, ends and padding
-    correspond to those at the same position, since padding carries meaning too.
+    """Align a prompt with its source, both in the same number of windows; `end` is the token that ends a text. Tokens
+    that replace the same number of others get their maps, one by one. Starts, ends and padding, which carries meaning
+    too, correspond by position.
     """
     import torch
 
@@ -75,9 +72,7 @@ def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
 
 
 class AttentionControl:
-    """Controls the attention of the last rows of a batch by the attention of the source, which is the row
-    before them.
-    """
+    """Controls the attention of the last rows of a batch by that of the source, which is the row before them."""
 
     def __init__(
         self,
@@ -89,10 +84,8 @@ class AttentionControl:
         least_change: float = 0.0,
     ) -> None:
         """Replace cross-attention in the first `cross_steps` steps, and each row's self-attention in its `self_steps`.
-
-        A picture stays as its source where the maps of changed tokens are below `local_blend` of their maximum, and
-        where `region` (h, w), 0 to 1, is 0. Without both (0 and None), the whole picture may change. `least_change` is
-        the minimum strength of a change after the last step, and in proportion before. A fainter change is strengthened
+        A picture stays as its source where maps of changed tokens are below `local_blend` of their maximum, and where
+        `region` (h, w), 0 to 1, is 0. Changes fainter than `least_change`, which grows with the steps, are strengthened
         in each step.
         """
         import torch
@@ -116,10 +109,7 @@ class AttentionControl:
 
     @contextmanager
     def on(self, network: Any, latents: torch.Tensor) -> Iterator[None]:
-        """Control the network's attention within the context, for latents of this size, if the control reads the
-        source. Compiled blocks then run uncompiled, since they would have to be compiled again for other processors.
-        Restores the previous processors, also after an error.
-        """
+        """Control the network's attention within the context, if the source is read. Compiled blocks run uncompiled."""
         self._size = (latents.shape[-2], latents.shape[-1])
         self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))
         for name in ("_moved", "_own", "_gone", "_new", "_region"):
@@ -147,9 +137,7 @@ class AttentionControl:
         return places <= self._small and self.step < max(self._self_steps)
 
     def change(self, maps: torch.Tensor, cross: bool) -> torch.Tensor:
-        """Return attention maps (all rows, heads, positions, tokens or positions), with the maps of the controlled rows
-        replaced where this step does so.
-        """
+        """Return attention maps (rows, heads, positions, tokens or positions), replaced where this step does so."""
         import torch
 
         others, source, rows = maps[: -self._count - 1], maps[-self._count - 1], maps[-self._count :]
@@ -200,7 +188,6 @@ class AttentionControl:
         self._seen = self._seen + functional.interpolate(both, self._size, mode="bilinear")
 
     def _sides(self, level: int) -> tuple[int, int]:
-        """Return height and width of the latents, `level` levels down in the network."""
         height, width = self._size
         return math.ceil(height / 2**level), math.ceil(width / 2**level)
 

@@ -29,9 +29,8 @@ class AtOnce:
         work: Callable[[Sequence[W], int], Sequence[R]],
         free_others: Callable[[], bool],
     ) -> list[R]:
-        """Return the results of `work`, which gets one part at a time and the index of its first request. If a part
-        does not fit in memory, `free_others` releases the other models, then the part is halved until it fits. Raises
-        the error if a single request does not fit.
+        """Return the results of `work`, which gets a part and the index of its first request. A part that does not fit
+        in memory makes `free_others` release models and is then halved. Raises the error if one request does not fit.
         """
         done: list[R] = []
 

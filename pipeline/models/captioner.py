@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 LEAST_SHARE = 0.05
-"""Minimum likelihood of a sampled word, as a share of the likeliest word's. The many words below it are wrong: at a
-high temperature they broke captions off or named other things."""
+"""Minimum likelihood of a sampled word, as a share of the likeliest word's. Most words below it are wrong."""
 AT_ONCE = 16
 """Maximum number of images that are captioned at once. Larger batches gain little."""
 ON_CPU = 4
@@ -36,8 +35,13 @@ MOST_LIKELY = 50
 """Number of likeliest words from which `generate` samples, if a model's own settings do not say otherwise."""
 
 
-class CaptioningModel(UsesMemory):
-    """A model of transformers that captions pictures, one call at a time."""
+class CaptioningModel(UsesMemory, ABC):
+    """A model of transformers that captions pictures, one call at a time: several at once, each as if alone, if each
+    can have its own random draws.
+    """
+
+    continues = False
+    """True if the model's output begins with the prompt."""
 
     def __init__(
         self,
@@ -63,9 +67,13 @@ class CaptioningModel(UsesMemory):
         self._model: Any = loaded.to(self._device).eval()
         self._at_once = AtOnce(ON_CPU if self._device == "cpu" else AT_ONCE)
 
-
-class SamplingModel(CaptioningModel, ABC):
-    """Captions several pictures at once, each as if alone, if each picture can have its own random draws."""
+    def _generate(self, encoded: Mapping[str, Any], longest: int, seed: int, drawn: dict[str, Any]) -> list[str]:
+        """Return the texts that `generate` of transformers writes with the options `drawn`, without the prompt."""
+        with self._lock, seeded(seed):
+            ids = self._model.generate(**encoded, max_new_tokens=longest, **drawn)
+        new = ids[:, encoded["input_ids"].shape[1] :] if self.continues else ids
+        texts = self._processor.batch_decode(new, skip_special_tokens=True)
+        return [str(text).strip() for text in texts]
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         (reply,) = self._say_all([CaptionRequest(image, task, seed)], settings)
@@ -77,7 +85,6 @@ class SamplingModel(CaptioningModel, ABC):
 
     @property
     def _config(self) -> Any:
-        """The model's own settings for `generate`."""
         return self._model.generation_config
 
     def _draws_apart(self, settings: CaptionSettings) -> bool:
@@ -92,14 +99,16 @@ class SamplingModel(CaptioningModel, ABC):
             return more | sampling(settings, top_p)
         return more | sampling_apart(settings, self._config, seeds, self._device, several, top_p)
 
-    def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+    def caption_many(
+        self, requests: Sequence[CaptionRequest], settings: CaptionSettings
+    ) -> Sequence[tuple[str, str] | UserError]:
         """See `BatchCaptioner.caption_many`. With sampled beams, which share draws, requests run one by one."""
         if not self._draws_apart(settings):
             return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
         return self._at_once.each(requests, lambda part, _first: self._say_all(part, settings), self.free_others)
 
 
-class Blip(SamplingModel):
+class Blip(CaptioningModel):
     """A BLIP of transformers. It takes no prompt. The length of its captions is limited by the model's positions."""
 
     def __init__(self, section: BlipCaptioner) -> None:
@@ -112,16 +121,17 @@ class Blip(SamplingModel):
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         limit = min(settings.max_new_tokens, self._positions - 2)
         pixels = self._processor(images=[one.image for one in requests], return_tensors="pt").pixel_values
+        encoded = {"pixel_values": pixels.to(self._device, self._dtype)}
         drawn = self._drawn([one.seed for one in requests], settings)
-        with self._lock, seeded(requests[0].seed):
-            ids = self._model.generate(pixel_values=pixels.to(self._device, self._dtype), max_new_tokens=limit, **drawn)
-        return [(str(text).strip(), "") for text in self._processor.batch_decode(ids, skip_special_tokens=True)]
+        return [(text, "") for text in self._generate(encoded, limit, requests[0].seed, drawn)]
 
 
-class Blip2(SamplingModel):
+class Blip2(CaptioningModel):
     """A BLIP-2 of transformers. It answers every question of the profile, and each answer becomes a sentence. If the
     profile says so, it samples several captions without a prompt instead, as in the paper's released code.
     """
+
+    continues = True
 
     def __init__(self, section: Blip2Captioner) -> None:
         from transformers import Blip2ForConditionalGeneration, Blip2Processor
@@ -139,10 +149,8 @@ class Blip2(SamplingModel):
         return super()._draws_apart(settings.model_copy(update={"beams": 1}) if self._samples else settings)
 
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """Return, for each request, its sentences as one text, and the prompts sent, one per line. An unanswered
-        question adds no sentence.
-
-        Samples are drawn together, without a prompt, and repeated ones are dropped. At temperature 0 only one is drawn.
+        """Return each request's sentences as one text, and its prompts, one a line. An unanswered question adds no
+        sentence. Samples are drawn together without a prompt, each kept once, and only one at temperature 0.
         """
         pictures, seeds = [one.image for one in requests], [one.seed for one in requests]
         if self._samples:
@@ -161,10 +169,8 @@ class Blip2(SamplingModel):
         return [(" ".join(texts), "\n".join(sent)) for texts, sent in zip(sentences, prompts, strict=True)]
 
     def encode(self, pictures: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
-        """Return pixels and token ids (pictures, n) on the model's device. Shorter prompts are padded on the left.
-
-        Raises UserError if the ids lack the tokens that represent the picture: older revisions of the weights leave
-        them out, and the model then answers without seeing the picture.
+        """Return pixels and token ids (pictures, n) on the model's device, padded on the left. Raises UserError if the
+        ids lack the picture's tokens, as with older revisions of the weights: the model would answer without seeing it.
         """
         several = {"padding": True, "padding_side": "left"} if len(pictures) > 1 else {}
         encoded = self._processor(images=list(pictures), text=list(prompts), return_tensors="pt", **several)
@@ -194,16 +200,12 @@ class Blip2(SamplingModel):
         """
         encoded = self.encode(pictures, prompts)
         drawn = self._drawn(seeds, settings, several, top_p)
-        with self._lock, seeded(seeds[0]):
-            ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
-        # The output begins with the prompt.
-        new = ids[:, encoded["input_ids"].shape[1] :]
-        texts = self._processor.tokenizer.batch_decode(new, skip_special_tokens=True)
-        answers = [" ".join(str(text).split()).strip(" .") for text in texts]
+        texts = self._generate(encoded, settings.max_new_tokens, seeds[0], drawn)
+        answers = [" ".join(text.split()).strip(" .") for text in texts]
         return [answers[at : at + several] for at in range(0, len(answers), several)]
 
 
-class Florence2(SamplingModel):
+class Florence2(CaptioningModel):
     """A Florence-2 of transformers. The name of one of the model's tasks takes the place of a prompt."""
 
     def __init__(self, section: Florence2Captioner) -> None:
@@ -217,17 +219,14 @@ class Florence2(SamplingModel):
         images, prompts = [one.image for one in requests], [self._task] * len(requests)
         encoded = self._processor(images=images, text=prompts, return_tensors="pt").to(self._device, self._dtype)
         drawn = self._drawn([one.seed for one in requests], settings)
-        with self._lock, seeded(requests[0].seed):
-            ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
         # The processor's own post-processing is for boxes and regions, and leaves captions as they are.
-        texts = self._processor.batch_decode(ids, skip_special_tokens=True)
-        return [(str(text).strip(), self._task) for text in texts]
+        texts = self._generate(encoded, settings.max_new_tokens, requests[0].seed, drawn)
+        return [(text, self._task) for text in texts]
 
 
 def sampling(settings: CaptionSettings, top_p: float | None = None) -> dict[str, Any]:
-    """Return the settings for `generate` of transformers. Temperature 0 gives the likeliest text. Otherwise words are
-    sampled from the likeliest ones with a probability of `top_p` together, or, without `top_p`, from those above
-    `LEAST_SHARE`.
+    """Return settings for `generate` of transformers: the likeliest text for temperature 0, else words sampled from the
+    likeliest with a probability of `top_p` together, or without `top_p` from those above `LEAST_SHARE`.
     """
     if settings.temperature == 0:
         return {"num_beams": settings.beams, "do_sample": False}
@@ -242,9 +241,7 @@ _OTHER_WARPERS: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_
 
 
 def own_draws(config: Any, settings: CaptionSettings) -> bool:
-    """Return True if each text of a batch can be sampled by its own seed (see `sampling_apart`). False for sampled
-    beams, since they share their draws. `config` has the model's own settings for `generate`.
-    """
+    """Return True if each text of a batch can be sampled by its own seed: beams share their draws."""
     if settings.temperature == 0:
         return True
     others = [name for name, idle in _OTHER_WARPERS.items() if getattr(config, name, None) not in (None, idle)]
@@ -265,24 +262,11 @@ def sampling_apart(
     if settings.temperature == 0:
         return sampling(settings)
     import torch
-    from transformers import (
-        LogitsProcessorList,
-        MinPLogitsWarper,
-        TemperatureLogitsWarper,
-        TopKLogitsWarper,
-        TopPLogitsWarper,
-    )
 
     draws = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-    # Their order is that of `generate`.
-    warpers = LogitsProcessorList([TemperatureLogitsWarper(float(settings.temperature))])
-    most = getattr(config, "top_k", None)
-    if most := MOST_LIKELY if most is None else most:
-        warpers.append(TopKLogitsWarper(most))
-    if (share := top_p if top_p is not None else getattr(config, "top_p", None)) is not None and share < 1:
-        warpers.append(TopPLogitsWarper(share))
-    if (least := LEAST_SHARE if top_p is None else getattr(config, "min_p", None)) is not None:
-        warpers.append(MinPLogitsWarper(least))
+    most, own = getattr(config, "top_k", None), getattr(config, "top_p", None)
+    least = LEAST_SHARE if top_p is None else getattr(config, "min_p", None)
+    warpers = warpers_of(settings.temperature, MOST_LIKELY if most is None else most, top_p or own, least)
 
     def draw(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         shares = torch.softmax(warpers(ids, scores), dim=-1)
@@ -293,7 +277,24 @@ def sampling_apart(
         return only_drawn
 
     # Only the drawn word stays possible. For several texts of a picture `generate` draws again, and gets the same word.
-    return {"do_sample": several > 1, "num_beams": 1, "logits_processor": LogitsProcessorList([draw])}
+    return {"do_sample": several > 1, "num_beams": 1, "logits_processor": [draw]}
+
+
+def warpers_of(temperature: float, top_k: int, top_p: float | None, min_p: float | None) -> Any:
+    """Return the processors of scores by which transformers samples, in the order of `generate`."""
+    from transformers import (
+        LogitsProcessorList,
+        MinPLogitsWarper,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )
+
+    warpers = LogitsProcessorList([TemperatureLogitsWarper(float(temperature))] if temperature else [])
+    warpers += [TopKLogitsWarper(top_k)] if top_k else []
+    warpers += [TopPLogitsWarper(top_p)] if top_p is not None and top_p < 1 else []
+    warpers += [MinPLogitsWarper(min_p)] if min_p is not None else []
+    return warpers
 
 
 def as_sentence(text: str) -> str:

@@ -16,7 +16,7 @@ from core.errors import CannotLoad, UserError
 from core.progress import stop_if, stop_signal
 from core.settings import CaptionSettings, LanguageSettings
 from core.types import Task
-from pipeline.models.captioner import CaptioningModel, own_draws, sampling, sampling_apart, seeded
+from pipeline.models.captioner import CaptioningModel, warpers_of
 from pipeline.models.language_forms import Forms, allowed_tokens, forms_of
 from pipeline.models.server import ChatServer, side_by_side
 from pipeline.profiles.text_sections import ChatCaptioner, ServerCaptioner
@@ -33,6 +33,8 @@ LARGEST_ASPECT = 100
 
 class ChatVisionModel(CaptioningModel):
     """An image-text-to-text model of transformers, prompted in its chat template."""
+
+    continues = True
 
     def __init__(self, section: ChatCaptioner) -> None:
         from transformers import AutoModelForImageTextToText, AutoProcessor
@@ -53,42 +55,28 @@ class ChatVisionModel(CaptioningModel):
         # A template that does not know this option would pass it on to the picture's processor.
         self._words = {"enable_thinking": section.thinking} if "enable_thinking" in str(template) else {}
 
-    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the caption, with thoughts if there are any, and the instruction that was sent with the picture."""
-        prompt = self._prompt(task)
-        (reply,) = self._say(self.encode([image], [prompt]), settings.max_new_tokens, seed, sampling(settings))
-        return reply, prompt
+    def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+        prompts = [Template(self._section.prompt).substitute(task=one.task.describe()) for one in requests]
+        encoded = self.encode([one.image for one in requests], prompts)
+        drawn = self._drawn([one.seed for one in requests], settings)
+        replies = self._generate(encoded, settings.max_new_tokens, requests[0].seed, drawn)
+        return list(zip(replies, prompts, strict=True))
 
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
-    ) -> list[tuple[str, str] | UserError]:
-        """See `BatchCaptioner.caption_many`. Runs one by one if a picture is refused or sampled beams share draws."""
-        config = self._model.generation_config
+    ) -> Sequence[tuple[str, str] | UserError]:
+        """See `BatchCaptioner.caption_many`. Runs one by one if a picture is refused."""
 
-        def one_by_one(part: Sequence[CaptionRequest]) -> list[tuple[str, str] | UserError]:
-            captions = list[tuple[str, str] | UserError]()
-            for one in part:
-                try:
-                    captions.append(self.caption(one.image, one.task, settings, one.seed))
-                except UserError as error:
-                    captions.append(error)
-            return captions
-
-        def say(part: Sequence[CaptionRequest], _first: int) -> list[tuple[str, str] | UserError]:
-            prompts = [self._prompt(one.task) for one in part]
+        def alone(one: CaptionRequest) -> tuple[str, str] | UserError:
             try:
-                encoded = self.encode([one.image for one in part], prompts)
-            except UserError:
-                return one_by_one(part)
-            drawn = sampling_apart(settings, config, [one.seed for one in part], self._device)
-            return list(zip(self._say(encoded, settings.max_new_tokens, 0, drawn), prompts, strict=True))
+                return self.caption(one.image, one.task, settings, one.seed)
+            except UserError as error:
+                return error
 
-        if own_draws(config, settings):
-            return self._at_once.each(requests, say, self.free_others)
-        return one_by_one(requests)
-
-    def _prompt(self, task: Task) -> str:
-        return Template(self._section.prompt).substitute(task=task.describe())
+        try:
+            return super().caption_many(requests, settings)
+        except UserError:
+            return [alone(one) for one in requests]
 
     def answer(self, request: LanguageRequest, settings: LanguageSettings) -> tuple[str, int]:
         """Return the reply to a prompt about several pictures, and the number of tokens read and written. The reply is
@@ -101,7 +89,7 @@ class ChatVisionModel(CaptioningModel):
         def write(_part: Sequence[LanguageRequest], _first: int) -> list[str]:
             form = None if forms is None or request.schema is None else forms.start(request.schema)
             drawn = drawn_in_form(form, settings, request.seed, self._device)
-            return self._say(encoded, settings.max_new_tokens, request.seed, drawn)
+            return self._generate(encoded, settings.max_new_tokens, request.seed, drawn)
 
         (reply,) = self._at_once.each([request], write, self.free_others)
         written = len(self._processor.tokenizer(reply, add_special_tokens=False).input_ids)
@@ -111,14 +99,6 @@ class ChatVisionModel(CaptioningModel):
     def _forms(self) -> Forms | None:
         ends = self._model.generation_config.eos_token_id
         return forms_of(self._processor.tokenizer, self._model, [ends] if isinstance(ends, int) else list(ends or ()))
-
-    def _say(self, encoded: dict[str, torch.Tensor], longest: int, seed: int, drawn: dict[str, Any]) -> list[str]:
-        with self._lock, seeded(seed):
-            ids = self._model.generate(**encoded, max_new_tokens=longest, **drawn)
-        # The output begins with the prompt.
-        new = ids[:, encoded["input_ids"].shape[1] :]
-        texts = self._processor.batch_decode(new, skip_special_tokens=True)
-        return [str(text).strip() for text in texts]
 
     def _shows_pictures(self) -> bool:
         import jinja2
@@ -177,22 +157,16 @@ class ChatJudge:
         self.tokens = 0
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply, as `LanguageModel.complete` does."""
         reply, tokens = self._captioner.answer(request, settings)
         self.tokens += tokens
         return reply
 
 
 def drawn_in_form(form: Any, settings: LanguageSettings, seed: int, device: str) -> dict[str, Any]:
-    """Return options of `generate` for one reply, whose tokens are drawn by `seed` among those that `form` allows (an
-    LLMatcher of llguidance, or None).
-    """
+    """Return options of `generate` for one reply, drawn by `seed` in the tokens that `form` (an LLMatcher) allows."""
     import torch
-    from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
 
-    warpers = LogitsProcessorList()
-    if settings.temperature:
-        warpers += [TemperatureLogitsWarper(settings.temperature), TopPLogitsWarper(settings.top_p)]
+    warpers = warpers_of(settings.temperature, 0, settings.top_p if settings.temperature else None, None)
     draws, begun = torch.Generator(device).manual_seed(seed), False
 
     def draw(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -208,7 +182,7 @@ def drawn_in_form(form: Any, settings: LanguageSettings, seed: int, device: str)
         token = torch.multinomial(shares, 1, generator=draws) if settings.temperature else shares.argmax(-1, True)
         return torch.full_like(scores, -torch.inf).scatter_(1, token, 0.0)
 
-    return {"do_sample": False, "num_beams": 1, "logits_processor": LogitsProcessorList([draw])}
+    return {"do_sample": False, "num_beams": 1, "logits_processor": [draw]}
 
 
 class ServedChatModel:
@@ -235,11 +209,9 @@ class ServedChatModel:
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> list[tuple[str, str] | UserError]:
         """See `BatchCaptioner.caption_many` and `side_by_side`. The profile sets the number of parallel requests."""
-
-        def ask(one: CaptionRequest) -> tuple[str, str]:
-            return self.caption(one.image, one.task, settings, one.seed)
-
-        return side_by_side(requests, ask, self._section.parallel)
+        return side_by_side(
+            requests, lambda one: self.caption(one.image, one.task, settings, one.seed), self._section.parallel
+        )
 
 
 def beside_pictures(pictures: Sequence[dict[str, Any]], prompt: str) -> list[dict[str, Any]]:

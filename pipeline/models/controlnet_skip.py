@@ -1,32 +1,21 @@
-"""Saves needless work of a ControlNet. The stock pipelines run a ControlNet at every step, even if its output is
-multiplied by zero, and encode the same control image each time. The result is the same to the bit.
-
-Also keeps the images of a batch independent of each other if a ControlNet mixes them.
+"""Saves needless work of a ControlNet, with the same result to the bit: the stock pipelines run it at a strength of 0,
+and encode an image at each step. Also keeps images of a batch apart if a ControlNet mixes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
-
-@dataclass
-class ControlFeatures:
-    """A ControlNet's features of the last control image."""
-
-    key: Hashable = None
-    features: Any = None
+from core.latest import Latest
 
 
 @contextmanager
-def sparing(net: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
-    """Within the context a ControlNet encodes its control image once, or not at all if `cache` has the features under
-    `key`. Steps with a strength of 0 are skipped.
-    """
-    reader, whole, read = net.controlnet_cond_embedding, net.forward, net.controlnet_cond_embedding.forward
+def sparing(net: Any, cache: Latest[Any], key: Hashable) -> Iterator[None]:
+    """Within the context, skip steps of strength 0, and encode the control image once, or take it from `cache`."""
+    reader, whole = net.controlnet_cond_embedding, net.forward
 
     @wraps(whole)
     def forward(*arguments: Any, conditioning_scale: Any = 1.0, guess_mode: bool = False, **more: Any) -> Any:
@@ -36,37 +25,23 @@ def sparing(net: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
             return None, None  # the UNet then runs without it
         return whole(*arguments, conditioning_scale=conditioning_scale, guess_mode=guess_mode, **more)
 
-    @wraps(read)
-    def once(conditioning: Any) -> Any:
-        if cache.key != (key, conditioning.shape):
-            cache.features, cache.key = read(conditioning), (key, conditioning.shape)
-        return cache.features
-
-    with in_place(net, forward), in_place(reader, once):
+    with in_place(net, forward), in_place(reader, encoding_once(reader.forward, cache, key)):
         yield
 
 
-@contextmanager
-def encoding_once(vae: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
-    """Within the context the VAE encodes only the control image, or nothing if `cache` has it under the `key`."""
-    encode = vae.encode
+def encoding_once(encode: Callable[..., Any], cache: Latest[Any], key: Hashable) -> Callable[..., Any]:
+    """Return a function that encodes a control image, or nothing if `cache` has its features under the `key`."""
 
     @wraps(encode)
     def once(pixels: Any, *arguments: Any, **more: Any) -> Any:
-        if cache.key != (key, pixels.shape):
-            cache.features, cache.key = encode(pixels, *arguments, **more), (key, pixels.shape)
-        return cache.features
+        return cache.once((key, pixels.shape), lambda: encode(pixels, *arguments, **more))
 
-    with in_place(vae, once, "encode"):
-        yield
+    return once
 
 
 @contextmanager
 def rows_apart(net: Any) -> Iterator[None]:
-    """Within the context a union ControlNet reads each row of a batch separately. Its attention over control images
-    expects the batch as the second dimension, and so takes the rows for one sequence. Rows of one source are alike and
-    do no harm, but rows of several sources would influence each other.
-    """
+    """Keep a union ControlNet's attention, which takes the rows of a batch for one sequence, from mixing them."""
     with ExitStack() as stack:
         for layer in net.transformer_layes:
             stack.enter_context(in_place(layer, _apart(layer.attention), "attention"))
@@ -83,7 +58,7 @@ def _apart(attention: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 @contextmanager
 def in_place(module: Any, other: Any, method: str = "forward") -> Iterator[None]:
-    """Replace a method of a module within the context, and restore it afterwards."""
+    """Replace a method, or another attribute, of a module within the context, and restore it afterwards."""
     before = module.__dict__.get(method)
     setattr(module, method, other)
     try:

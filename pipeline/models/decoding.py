@@ -12,10 +12,9 @@ if TYPE_CHECKING:
 
 
 def decoding_bytes(vae: Any, latents: torch.Tensor) -> int:
-    """Return the bytes that `AutoencoderKL` of diffusers takes at most to decode one image of `latents` (n, c, h, w).
-
-    Its last block takes three times its input at the full size, or the attention in its middle takes more. Both were
-    counted on the decoder of Stable Diffusion 1.5 (`tests/pipeline/models/test_decoding.py`).
+    """Return the most bytes in which `AutoencoderKL` of diffusers decodes an image of `latents` (n, c, h, w): three
+    times the input of its last block, or its attention. Counted on Stable Diffusion 1.5
+    (`tests/pipeline/models/test_decoding.py`).
     """
     height, width = latents.shape[-2:]
     widths = vae.config.block_out_channels
@@ -26,10 +25,9 @@ def decoding_bytes(vae: Any, latents: torch.Tensor) -> int:
 
 
 def decode_within_memory(vae: Any, free_others: Callable[[], bool]) -> None:
-    """Make `vae.decode` go image by image if a batch would take more than `WORK` bytes. The other latents wait.
-
-    If memory runs out nevertheless, `free_others` releases other models, then images go one by one, then in tiles. At
-    first, only size and number of the images decide, so that an image that is drawn again has the same pixels.
+    """Make `vae.decode` go image by image if a batch would take more than `WORK` bytes: size and number alone decide,
+    so an image drawn again has the same pixels. If memory runs out, models are released, then images go singly, then in
+    tiles.
     """
     decode, tiled = vae.decode, set[tuple[int, ...]]()
 

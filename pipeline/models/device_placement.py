@@ -1,6 +1,4 @@
-"""Chooses device and precision of a generator, and whether all of it stays on the GPU. The choice depends on free
-memory and on the size of the weights, and its reason is given in words. `place` is pure.
-"""
+"""Chooses device and precision of a generator, and what of it stays on the GPU, by memory and weights."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from core.errors import CannotLoad
-from core.model_sections import DType
+from core.model_sections import DType, in_bytes
 from pipeline.models.model_memory import WORK, free_memory
 
 if TYPE_CHECKING:
@@ -39,10 +37,9 @@ class Gpu:
     free: int
     """Bytes of unused memory."""
     bfloat16: bool = False
-    """True if it computes in bfloat16."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Placing:
     """Device, precision and offloading of a generator."""
 
@@ -84,12 +81,9 @@ def place(
     likes: str = "float16",
     by_layers: bool = True,
 ) -> Placing:
-    """Decide where the `parts` of a model run, given their numbers of parameters by name. `likes` is the half precision
-    that the model was made for. `by_layers` is True if the model can run one layer at a time. If the parts are unknown,
-    the whole model goes to the GPU. Raises CannotLoad if the GPU has too little free memory for every way.
-
-    A ControlNet is on the GPU together with the network that it steers, and stays there whole when that network runs
-    one layer at a time.
+    """Decide where the `parts` of a model run, given their parameters by name; all on the GPU if unknown. `likes` is
+    the model's half precision. `by_layers`: it can run a layer at a time, while a ControlNet stays on the GPU whole, as
+    it does with the network that it steers. Raises CannotLoad if no way fits into free memory.
     """
     if gpu is None:
         return Placing("cpu", "float32" if requested == "auto" else requested, "none", "no GPU was found")
@@ -109,12 +103,12 @@ def place(
         offload = "none"
     if offload is None:
         raise CannotLoad(
-            f"Drawing needs {_gigabytes(min(needs.values()))} of GPU memory, even with one part at a time, "
-            f"and {_gigabytes(gpu.free)} are free: end other programs on the GPU, take a smaller profile, or draw on "
+            f"Drawing needs {in_bytes(min(needs.values()))} of GPU memory, even with one part at a time, "
+            f"and {in_bytes(gpu.free)} are free: end other programs on the GPU, take a smaller profile, or draw on "
             "the CPU, slowly (CUDA_VISIBLE_DEVICES=)."
         )
-    needed = f", {_gigabytes(needs['none'])} needed" if parts else ""
-    return Placing("cuda", dtype, offload, f"{_gigabytes(gpu.free)} free{needed}")
+    needed = f", {in_bytes(needs['none'])} needed" if parts else ""
+    return Placing("cuda", dtype, offload, f"{in_bytes(gpu.free)} free{needed}")
 
 
 def this_gpu() -> Gpu | None:
@@ -148,7 +142,3 @@ def _count(file: Path) -> int:
         except ValueError:
             return 0
     return sum(prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.0f} GB" if size >= 10_000_000_000 else f"{size / 1e9:.1f} GB"

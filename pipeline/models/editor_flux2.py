@@ -14,6 +14,7 @@ from core.errors import UserError
 from core.images import image_sha
 from core.lineage import DrawnBatch
 from core.settings import EditingSettings
+from pipeline.models.controlnet_skip import in_place
 from pipeline.models.generator import DrawingPipeline, Rows
 from pipeline.models.previews import as_pictures, is_small, side_by_side
 from pipeline.profiles.image_sections import EDITOR, KleinEditor
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 TOKENS = 512
 """Maximum number of tokens of an instruction with its chat template. The pipeline would cut off the rest."""
 ON_GPU = 2
-"""Default number of images that are edited at once on a GPU. Each has a million pixels, and the source as many, so
-larger batches gain little and need memory."""
+"""Default number of images edited at once on a GPU. Each has two million pixels, so larger batches gain little."""
 KEPT_TEXTS = 16
 """Number of cached embeddings of texts. It is smaller than for other models, since one takes 8 MB at half precision."""
 
@@ -62,9 +62,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         settings: EditingSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """See `Editor`. Refuses instructions that are too long. Raises UserError for guidance with a distilled
-        model.
-        """
+        """See `Editor`. Refuses long instructions. Raises UserError for guidance with a distilled model."""
         if settings.guidance > 1 and self._pipe.config.is_distilled:
             raise UserError("This editor was distilled to draw without guidance: set editing.guidance to 1.")
         refused = {at: self._too_long(one.prompt) for at, one in enumerate(requests)}
@@ -110,8 +108,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
                 self._read = (key, latents, self._linear(latents, picture))
             return self._read[1]
 
-        self._pipe._encode_vae_image = once
-        stack.callback(delattr, self._pipe, "_encode_vae_image")  # the method of the class is used again
+        stack.enter_context(in_place(self._pipe, once, "_encode_vae_image"))
 
     # Texts
 

@@ -26,11 +26,9 @@ LENGTHS = 16
 
 
 class Clip:
-    """A CLIP of transformers. One call at a time.
-
-    All batches have one size, the last one filled up, and the padded length of a text depends on that text alone. So a
-    vector does not depend on the other inputs of its batch. Another batch size would change the last bits of a vector.
-    With the kernels of some processors, so does another place in the batch.
+    """A CLIP of transformers, one call at a time. Vectors do not depend on other inputs of their batch: batches have
+    one size, since another, or with some processors another place, changes their last bits, and are filled up. A text's
+    padded length depends on that text alone.
     """
 
     def __init__(self, section: ClipEmbedder, bands: Mapping[str, Band] | None = None) -> None:

@@ -25,9 +25,9 @@ from core.settings import ControlKind, GenerationSettings, InversionSettings
 from pipeline.models import hub
 from pipeline.models.batching import judged, next_batch, shas
 from pipeline.models.compiling import Compiling, cannot_compile
-from pipeline.models.controlnet_skip import ControlFeatures, sparing
+from pipeline.models.controlnet_skip import in_place, sparing
 from pipeline.models.decoding import decode_within_memory
-from pipeline.models.device_placement import Placing, parameters, place, this_gpu
+from pipeline.models.device_placement import parameters, place, this_gpu
 from pipeline.models.inverting import Control, Inverter, Step, Texts, ddim_of, ddim_steps
 from pipeline.models.kept_parts import Kept
 from pipeline.models.loras import fuse
@@ -58,14 +58,6 @@ S = TypeVar("S", bound=ControlledGenerator)
 D = TypeVar("D")
 Steered = Callable[["torch.Tensor", "torch.Tensor", dict[str, Any]], tuple[Any, Any]]
 """A ControlNet with a fixed control image. It takes latents, time and texts, and returns what the UNet adds."""
-AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
-
-
-@dataclass
-class _Place:
-    """The placing of a pipeline, shared by the pipelines for all kinds of control images."""
-
-    now: Placing
 
 
 @dataclass(frozen=True)
@@ -76,7 +68,7 @@ class Rows(Generic[D]):
     generators: list[torch.Generator]
     pictures: list[Image.Image]
     settings: D
-    after_step: AfterStep
+    after_step: Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
     stack: ExitStack
     """Contexts that are closed at the end of the batch."""
     start: torch.Tensor | None = None
@@ -94,7 +86,6 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
     """A pipeline that draws batches of pictures. `M` is its section of the profile, `D` the settings."""
 
     role = "image generator"
-    """Name of this model in messages."""
     likes = "float16"
     """The half precision that the model was made for."""
     by_layers = True
@@ -107,7 +98,8 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         self._section = section
         self._lock = threading.Lock()
         base = locate(self.role, section)
-        self._at = _Place(place(this_gpu(), self._parts(base), section.dtype, self.likes, self.by_layers))
+        # Shared with the pipelines for other kinds of control images.
+        self._placing = place(this_gpu(), self._parts(base), section.dtype, self.likes, self.by_layers)
         self._device, self._dtype = self._placing.device, self._placing.torch_dtype
         self._compiling = Compiling(section.compile, self._device, self._placing.offload, section.title)
         self._shared = {"dtype": self._dtype, "local_files_only": True}
@@ -191,17 +183,12 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         """Reason why the first image takes longer, or "" without a reason, or once it is drawn."""
         return self._compiling.waits
 
-    @property
-    def _placing(self) -> Placing:
-        return self._at.now
-
     def preview(self) -> Image.Image | None:
         return None if self._watch is None else side_by_side(self._looks.of(self._watch.clean(), self._shown))
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
-        """Return the batch size: the profile's, else one that suits the device. A CPU draws one image at a time, so
-        that each is shown when it is done. If nobody watches, images that are too small to keep its cores busy are
-        batched.
+        """Return the batch size: the profile's, else that of the device. A CPU draws one image at a time to show it, or
+        batches small ones, which keep its cores busy, if nobody watches.
         """
         one_at_a_time = self._device == "cpu" and (watched or size[0] * size[1] > SMALL)
         best = self._section.batch or (1 if one_at_a_time else AT_ONCE)
@@ -210,9 +197,8 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
     def draw(
         self, requests: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
     ) -> Sequence[DrawnImage]:
-        """See `Draws.draw`. If a batch does not fit in memory, the other models are released. If that is not enough,
-        the batch is halved until it fits, and then the parts of the model take turns on the GPU. Raises the error if
-        none of this helps. Blocks that cannot be compiled run uncompiled.
+        """See `Draws.draw`. If a batch does not fit in memory, other models are released, then it is halved until it
+        fits, then parts of the model take turns on the GPU. Blocks that cannot be compiled run uncompiled.
         """
         area = pictures[0].size if pictures else (0, 0)
         if any(picture.size != area for picture in pictures):
@@ -289,9 +275,10 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
                 regions = Kept(self._pipe, rows, self._device)
             self._shown = tuple(places)
             starts = [row.start for row in rows if row.start is not None]
-            if starts:
-                stack.enter_context(self._by_ddim())
-            stack.enter_context(self._watched())
+            if starts:  # drawn with DDIM steps, as sources are inverted with them
+                stack.enter_context(in_place(self._pipe, ddim_of(self._pipe.scheduler), "scheduler"))
+            self._watch = stack.enter_context(watching(self._pipe.scheduler))
+            stack.callback(setattr, self, "_watch", None)
             stack.enter_context(self._compiling.drawing())
             start = torch.cat(starts).to(self._device, self._dtype) if starts else None
             try:
@@ -310,41 +297,24 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
             for at in places
         ]
 
-    @contextmanager
-    def _by_ddim(self) -> Iterator[None]:
-        """Draw with DDIM steps within the context, as sources are inverted with them."""
-        scheduler = self._pipe.scheduler
-        self._pipe.scheduler = ddim_of(scheduler)
-        try:
-            yield
-        finally:
-            self._pipe.scheduler = scheduler
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        try:
-            with watching(self._pipe.scheduler) as self._watch:
-                yield
-        finally:
-            self._watch = None
-
     def _offload(self) -> bool:
         """Let the parts take turns on the GPU. Return False if they do so already, or run on the CPU."""
         if self._placing.device == "cpu" or self._placing.offload != "none":
             return False
         self._pipe.enable_model_cpu_offload()
-        self._at.now = replace(self._placing, offload="models", reason="its memory ran out while it drew")
+        self._placing.offload, self._placing.reason = "models", "its memory ran out while it drew"
         return True
 
 
 class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
     """Base of pipelines that draw on a control image."""
 
-    def __init__(self, section: S, kind: ControlKind | None = None) -> None:
-        """Draw on control images of `kind`, by default of the profile's first kind."""
-        self._kind: ControlKind = next(iter(section.by_kind())) if kind is None else kind
+    def __init__(self, section: S) -> None:
+        """Draw on control images of the profile's first kind."""
+        self._kind: ControlKind = next(iter(section.by_kind()))
         self._nets: dict[ControlKind, Any] = {}
-        self._held = ControlFeatures()
+        self._held = Latest[Any](1)
+        """A ControlNet's features of the last control image."""
         super().__init__(section)
 
     def _parts(self, base: Path) -> dict[str, int]:
@@ -391,9 +361,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return net.to(where, memory_format=torch.channels_last)  # a fifth less work on a CPU
 
     def preview_vae(self) -> Any:
-        """Return the profile's tiny VAE on the device. Raises UserError if the profile names none, or one for other
-        latents.
-        """
+        """Return the tiny VAE on the device. Raises UserError if the profile names none, or one for other latents."""
         from diffusers import AutoencoderTiny
 
         section, dtype = self._section.preview_vae, self._dtype
@@ -460,9 +428,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
     def inversion_key(
         self, image: Image.Image, caption: str, settings: InversionSettings, control: Control | None = None
     ) -> str:
-        """Return a key (64 hexadecimal digits) of all inputs of an inversion. Raises UserError if the model cannot be
-        inverted.
-        """
+        """Return a hexadecimal key of all inputs of an inversion. Raises UserError if the model cannot be inverted."""
         section = self._section
         facts: dict[str, Any] = {
             "source": [image_sha(image), caption],
@@ -481,8 +447,32 @@ class WindowedPipeline(ControlNetPipeline[S]):
     def _steered(self, control: Control, stack: ExitStack) -> Steered:
         """Return the ControlNet with a fixed control image, to be used until the stack closes."""
 
+    def _spare(self, net: Any, controls: Sequence[Image.Image], stack: ExitStack) -> None:
+        """Save needless work of a ControlNet on these control images, until the stack closes."""
+        stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
+
+    def _drawn(
+        self, rows: Rows[GenerationSettings], pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    ) -> dict[str, Any]:
+        """Return the arguments of the pipeline for rows whose positive and negative texts are embedded as `pairs`."""
+        import torch
+
+        settings = rows.settings
+        return {
+            "prompt_embeds": torch.cat([positive for positive, _ in pairs]),
+            "negative_prompt_embeds": torch.cat([negative for _, negative in pairs]),
+            "width": rows.pictures[0].width,
+            "height": rows.pictures[0].height,
+            "num_inference_steps": settings.steps,
+            "guidance_scale": settings.guidance,
+            "controlnet_conditioning_scale": float(settings.control_strength),
+            "control_guidance_end": settings.control_until,
+            "generator": rows.generators,
+            "latents": rows.start,
+            "callback_on_step_end": rows.after_step,
+        }
+
     def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
-        """Return the texts as arguments of the UNet and of the ControlNet."""
         return {"encoder_hidden_states": texts.states}
 
     def _read(self, texts: Sequence[str]) -> Texts:
@@ -503,10 +493,8 @@ class WindowedPipeline(ControlNetPipeline[S]):
         """Encode the windows of a text, one after another: (1, n, width)."""
 
     def embeddings(self, prompt: str, negative: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the embeddings of both texts, (1, n, width) each. They are cached for other images.
-
-        A text longer than the encoder's window is read in several windows, one after another. The stock pipeline cuts a
-        text off after the first window, so a prompt would lose its end, and with it the label.
+        """Return the cached embeddings of both texts, (1, n, width) each. A text longer than the encoder's window is
+        read in several, as the stock pipeline would cut off its end, and with it the label.
         """
         count = max(len(self._windows(text)) for text in (prompt, negative))
         return self._embedding(prompt, count), self._embedding(negative, count)
@@ -558,33 +546,17 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         return self._nets[kind]
 
     def _call(self, rows: Rows[GenerationSettings]) -> tuple[list[Image.Image], Sequence[bool] | None]:
-        import torch
-
-        settings, controls = rows.settings, rows.pictures
         net = self._net(self._kind)
         if self._pipe.controlnet is not net:
             self._pipe.controlnet = net
-        rows.stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
-        pairs = [self.embeddings(*texts) for texts in rows.texts(settings.negative_prompt)]
-        result = self._pipe(
-            prompt_embeds=torch.cat([positive for positive, _ in pairs]),
-            negative_prompt_embeds=torch.cat([negative for _, negative in pairs]),
-            image=controls,
-            width=controls[0].width,
-            height=controls[0].height,
-            num_inference_steps=settings.steps,
-            guidance_scale=settings.guidance,
-            controlnet_conditioning_scale=settings.control_strength,
-            control_guidance_end=settings.control_until,
-            generator=rows.generators,
-            latents=rows.start,
-            callback_on_step_end=rows.after_step,
-        )
+        self._spare(net, rows.pictures, rows.stack)
+        pairs = [self.embeddings(*texts) for texts in rows.texts(rows.settings.negative_prompt)]
+        result = self._pipe(image=rows.pictures, **self._drawn(rows, pairs))
         return result.images, result.nsfw_content_detected
 
     def _steered(self, control: Control, stack: ExitStack) -> Steered:
         net, pixels = self._net(self._kind), self._pixels_of(control.image)
-        stack.enter_context(sparing(net, self._held, (self._kind, shas([control.image]))))
+        self._spare(net, [control.image], stack)
 
         def steered(sample: torch.Tensor, time: torch.Tensor, arguments: dict[str, Any]) -> tuple[Any, Any]:
             seen = pixels.expand(len(sample), -1, -1, -1)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from core.settings import ControlKind, GenerationSettings
-from pipeline.models.batching import shas
-from pipeline.models.controlnet_skip import rows_apart, sparing
+from pipeline.models.controlnet_skip import rows_apart
 from pipeline.models.generator import Rows, Steered, WindowedPipeline
 from pipeline.models.inverting import Control, Texts
 from pipeline.profiles.image_sections import UnionGenerator
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 MODES: dict[ControlKind, int] = {"depth": 1, "soft edges": 2, "canny": 3, "line art": 3, "segmentation": 5}
-"""Number of each kind of control image in the training of SDXL's union ControlNet
-(xinsir/controlnet-union-sdxl-1.0)."""
+"""Numbers of the kinds of control image in SDXL's union ControlNet (xinsir/controlnet-union-sdxl-1.0)."""
 
 
 class UnionPipeline(WindowedPipeline[UnionGenerator]):
@@ -58,11 +56,8 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
     def _call(self, rows: Rows[GenerationSettings]) -> tuple[list[Image.Image], Sequence[bool] | None]:
         import torch
 
-        settings, controls = rows.settings, rows.pictures
-        net = self._net(self._kind)
-        rows.stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
-        rows.stack.enter_context(rows_apart(net))
-        texts = rows.texts(settings.negative_prompt)
+        self._spare(self._net(self._kind), rows.pictures, rows.stack)
+        texts = rows.texts(rows.settings.negative_prompt)
         pairs = [self.embeddings(*both) for both in texts]
         pooled = [(self._pooled(positive), self._pooled(unwanted)) for positive, unwanted in texts]
         if self._pipe.config.force_zeros_for_empty_prompt:
@@ -72,23 +67,17 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
                     for (positive, unwanted), (_, negative) in zip(both, texts, strict=True)
                 ]
         result = self._pipe(
-            prompt_embeds=torch.cat([positive for positive, _ in pairs]),
-            negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
             pooled_prompt_embeds=torch.cat([positive for positive, _ in pooled]),
             negative_pooled_prompt_embeds=torch.cat([unwanted for _, unwanted in pooled]),
-            control_image=[controls],  # a list of kinds, each with its images
+            control_image=[rows.pictures],  # a list of kinds, each with its images
             control_mode=[MODES[self._kind]],
-            width=controls[0].width,
-            height=controls[0].height,
-            num_inference_steps=settings.steps,
-            guidance_scale=settings.guidance,
-            controlnet_conditioning_scale=float(settings.control_strength),
-            control_guidance_end=settings.control_until,
-            generator=rows.generators,
-            latents=rows.start,
-            callback_on_step_end=rows.after_step,
+            **self._drawn(rows, pairs),
         )
         return result.images, None
+
+    def _spare(self, net: Any, controls: Sequence[Image.Image], stack: ExitStack) -> None:
+        super()._spare(net, controls, stack)
+        stack.enter_context(rows_apart(net))
 
     def _steered(self, control: Control, stack: ExitStack) -> Steered:
         import torch
@@ -96,8 +85,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         net, pixels, mode = self._net(self._kind), self._pixels_of(control.image), MODES[self._kind]
         kinds = torch.zeros((1, net.config.num_control_type), dtype=self._dtype, device=self._device)
         kinds[0, mode] = 1
-        stack.enter_context(sparing(net, self._held, (self._kind, shas([control.image]))))
-        stack.enter_context(rows_apart(net))
+        self._spare(net, [control.image], stack)
 
         def steered(sample: torch.Tensor, time: torch.Tensor, arguments: dict[str, Any]) -> tuple[Any, Any]:
             outputs: tuple[Any, Any] = net(

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 MULTIPLE = 16
-"""Sides of drawn images are multiples of this number of pixels. A control image of another size is resized, and the
-result is resized back."""
+"""Multiple of pixels of drawn sides. Control images are resized to it, and results are resized back."""
 TOKENS = 32
 """Number of tokens in each piece of a text that the model reads."""
 
@@ -62,7 +61,8 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         width, height = (-(-side // MULTIPLE) * MULTIPLE for side in size)
         fitted = [one if one.size == (width, height) else one.resize((width, height)) for one in controls]
         rows.stack.enter_context(self._steered_until(settings.control_until))
-        rows.stack.enter_context(encoding_once(self._pipe.vae, self._held, shas(controls)))
+        encode = encoding_once(self._pipe.vae.encode, self._held, shas(controls))
+        rows.stack.enter_context(in_place(self._pipe.vae, encode, "encode"))
         images: list[Image.Image] = self._pipe(
             prompt_embeds=[self._text(row.prompt) for row in rows.requests],
             negative_prompt_embeds=[self._text(settings.negative_prompt) for _ in rows.requests] if guided else None,
@@ -78,9 +78,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         return [one if one.size == size else one.resize(size) for one in images], None
 
     def _steered_until(self, share: float) -> AbstractContextManager[None]:
-        """Within the context, run the ControlNet only in the first steps, up to this share. Other pipelines have this
-        option built in.
-        """
+        """Within the context, run the ControlNet only up to this share of steps, as other pipelines can themselves."""
         net, steps = self._pipe.controlnet, 0
         whole = net.forward
 

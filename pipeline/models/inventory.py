@@ -95,7 +95,6 @@ class ListedProfile:
         return sum(model.to_fetch for model in self.models)
 
     def plain(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
         models = [{**vars(model), "to_fetch": model.to_fetch, "commit": model.commit} for model in self.models]
         return {"name": self.name, "title": self.title, "to_fetch": self.to_fetch, "fits": self.fits, "models": models}
 
@@ -110,9 +109,8 @@ def sections(profile: Profile) -> dict[str, Any]:
 def listed(
     profile: Profile, machine: Machine, called: str = "", under_test: Mapping[str, Weights | UserError] | None = None
 ) -> ListedProfile:
-    """List a profile's models and their files on this machine. Does not ask the hub. `called` is the name by which the
-    profile was requested, if different. `under_test` has the models under test by role, or the error of a model that is
-    missing.
+    """List a profile's models and their files on this machine, without asking the hub. `called` is the requested name
+    of the profile, if different. `under_test` has the models under test by role, or the error of a missing one.
     """
     models, on_disk = [], {}
     for role, weights in {**sections(profile), **(under_test or {})}.items():

@@ -110,11 +110,9 @@ class Inversion:
     psnr: float
     """PSNR in dB of the source and the picture redrawn without correction, both decoded by the VAE."""
     null_texts: torch.Tensor | None = None
-    """Optimised embeddings of the empty text (steps, tokens, width), in the order of drawing. None without null-text
-    optimisation."""
+    """Optimised embeddings of the empty text (steps, tokens, width), in the order of drawing, or None."""
     redrawn: torch.Tensor | None = None
-    """Latents of the source redrawn without correction (1, c, h, w), float32. None if `psnr` is below `CLOSE`, or with
-    null texts."""
+    """Latents redrawn without correction (1, c, h, w), float32. None if `psnr` is below `CLOSE`, or with null texts."""
 
     @property
     def noise(self) -> torch.Tensor:
@@ -152,9 +150,7 @@ def stored_inversion(data: bytes) -> Inversion:
 
 
 def ddim_of(scheduler: Any) -> Any:
-    """Return a DDIM scheduler with the noise levels of another scheduler. Raises UserError if that one cannot be
-    inverted.
-    """
+    """Return a DDIM scheduler with another one's levels of noise. Raises UserError if it cannot be inverted."""
     from diffusers import DDIMScheduler
 
     config = scheduler.config
@@ -167,9 +163,7 @@ def ddim_of(scheduler: Any) -> Any:
 
 @lru_cache(maxsize=64)  # every image of a bank of backgrounds asks, and making a scheduler takes 15 ms
 def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
-    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises UserError if the scheduler or the
-    model's kind of prediction cannot be inverted.
-    """
+    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises UserError if it has no way back."""
     ddim = ddim_of(scheduler)
     ddim.set_timesteps(count)
     kind, stride = ddim.config.prediction_type, ddim.config.num_train_timesteps // count
@@ -193,10 +187,9 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
 
 
 def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, settings: InversionSettings) -> torch.Tensor:
-    """Return the latents at every level above the clean ones, in the order of inversion: (steps, n, c, h, w).
-
-    `steps` are in the order of drawing. The iteration for a step begins with the answer of the step before, which is
-    close to its own. It evaluates the network at most `settings.evaluations` times, equally often for all rows.
+    """Return the latents at each level above the clean ones, in the order of inversion: (steps, n, c, h, w). `steps`
+    are in the order of drawing. A step begins with the answer of the step before, and asks at most
+    `settings.evaluations` times.
     """
     import torch
 
@@ -220,9 +213,7 @@ def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, setting
 
 
 def _mixed(last: tuple[torch.Tensor, torch.Tensor], now: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """Return the mixture of the last two guesses whose changes cancel best (Anderson's method of depth 1), row by row.
-    Each guess comes with its change from the guess before it.
-    """
+    """Return the mixture of two guesses whose changes cancel best (Anderson's method of depth 1), row by row."""
     (before, old_change), (better, change) = last, now
     turn = change - old_change
     products = (change * turn).double().sum(dim=(1, 2, 3), keepdim=True)
@@ -280,9 +271,8 @@ def optimise_null_texts(
     empty: Texts,
     settings: InversionSettings,
 ) -> torch.Tensor:
-    """Optimise the embedding of the empty text for each step, so that guided drawing stays on the path (null-text
-    inversion). Return the embeddings, (steps, tokens, width). Each starts from the one before it. Needs float32, since
-    gradients vanish in half precision.
+    """Return the embedding of the empty text for each step (steps, tokens, width), optimised from the one before so
+    that guided drawing stays on the path (null-text inversion). Needs float32, as gradients vanish in half precision.
     """
     import torch
 
@@ -322,9 +312,7 @@ def psnr(one: torch.Tensor, other: torch.Tensor) -> float:
 
 @dataclass(frozen=True)
 class Inverter:
-    """The networks of an image generator, lent to invert sources and to draw from their noise.
-    `WindowedPipeline.inverting` lends them. Tensors are float32; `ask` and the VAE may compute in half precision.
-    """
+    """The networks of a generator, lent to invert sources and to draw from their noise. Tensors are float32."""
 
     settings: InversionSettings
     steps: tuple[Step, ...]
@@ -334,7 +322,6 @@ class Inverter:
     windows: Callable[[str], list[list[int]]]
     """Returns the token ids of a text in windows."""
     pipe: Any
-    """The pipeline of diffusers that has the networks."""
     device: str
 
     def invert(self, image: Image.Image, caption: str, on_step: OnStep) -> Inversion:

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 class Kept:
-    """The kept parts of a batch of pictures whose other parts are drawn: outpainting (RePaint, Lugmayr et al. 2022). At
-    each step the kept parts are brought to the noise level of the step.
-    """
+    """Kept parts of pictures, brought to each step's level of noise (RePaint, Lugmayr et al. 2022: outpainting)."""
 
     def __init__(self, pipe: Any, rows: Sequence[DrawRequest], device: str) -> None:
         """Encode the pictures. A row without a kept picture is drawn entirely."""

@@ -11,6 +11,7 @@ import random
 import sys
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
@@ -50,17 +51,14 @@ class GgufModel:
             gpu_layers=section.gpu_layers,
         )
         try:
-            self._forms: Forms | None = None
             self._llm: Any = LLM(file, "gguf", config=config, lib=build)
         except (OSError, ValueError, RuntimeError) as error:
             raise cannot_run(section, Path(file), error) from error
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Continue a prompt in the profile's chat template, up to a stop, an end token or the longest reply.
-
-        A drawn token that does not fit the schema is drawn again from those that fit. So a reply that fits anyway is
-        the same with and without the schema. Raises UserError if the prompt and the longest reply together do not fit
-        the context.
+        """Continue a prompt in the profile's chat template, up to a stop, an end token or the longest reply. Only a
+        token that does not fit the schema is drawn again, so a reply that fits anyway is the same without it. Raises
+        UserError if prompt and longest reply exceed the context.
         """
         text = Template(self._section.chat_template).substitute(prompt=request.prompt, system=self._section.system)
         stops = [s.encode() for s in (*self._section.stop, *request.stop) if s]
@@ -68,14 +66,12 @@ class GgufModel:
         with self._lock:
             tokens = self._tokenize(text)
             require_room(len(tokens), settings, self._section.context_length)
-            form = self._known_forms().start(schema) if schema is not None and self._section.hold_form else None
+            form = self._forms.start(schema) if schema is not None and self._section.hold_form else None
             reply = self._generate(tokens, settings, seed, stops, form)
         return reply.decode("utf-8", errors="replace").strip()
 
     def score(self, text: str) -> float:
-        """See `ScoringLanguageModel.score`. Reads the text token by token, as the library gives probabilities only
-        after the last token read.
-        """
+        """See `ScoringLanguageModel.score`. The library gives probabilities after the last token only."""
         with self._lock:
             tokens, llm, total = self._tokenize(text)[: self._section.context_length], self._llm, 0.0
             read = llm.prepare_inputs_for_generation(tokens[:1], reset=True)
@@ -94,19 +90,18 @@ class GgufModel:
         count = self._llm.ctransformers_llm_tokenize(data, True, buffer)
         return list(buffer[:count])
 
-    def _known_forms(self) -> Forms:
-        if self._forms is None:
-            llm = self._llm
-            pieces = [llm.detokenize([token], decode=False) for token in range(llm.vocab_size)]
+    @cached_property
+    def _forms(self) -> Forms:
+        llm = self._llm
+        pieces = [llm.detokenize([token], decode=False) for token in range(llm.vocab_size)]
 
-            def tokenize(text: bytes) -> list[int]:
-                # The tokenizer puts a space before a text, but not after a line break.
-                tokens = self._tokenize_bytes(b"\n" + text)
-                starts = (i for i in range(len(tokens)) if b"".join(pieces[token] for token in tokens[i:]) == text)
-                return tokens[next(starts, len(tokens)) :]
+        def tokenize(text: bytes) -> list[int]:
+            # The tokenizer puts a space before a text, but not after a line break.
+            tokens = self._tokenize_bytes(b"\n" + text)
+            starts = (i for i in range(len(tokens)) if b"".join(pieces[token] for token in tokens[i:]) == text)
+            return tokens[next(starts, len(tokens)) :]
 
-            self._forms = Forms.of_pieces(pieces, llm.eos_token_id, tokenize)
-        return self._forms
+        return Forms.of_pieces(pieces, llm.eos_token_id, tokenize)
 
     def _generate(
         self, tokens: list[int], settings: LanguageSettings, seed: int, stops: Sequence[bytes], form: Any
@@ -225,9 +220,7 @@ def _written_in(file: Path) -> tuple[str, str]:
 
 
 def which_build(gpu_layers: int) -> str | None:
-    """Return the build of the library that fits this processor, or None to let the library find out. The library would
-    start several processes to inspect the processor, which takes a second.
-    """
+    """Return the library's build for this processor, or None: the library would take a second to find out."""
     cpu_facts = Path("/proc/cpuinfo")
     if gpu_layers or not cpu_facts.is_file():
         return None

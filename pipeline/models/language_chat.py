@@ -12,6 +12,7 @@ from core.errors import CannotLoad, UnreadableReply, UserError
 from core.progress import stop_if, stop_signal
 from core.settings import LanguageSettings
 from pipeline.models.batching import AtOnce
+from pipeline.models.captioner import warpers_of
 from pipeline.models.language import require_room
 from pipeline.models.language_forms import allowed_tokens, forms_of
 from pipeline.models.model_memory import UsesMemory
@@ -63,11 +64,9 @@ class ChatLanguageModel(UsesMemory):
         self._forms = forms_of(self._tokenizer, self._model, self._ends) if section.hold_form else None
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply after its thoughts, up to a stop, an end token or the longest reply. It is constrained to
-        the schema if the profile and the tokenizer allow that.
-
-        Raises UserError if the prompt, the longest thought and the longest reply do not fit the context,
-        UnreadableReply if the model spent its whole reply on thoughts, and Cancelled within a reply.
+        """Return the reply after its thoughts, within the schema if profile and tokenizer allow it. Raises UserError if
+        prompt, thought and reply may exceed the context, UnreadableReply for a reply of thoughts alone, and Cancelled
+        within a reply.
         """
         (reply,) = self.complete_many([request], settings)
         if isinstance(reply, UserError):
@@ -192,7 +191,7 @@ class ChatLanguageModel(UsesMemory):
     ) -> None:
         """Continue all rows at once, until each is over. Their inputs are padded on the left to one length."""
         import torch
-        from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+        from transformers import GenerationConfig
 
         width, pad = max(len(row.tokens) for row in rows), self._ends[0] if self._ends else 0
         config = GenerationConfig(
@@ -206,7 +205,9 @@ class ChatLanguageModel(UsesMemory):
             top_k=50,
             repetition_penalty=1.0,
         )
-        warpers, counted = self._warpers(settings), 0
+        # The profile has no setting for min-p, so the model's own value applies.
+        least, counted = getattr(self._model.generation_config, "min_p", None) or None, 0
+        warpers = warpers_of(settings.temperature, self._section.top_k, settings.top_p, least)
 
         def draw(_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
             nonlocal counted
@@ -234,29 +235,9 @@ class ChatLanguageModel(UsesMemory):
                     [[0] * (width - len(row.tokens)) + [1] * len(row.tokens) for row in rows], device=self._device
                 ),
                 generation_config=config,
-                logits_processor=LogitsProcessorList([draw]),
-                stopping_criteria=StoppingCriteriaList([stopped]),
+                logits_processor=[draw],
+                stopping_criteria=[stopped],
             )
-
-    def _warpers(self, settings: LanguageSettings) -> Any:
-        """Return the processors for temperature, top-k and top-p, in the order of `generate`."""
-        from transformers import (
-            LogitsProcessorList,
-            MinPLogitsWarper,
-            TemperatureLogitsWarper,
-            TopKLogitsWarper,
-            TopPLogitsWarper,
-        )
-
-        warpers = LogitsProcessorList()
-        if settings.temperature:
-            warpers.append(TemperatureLogitsWarper(settings.temperature))
-        warpers.append(TopKLogitsWarper(self._section.top_k))
-        warpers.append(TopPLogitsWarper(settings.top_p))
-        # The profile has no setting for min-p, so the model's own value applies.
-        if share := getattr(self._model.generation_config, "min_p", None):
-            warpers.append(MinPLogitsWarper(share))
-        return warpers
 
     def _weigh(self, row: _Row, scores: torch.Tensor) -> None:
         """Change a row's scores in place: make repeated tokens less likely, and tokens outside its form impossible."""

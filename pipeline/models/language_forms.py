@@ -1,18 +1,17 @@
-"""Constrains replies to a schema with llguidance, as JSON or lines, for models whose logits are available.
-
-Knows nothing of how a model computes: it takes the tokens so far, and returns those that may come next.
+"""Constrains replies to a schema with llguidance, as JSON or lines: gets the tokens so far, tells those that may come
+next.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from core.latest import Latest
 from pipeline.stages.reply_schema import grammar
 
 log = logging.getLogger(__name__)
@@ -29,7 +28,7 @@ class Forms:
     def __init__(self, tokenizer: Any) -> None:
         """`tokenizer` is an LLTokenizer of llguidance."""
         self.tokenizer = tokenizer
-        self._ready: OrderedDict[str, Any] = OrderedDict()
+        self._ready = Latest[Any](KEPT)
 
     @classmethod
     def of_pieces(cls, pieces: Sequence[bytes], end: int, tokenize: Callable[[bytes], list[int]]) -> Forms:
@@ -56,15 +55,13 @@ class Forms:
         from llguidance import LLMatcher
 
         lines = grammar(schema)
-        key = lines or json.dumps(schema, sort_keys=True)
-        if key not in self._ready:
+
+        def compiled() -> LLMatcher:
             as_json = LLMatcher.grammar_from_json_schema
             plan = LLMatcher.grammar_from_lark(lines) if lines else as_json(dict(schema), SPACES)
-            self._ready[key] = LLMatcher(self.tokenizer, plan, log_level=0)
-            if len(self._ready) > KEPT:
-                self._ready.popitem(last=False)
-        self._ready.move_to_end(key)
-        matcher = self._ready[key]
+            return LLMatcher(self.tokenizer, plan, log_level=0)
+
+        matcher = self._ready.once(lines or json.dumps(schema, sort_keys=True), compiled)
         if matcher.is_error():
             log.warning("A reply is not constrained to its schema: %s", matcher.get_error())
             return None
@@ -72,9 +69,7 @@ class Forms:
 
 
 def forms_of(tokenizer: Any, model: Any, ends: list[int]) -> Forms | None:
-    """Return the forms for a model of transformers and its end tokens. None for an old tokenizer, which tells too
-    little about its tokens to constrain replies.
-    """
+    """Return the forms for a model of transformers and its end tokens. None for an old kind of tokenizer."""
     from llguidance.hf import from_tokenizer
     from transformers import PreTrainedTokenizerFast
 

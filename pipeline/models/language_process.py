@@ -1,7 +1,5 @@
-"""A GGUF model in its own process: if its library crashes or is killed, only the stage fails.
-
-Both ends of one pipe are here. A request and its reply are a line of JSON each. The process ends when the pipe closes,
-which happens however the parent process ends.
+"""A GGUF model in its own process: if its library crashes, only the stage fails. A request and its reply are a line of
+JSON each. The process ends when the pipe closes, however the parent ends.
 """
 
 from __future__ import annotations

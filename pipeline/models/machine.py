@@ -35,7 +35,6 @@ class Machine:
     gpu_free: int = 0
 
     def in_words(self) -> str:
-        """Return a description of the machine in one sentence."""
         gpu = f"{self.gpu} with {in_bytes(self.gpu_memory)} ({in_bytes(self.gpu_free)} free)" if self.gpu else "no GPU"
         return (
             f"This machine: {in_bytes(self.memory)} of memory ({in_bytes(self.memory_free)} free), {gpu}, "
@@ -44,11 +43,9 @@ class Machine:
 
 
 def share_cores(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let torch's threads sleep while they wait for each other, unless the `environment` says otherwise. Call this
-    before torch is imported.
-
-    By default they wait busily, which is a tenth faster on an idle machine. If other programs use the cores too,
-    waiting threads slow down working ones: two sources of the demo took 100 to 175 s instead of 18 to 30 s.
+    """Let torch's threads sleep while they wait, unless the `environment` says otherwise, before torch is imported.
+    Busy waiting is a tenth faster on an idle machine but slows others: two sources of the demo took 100 to 175 s
+    instead of 18 to 30 s.
     """
     environment.setdefault("OMP_WAIT_POLICY", "passive")
 
@@ -105,9 +102,7 @@ def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
 
 
 def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int]) -> str:
-    """Return in words whether a machine has the memory for a profile: for all models, or for one stage at a time.
-    `on_disk` has the bytes of the files on this machine, by role.
-    """
+    """Return in words if a profile fits: all models, or a stage at a time. `on_disk` has bytes of files by role."""
     models = profile.weights()
     together = _most(models, machine, on_disk)
     stages = [_most(stage, machine, on_disk) for stage in _stages(models)]
@@ -129,9 +124,7 @@ def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int])
 
 
 def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) -> str:
-    """Return a sentence on what to expect of a GPU profile on a machine without a GPU, else "". The machine is
-    inspected only for a GPU profile, as that takes a second or two.
-    """
+    """Return a sentence on what to expect of a GPU profile without a GPU, else "". Inspecting takes seconds."""
     models = profile.weights()
     bare = Machine(0, 0, 0, "")
     needed = max(_most(stage, bare, {})[1] for stage in _stages(models))
@@ -155,9 +148,7 @@ def _stages(models: Mapping[str, Weights]) -> list[dict[str, Weights]]:
 
 
 def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str, int]) -> tuple[int, int]:
-    """Return the bytes of GPU memory and of memory that models need. Of ControlNets and of detectors only the largest
-    counts, since one works at a time.
-    """
+    """Return the GPU memory and the memory needed. One ControlNet and one detector count, the largest."""
     gpu = memory = 0
     alternatives: dict[str, int] = {}
     for role, weights in models.items():

@@ -27,13 +27,6 @@ class UsesMemory:
     """Release all other models. Return True if one was loaded. `Models` sets this."""
 
 
-def free_others_of(model: object) -> Callable[[], bool]:
-    """Return a function that releases all models except this one. It does nothing for a model that is not of a
-    profile.
-    """
-    return model.free_others if isinstance(model, UsesMemory) else UsesMemory.free_others
-
-
 def with_room(work: Callable[[], R], *steps: Callable[[], bool]) -> R:
     """Return the result of `work`. When memory runs out, take the first of `steps` that returns True, as it freed
     memory or made the work smaller, and begin again. Raises the error if no step helps.
@@ -71,9 +64,8 @@ def memory_of(weights: Weights, on_gpu: bool) -> int:
 
 
 def to_release(needed: int, free: int, loaded: Mapping[str, int]) -> list[str]:
-    """Return the loaded models to release, in the order of `loaded`, so that a model of `needed` bytes and its working
-    memory fit. The list is empty if they fit already. If nothing makes enough room, return all models of known size,
-    since loading may still succeed.
+    """Return the models to release, in the order of `loaded`, so that one of `needed` bytes and its working memory fit:
+    none if they fit, all of known size if nothing makes room, since loading may still succeed.
     """
     chosen = list[str]()
     for role, size in loaded.items():

@@ -14,10 +14,8 @@ MULTIPLE = 2 ** len(WIDTHS)
 
 
 class PhraseNet(nn.Module):
-    """A U-Net that gives each pixel a logit for each of its words. A phrase is a set of words.
-
-    All layers work on blocks of four neighbouring pixels, each with channels for its four pixels. So nothing is lost at
-    the rim of things, at a quarter of the cost.
+    """A U-Net that gives each pixel a logit for each word; a phrase is a set of words. Layers work on blocks of four
+    pixels with channels for each, so nothing is lost at the rim of things, at a quarter of the cost.
     """
 
     def __init__(self, words: int) -> None:

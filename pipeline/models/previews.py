@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
+from pipeline.models.controlnet_skip import in_place
+
 if TYPE_CHECKING:
     import torch
 
 SMALL_VAE = 4_000_000
-"""Maximum number of parameters of a VAE that decodes previews. Tiny VAEs have 1 or 2 million, the VAE of SD 1.5 has
-83."""
+"""Maximum parameters of a VAE that decodes previews. Tiny VAEs have 1 or 2 million, the VAE of SD 1.5 has 83."""
 # Stable Diffusion 1.5's latent channels as RGB, each from -1 to 1: the factors that ComfyUI ships (latent_formats.py),
 # found by least squares on many images.
 SD15_RGB = ((0.3512, 0.2297, 0.3227), (0.3250, 0.4974, 0.2350), (-0.2829, 0.1762, 0.2721), (-0.2120, -0.2616, -0.7177))
@@ -76,11 +77,8 @@ def watching(scheduler: Any) -> Iterator[StepWatch]:
         watch.tell(prediction, time, latents)
         return step(prediction, time, latents, *rest, **more)
 
-    scheduler.step = watched
-    try:
+    with in_place(scheduler, watched, "step"):
         yield watch
-    finally:
-        del scheduler.step  # the method of the class is used again
 
 
 class Looks:

@@ -15,6 +15,7 @@ from PIL import Image
 
 from core.errors import UserError
 from core.images import image_sha
+from core.latest import Latest
 from core.model_sections import Weights
 from core.words import forms_of, tokens
 from pipeline.models.weights import loaded_from, locate, pick_device
@@ -217,17 +218,13 @@ class Remembering:
 
     def __init__(self, segmenter: Segmenter) -> None:
         self.name, self.at, self._segmenter = segmenter.name, segmenter.at, segmenter
-        self._lock, self._stored = threading.Lock(), dict[tuple[str, str], bytes]()
+        self._stored = Latest[bytes](_REMEMBERED)
 
     def find(self, image: Image.Image, phrase: str) -> list[Found]:
-        own = image_sha(image), phrase
-        if (stored := self._stored.get(own)) is None:
-            stored = zlib.compress(pickle.dumps(self._segmenter.find(image, phrase)), 1)  # masks become some kB
-            with self._lock:
-                if len(self._stored) >= _REMEMBERED:
-                    del self._stored[next(iter(self._stored))]  # the oldest
-                self._stored[own] = stored
-        found: list[Found] = pickle.loads(zlib.decompress(stored))
+        def packed() -> bytes:
+            return zlib.compress(pickle.dumps(self._segmenter.find(image, phrase)), 1)  # masks become some kB
+
+        found: list[Found] = pickle.loads(zlib.decompress(self._stored.once((image_sha(image), phrase), packed)))
         return found
 
 

@@ -1,7 +1,5 @@
-"""A client of an OpenAI-compatible server: chat completions, several at once. Knows no stage and no captioner.
-
-A temporary fault is tried again. Any other answer without a reply becomes an error of one sentence that quotes the
-server.
+"""A client of an OpenAI-compatible server: chat completions, several at once. A temporary fault is tried again. Any
+other answer without a reply becomes an error of one sentence that quotes the server.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ import asyncio
 import json
 import logging
 import os
+import random
 import re
 import ssl
 import threading
@@ -171,8 +170,7 @@ class ChatServer:
         self.tokens = 0
         """Number of tokens read and written so far, as far as the server reports them."""
         self.told_not_to_think = False
-        """True if the model thought although its chat template was asked to prevent it. Later requests then also set
-        `reasoning_effort`, which Ollama and OpenAI read."""
+        """True if the model thought against its instructions. Later requests then also set `reasoning_effort`."""
 
     def _find_key(self) -> str:
         variable = self._section.key_variable
@@ -198,11 +196,9 @@ class ChatServer:
         stop: Sequence[str] = (),
         schema: Mapping[str, Any] | None = None,
     ) -> ServerReply:
-        """Return the model's answer to `messages`, up to a stop or `longest` tokens. A `schema` is sent along if there
-        is one.
-
-        Raises ServerFault with the server's message, NoServer if no request would be answered, and Cancelled shortly
-        after the person asks to stop.
+        """Return the model's answer to `messages`, up to a stop or `longest` tokens, with the `schema` sent along if
+        there is one. Raises ServerFault with the server's message, NoServer if no request would be answered, and
+        Cancelled.
         """
         body: dict[str, Any] = {
             "model": self._section.model,
@@ -230,40 +226,18 @@ class ChatServer:
         return reply
 
     def _tried(self, body: dict[str, Any], prompt: str) -> ServerReply:
-        import tenacity
-
-        def last(state: tenacity.RetryCallState) -> bool:
-            error = state.outcome.exception() if state.outcome is not None else None
-            most = error.most if isinstance(error, _Passing) else 1
-            return state.attempt_number >= min(self._section.tries, most)
-
-        doubling = tenacity.wait_exponential_jitter(multiplier=FIRST_WAIT, max=LONGEST_WAIT, jitter=FIRST_WAIT / 2)
-
-        def pause(state: tenacity.RetryCallState) -> float:
-            error = state.outcome.exception() if state.outcome is not None else None
-            wait = error.wait if isinstance(error, _Passing) else None
-            return doubling(state) if wait is None else wait
-
-        def sleep(seconds: float) -> None:
-            stopped = stop_signal()
-            if stopped is None:
-                threading.Event().wait(seconds)
-            else:
-                stopped.wait(seconds)
-                stop_if(stopped)
-
-        again = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_Passing),
-            stop=last,
-            wait=pause,
-            sleep=sleep,
-            before_sleep=lambda state: log.info("Another try: %s", state.outcome and state.outcome.exception()),
-            reraise=True,
-        )
-        try:
-            return again(self._once, body, prompt)
-        except _Passing as error:
-            raise error.told from error
+        tries = 0
+        while True:
+            try:
+                return self._once(body, prompt)
+            except _Passing as error:
+                tries += 1
+                if tries >= min(self._section.tries, error.most):
+                    raise error.told from error
+                log.info("Another try: %s", error)
+                doubling = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (tries - 1) + random.uniform(0, FIRST_WAIT / 2))
+                (stop_signal() or threading.Event()).wait(doubling if error.wait is None else error.wait)
+                stop_if(stop_signal())
 
     def _once(self, body: dict[str, Any], prompt: str) -> ServerReply:
         answer = self._send("POST", "/chat/completions", body, prompt)
@@ -333,9 +307,7 @@ class ChatServer:
         return ServerReply(text, end == "length", thought)
 
     def _why_nothing(self, message: Mapping[str, Any], end: object, thought: int, thoughts_field: str) -> str:
-        """Return a sentence on what came instead of an answer and what to do, or "" if another try may help.
-        `thoughts_field` names the field of the thoughts if only that field is filled.
-        """
+        """Return in words what came instead of an answer and what to do, or "" if another try may help."""
         if refusal := message.get("refusal"):
             words = self._masked(" ".join(whole_letters(str(refusal)).split()))[:200]
             return _INSTEAD["refusal"].format(words=words)
@@ -361,14 +333,11 @@ class ChatServer:
             return NothingSaid(f"The {self._role} at {self._address} {_INSTEAD['content_filter']}.", prompt, raw)
         if status == 413:
             return ServerFault(self._sentence("too_large", words=words), prompt, raw)
-        if status == 407:
-            return NoServer(self._sentence("proxy", words=words), prompt, raw)
-        if status in (401, 403):
-            variable = self._section.key_variable
-            key = self._sentence("wrong_key" if variable else "needs_key", words=words, variable=variable)
-            return NoServer(key, prompt, raw)
-        if status == 402 or (status == 429 and "insufficient_quota" in answer.text):
-            return NoServer(self._sentence("no_credit", words=words), prompt, raw)
+        variable = self._section.key_variable
+        denied = "wrong_key" if variable else "needs_key"
+        no_credit = status == 402 or (status == 429 and "insufficient_quota" in answer.text)
+        if fault := "no_credit" if no_credit else {401: denied, 403: denied, 407: "proxy"}.get(status):
+            return NoServer(self._sentence(fault, words=words, variable=variable), prompt, raw)
         if status in (404, 405, 501):
             known = self.models()
             has = f"; it has {', '.join(sorted(known)[:10])}" if known else ""
@@ -477,9 +446,7 @@ class ChatServer:
         return _Passing(ServerFault(self._sentence("damaged", why=why), prompt))
 
     async def _exchange(self, method: str, url: str, body: Mapping[str, Any] | None) -> _Answer:
-        """Send a request in its own task, so that a slow or silent server cannot delay a stop. A stop closes the
-        connection, and a server that notices this stops working on the request.
-        """
+        """Send a request in a task of its own, which a stop ends at once, with its connection."""
         import httpx
 
         headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
@@ -518,11 +485,9 @@ class _TooMuch(Exception):
 def side_by_side(
     requests: Sequence[Q], ask: Callable[[Q], A], parallel: int, on_reply: Callable[[int], None] = lambda _done: None
 ) -> list[A | UserError]:
-    """Return the result of `ask` for each request, or its UserError, with `parallel` requests at once. After an error
-    that concerns all requests (NoServer), the unsent requests get the same error.
-
-    `on_reply` gets the number of finished requests, in this thread. An error raised in it stops the work. Raises
-    Cancelled too.
+    """Return the result of `ask` for each request, `parallel` at once, or its UserError. After a NoServer, unsent
+    requests get the same error. `on_reply` gets the number of finished ones in this thread, and may raise to stop.
+    Raises Cancelled.
     """
     down: list[NoServer] = []
 
@@ -597,7 +562,6 @@ def _count_thoughts(usage: Mapping[str, Any], thoughts: str, reply: str) -> int:
 
 
 def _total_tokens(usage: Mapping[str, Any]) -> int:
-    """Return the tokens of prompt and reply, or 0 if the server does not report them."""
     total = usage.get("total_tokens")
     parts = [total] if isinstance(total, int) else [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     return sum(number for number in parts if isinstance(number, int) and 0 <= number < 1e9)

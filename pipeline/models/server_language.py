@@ -17,6 +17,7 @@ from pipeline.models.server import ChatServer, NoServer, NothingSaid, Refused, S
 from pipeline.profiles.text_sections import ServerJudge, ServerLanguage
 from pipeline.replies import read_reply, whole_letters
 from pipeline.seams import LanguageRequest
+from pipeline.stages.reply_schema import object_schema
 
 log = logging.getLogger(__name__)
 
@@ -25,12 +26,7 @@ Holding = Literal["held", "asked", "none"]
 
 TEMPLATE_ROOM = 64
 """Number of tokens that a chat template may add to a prompt."""
-PROBE_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}, "empty": {"type": "boolean"}},
-    "required": ["colour", "empty"],
-    "additionalProperties": False,
-}
+PROBE_SCHEMA = object_schema({"colour": {"type": "string", "enum": ["red", "blue"]}, "empty": {"type": "boolean"}})
 PROBE_PROMPT = "Say hello."
 """Prompt that asks for no JSON, so that a reply that fits the schema shows that the server enforces it."""
 
@@ -67,11 +63,9 @@ class ServedLanguage:
         return "asked" if fits_probe(reply.text) else "none"
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply to a prompt. If the server enforces schemas, the reply fits the schema. If only the model
-        follows schemas, the schema is put at the end of the prompt. The caller validates the reply.
-
-        Raises UserError when the prompt and the longest reply do not fit the context, UnreadableReply when a reply that
-        must fit a schema was cut off, and the errors of `ChatServer.chat`.
+        """Return the reply to a prompt, which fits the schema if the server enforces it, and may fit if the prompt asks
+        for it. Raises UserError if prompt and longest reply exceed the context, UnreadableReply if a reply that must
+        fit a schema was cut off, and the errors of `ChatServer.chat`.
         """
         prompt, schema = request.prompt, request.schema
         if schema is not None and self.holds == "held":
@@ -110,7 +104,6 @@ class ServedLanguage:
         )
 
     def _content(self, request: LanguageRequest) -> str | list[dict[str, Any]]:
-        """Return the content of the message with a request."""
         return request.prompt
 
     def _require_room(self, prompt: str, settings: LanguageSettings) -> None:

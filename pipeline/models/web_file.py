@@ -1,6 +1,4 @@
-"""Fetches one file from a URL, such as torchvision's weights, to the place where its library looks for it. As for the
-hub's files, a download reports progress and resumes, and a file is kept only if its hash is right.
-"""
+"""Fetches one file from a URL, such as torchvision's weights, with progress and resumption, and checks its hash."""
 
 from __future__ import annotations
 

@@ -20,9 +20,7 @@ TRANSFORMERS_FILES = ("model.safetensors", "pytorch_model.bin")
 
 
 def embedder_key(section: ClipEmbedder) -> str:
-    """Return the key of an embedder's stored vectors: its name and a hash or commit of its weights. So retrained
-    weights or a later commit count as another embedder. Loads nothing.
-    """
+    """Return the key of an embedder's stored vectors: its name, and a hash or commit of its weights."""
     weights = weights_hash(section, files=TRANSFORMERS_FILES)[:16] if section.path else section.revision
     return f"{section.title}@{weights}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,7 @@ log = logging.getLogger(__name__)
 
 LOAD_ERRORS = (OSError, ValueError, RuntimeError, KeyError)
 NO_CODE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-"""Options for classes of transformers that detect the model type from its files. Without them they would ask at the
-terminal whether to run code that came with the weights."""
+"""Options for classes that detect the model type from files: they would ask whether to run code of the weights."""
 
 
 def check_local(role: str, weights: Weights) -> None:
@@ -46,10 +45,7 @@ def check_local(role: str, weights: Weights) -> None:
 
 
 def locate(role: str, weights: Weights) -> Path:
-    """Return the folder with the weights, or the file if they are a single file. They are fetched from the hub if they
-    belong there. `role` names their purpose, such as "captioner". Raises CannotLoad if they are missing and cannot be
-    fetched.
-    """
+    """Return the folder of weights, or their single file, fetched if they are on the hub. Raises CannotLoad."""
     check_local(role, weights)
     file: str = getattr(weights, "file", "")
     place = weights.local()
@@ -100,22 +96,18 @@ def loading() -> Iterator[None]:
     import transformers.utils.logging
 
     libraries: tuple[Any, ...] = (transformers.utils.logging, diffusers.utils.logging)
-    with LOADING:
-        levels = [library.get_verbosity() for library in libraries]
+    with LOADING, ExitStack() as stack:
         for library in libraries:
+            stack.callback(library.enable_progress_bar)
+            stack.callback(library.set_verbosity, library.get_verbosity())
             library.disable_progress_bar()
             library.set_verbosity_error()
-        try:
-            yield
-        finally:
-            for library, level in zip(libraries, levels, strict=True):
-                library.enable_progress_bar()
-                library.set_verbosity(level)
+        yield
 
 
 @contextmanager
 def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Like `loading`, but raise CannotLoad if the weights cannot be loaded. `also`: further errors that mean this."""
+    """As `loading`, and raise CannotLoad if the weights cannot be loaded. `also`: further errors that mean this."""
     errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
     try:
         with loading():
@@ -132,9 +124,8 @@ def pick_device() -> str:
 
 
 def pick_dtype(dtype: DType, device: str, chats: bool = False) -> torch.dtype:
-    """Return the profile's dtype. "auto" is half precision on a GPU and float32 on a CPU, independent of the files'
-    dtype. Chat models (`chats`) run in bfloat16 if the GPU has it: they were trained in it, and some overflow in
-    float16.
+    """Return the profile's dtype. "auto" is half precision on a GPU, else float32. Chat models (`chats`) run in
+    bfloat16 if the GPU has it: they were trained in it, and some overflow in float16.
     """
     import torch
 

@@ -120,17 +120,13 @@ class ControlledGenerator(DrawingModel):
         """Return every set of weights by its role."""
         parts: dict[str, Weights] = {"image generator": self}
         for kind, net in self.by_kind().items():
-            parts[f"ControlNet for {kind}"] = net
+            role, weights = self.net_of(kind)
+            parts[role] = weights
             if net.detector is not None:
                 parts[f"detector of {kind}"] = net.detector
-        return parts | self._more()
-
-    def _more(self) -> dict[str, Weights]:
-        numbered = enumerate(self.loras, 1)
-        loras: dict[str, Weights] = {
-            "LoRA" if len(self.loras) == 1 else f"LoRA {number}": lora for number, lora in numbered
-        }
-        return loras | ({PREVIEW_VAE: self.preview_vae} if self.preview_vae is not None else {})
+        for number, lora in enumerate(self.loras, 1):
+            parts["LoRA" if len(self.loras) == 1 else f"LoRA {number}"] = lora
+        return parts | ({PREVIEW_VAE: self.preview_vae} if self.preview_vae is not None else {})
 
 
 def _need_detectors(controlnets: dict[ControlKind, ControlNet]) -> None:
@@ -196,11 +192,6 @@ class _SharedControlNet(ControlledGenerator):
 
     def net_of(self, kind: ControlKind) -> tuple[str, Weights]:
         return "ControlNet union", self.union
-
-    def parts(self) -> dict[str, Weights]:
-        parts: dict[str, Weights] = {"image generator": self, "ControlNet union": self.union}
-        parts |= {f"detector of {kind}": detector for kind, detector in self.detectors.items()}
-        return parts | self._more()
 
 
 class UnionGenerator(_SharedControlNet):

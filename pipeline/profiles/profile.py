@@ -1,8 +1,5 @@
-"""A profile: the models, prompts and settings to use. Reads and validates `pipeline/profiles/NAME.toml`.
-
-Profiles differ in data only; every one of them takes the same code path. Knows nothing of how models are loaded.
-A picture counts as known to a profile's models if it looks like one of its samples or has one of the skies that they
-know. Only its content matters, not its file name.
+"""A profile: the models, prompts and settings to use. Reads and validates `pipeline/profiles/NAME.toml`. A picture
+counts as known to its models if it looks like one of its samples, or has one of the skies that they know.
 """
 
 from __future__ import annotations
@@ -77,6 +74,10 @@ class TaskDefaults(Data):
     """Protected classes, for segmentation."""
 
 
+def _absolute(settings: UnderTestSettings | None) -> UnderTestSettings | None:
+    return settings and settings.model_copy(update={"file": str(ROOT / settings.file)} if settings.file else {})
+
+
 class UnderTestSections(Data):
     """The models under test that a run begins with, one for each kind of task. Either may be missing."""
 
@@ -85,8 +86,7 @@ class UnderTestSections(Data):
 
     def of(self, kind: TaskKind) -> UnderTestSettings | None:
         """Return the model for a kind of task, with the path of its file made absolute, or None."""
-        settings = self.classification if kind == "classification" else self.segmentation
-        return settings and settings.model_copy(update={"file": str(ROOT / settings.file)} if settings.file else {})
+        return _absolute(self.classification if kind == "classification" else self.segmentation)
 
 
 class CheckSettings(Data):
@@ -102,8 +102,7 @@ class CheckSettings(Data):
 
     def own_segmenter(self) -> UnderTestSettings | None:
         """Return the segmenter, with the path of its file made absolute, or None."""
-        settings = self.segmenter
-        return settings and settings.model_copy(update={"file": str(ROOT / settings.file)} if settings.file else {})
+        return _absolute(self.segmenter)
 
 
 class Profile(Data):
@@ -146,8 +145,7 @@ class Profile(Data):
     recipes: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings by name of the recipe, where they differ from the defaults."""
     presets: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of the generation by the name of the preset, such as draft. Settings that a preset omits come from
-    `settings`."""
+    """Settings of the generation by preset, such as draft. Those that a preset omits come from `settings`."""
 
     @model_validator(mode="after")
     def _fits(self) -> Profile:
@@ -197,10 +195,7 @@ class Profile(Data):
         return {**text, "sentence model": self.sentences, **finding, **drawing, "embedder": self.embedder}
 
     def drawing_licences(self) -> dict[str, str]:
-        """Return the licences, in words, by the names of models in lineages: a generator with its LoRAs and a
-        ControlNet, or the editor. If a model has no licence, that of the profile counts. Without that either, the model
-        is left out.
-        """
+        """Return the known licences, in words, by model in lineages, with those of its LoRAs and ControlNet."""
         drawn: dict[str, tuple[Weights, ...]] = {
             self.generator.name_on(kind): (self.generator, *self.generator.loras, net)
             for kind, net in self.generator.by_kind().items()
@@ -233,9 +228,7 @@ def profile_names() -> tuple[str, ...]:
 
 
 def load_profile(name: str) -> Profile:
-    """Return the profile of a name, or of a path to a .toml file. Raises UserError for an unknown name, with a list of
-    the known ones, and for a file that does not fit, with the key.
-    """
+    """Return the profile of a name or of a .toml file. Raises UserError with the known names, or the wrong key."""
     file = Path(name) if name.endswith(".toml") else PROFILES / f"{name}.toml"
     if not name.endswith(".toml") and name not in profile_names():
         raise UserError(f"There is no profile {name!r}. There are: {', '.join(profile_names())}.")

@@ -40,10 +40,8 @@ class CaptionQuestion(Data):
 
 
 class Blip2Captioner(Weights):
-    """A BLIP-2 that answers several questions or, as in the paper's released code, samples several captions.
-
-    The preset of the paper's code is `samples = 2` with `top_p = 0.9`, and a temperature of 1 in `[settings.caption]`.
-    The paper's text says that each sentence describes another aspect of the scene, which the questions achieve.
+    """A BLIP-2 that answers questions about aspects of the scene, as the paper describes it, or samples several
+    captions, as its released code does (`samples = 2`, `top_p = 0.9`, and a temperature of 1 in `[settings.caption]`).
     """
 
     family: ClassVar[str] = "BLIP-2"
@@ -118,10 +116,8 @@ _OURS = frozenset(
 
 
 class Server(Data):
-    """An OpenAI-compatible server (vLLM, llama-server, Ollama, SGLang, a provider) and the model to use on it.
-
-    Records of runs repeat the profile. They leave out the server's address, the name of its key, and its limits on
-    time, tries and parallel requests: records are passed on to others, and no result depends on these.
+    """An OpenAI-compatible server (vLLM, llama-server, Ollama, SGLang, a provider) and the model to use on it. Records
+    of runs, which are passed on, leave out address, key and limits, on which no result depends.
     """
 
     address: str = Field("http://127.0.0.1:8000/v1", exclude=True)
@@ -221,7 +217,18 @@ class CaptionerJudge(Data):
     settings: JudgeSettings = JudgeSettings()
 
 
-class GgufLanguage(Weights):
+class _LocalLanguage(Weights):
+    system: str = ""
+    """System text sent to the model before every prompt."""
+    stop: tuple[str, ...] = ()
+    """Texts that end every reply, in addition to the stops of the stage and the model's own."""
+    top_k: int = Field(40, ge=1)
+    repetition_penalty: float = Field(1.0, gt=0)
+    hold_form: bool = True
+    """True to constrain replies to the schema that a stage asks for, so that they can be read."""
+
+
+class GgufLanguage(_LocalLanguage):
     """A LLaMA in a GGUF file, run by ctransformers."""
 
     family: ClassVar[str] = "LLaMA"
@@ -233,19 +240,12 @@ class GgufLanguage(Weights):
     """Maximum number of tokens of prompt and reply together."""
     chat_template: str = "$prompt"
     """Template around a prompt, with the variables $prompt and $system."""
-    system: str = ""
-    stop: tuple[str, ...] = ()
-    """Texts that end every reply, in addition to the stops of the stage."""
-    top_k: int = Field(40, ge=1)
-    repetition_penalty: float = Field(1.0, gt=0)
     batch_size: int = Field(64, ge=1)
     """Number of prompt tokens read at once. It changes the speed only."""
     threads: int = Field(-1, ge=-1)
     """Number of threads, -1 for the default of ctransformers."""
     gpu_layers: int = Field(0, ge=0)
     """Number of layers that run on an NVIDIA GPU (needs requirements-gpu.txt). Too large a number means all layers."""
-    hold_form: bool = True
-    """True to constrain replies to the schema that a stage asks for, so that they can be read."""
 
     @property
     def title(self) -> str:
@@ -260,7 +260,7 @@ class GgufLanguage(Weights):
         return template
 
 
-class ChatLanguage(Weights):
+class ChatLanguage(_LocalLanguage):
     """Any chat model of transformers: a causal language model that has a chat template."""
 
     family: ClassVar[str] = "Chat model"
@@ -269,15 +269,7 @@ class ChatLanguage(Weights):
     dtype: DType = "auto"
     context_length: int = Field(0, ge=0)
     """Maximum number of tokens of prompt and reply together. 0 for as many as the model was made for."""
-    system: str = ""
-    """System text sent to the model before every prompt."""
-    stop: tuple[str, ...] = ()
-    """Texts that end every reply, in addition to the stops of the stage and the model's own."""
-    top_k: int = Field(40, ge=1)
-    repetition_penalty: float = Field(1.0, gt=0)
     thinking: int = Field(0, ge=0, le=100_000)
     """Maximum number of tokens of thoughts before a reply, besides the longest reply. 0 for an immediate reply."""
     batch: int = Field(0, ge=0, le=64)
     """Number of replies that are written at once, if a stage needs several. 0 for as many as suit the machine."""
-    hold_form: bool = True
-    """True to constrain replies to the schema that a stage asks for, so that they can be read."""

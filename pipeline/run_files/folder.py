@@ -1,7 +1,5 @@
-"""The folder of a run as a store for the driver: `augment` fills and resumes it, and `again` compares with it.
-
-The images are files beside `run.json` (see `pipeline.run_files.run_file`). This file is written after each value and
-each image, so that finished work is kept however the run ends.
+"""The folder of a run as a store: `augment` fills and resumes it, and `again` compares with it. `run.json` is written
+after each value and image, so that finished work is kept however the run ends.
 """
 
 from __future__ import annotations
@@ -26,9 +24,7 @@ from pipeline.run_files.run_file import RunFile, RunImageFiles
 
 
 class FolderStore(MemoryStore):
-    """The folder of one request, new or begun earlier, to which values and images are saved. Raises UserError if the
-    folder cannot be made or written, or holds another request.
-    """
+    """The folder of one request, old or new. Raises UserError if it cannot be written or holds another request."""
 
     def __init__(
         self,
@@ -76,7 +72,6 @@ class FolderStore(MemoryStore):
             self._write()
 
     def file_of(self, lineage: Lineage) -> Path:
-        """Return the path of an image of this folder."""
         return self._folder / next(image.file for image in reversed(self._images) if image.record.lineage == lineage)
 
     @property
@@ -90,9 +85,7 @@ class FolderStore(MemoryStore):
         return self._folder / run_file.FILE
 
     def finish(self, lineages: Collection[Lineage], complete: bool = True) -> None:
-        """Write `run.json` with these images only. `complete`: none failed. Raises UserError if it cannot be
-        written.
-        """
+        """Write `run.json` with these images only. `complete`: none failed. Raises UserError if it cannot."""
         order = list(lineages)
         images = [image for image in self._images if image.record.lineage in order]
         self._images = sorted(images, key=lambda image: order.index(image.record.lineage))

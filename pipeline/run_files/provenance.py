@@ -21,11 +21,9 @@ def parameters(
     made_with: MadeWith | None = None,
     made_by: str = "DILLEMA Studio",
 ) -> str:
-    """Return the settings of an image in the words of AUTOMATIC1111's web UI. `size` is the image's (width, height).
-
-    As in the web UI, "Size" is the size that was drawn; the image may have been resized since. Models have the names of
-    their files, with the first digits of a hash. It is the hash of the denoising network, since there is no checkpoint
-    file here.
+    """Return the settings of an image of `size` (width, height) in the words of AUTOMATIC1111's web UI. As there,
+    "Size" is the drawn size, and models have the names of their files with the first digits of a hash: that of the
+    denoising network, as there is no checkpoint file here.
     """
     fields = method_of(lineage.method).parameters(lineage, size, made_with or MadeWith())
     lines = [lineage.prompt.strip()]
@@ -47,11 +45,8 @@ def xmp(method: str, made_by: str = "DILLEMA Studio") -> str:
 
 
 def digital_source_type(method: str) -> str:
-    """Return IPTC's term for the origin of an image of this method.
-
-    A method that draws every pixel makes `trainedAlgorithmicMedia`: nothing of the source's pixels is left, and no part
-    of the result may be taken for a photograph. A method that keeps pixels of the source, or is not known here, makes a
-    `compositeWithTrainedAlgorithmicMedia`, which claims less.
+    """Return IPTC's term for the origin of an image: `trainedAlgorithmicMedia` if the method draws every pixel, so that
+    no part may be taken for a photograph, else `compositeWithTrainedAlgorithmicMedia`, which claims less.
     """
     return _SOURCE_TYPES + (
         "trainedAlgorithmicMedia" if method_of(method).draws_whole else "compositeWithTrainedAlgorithmicMedia"

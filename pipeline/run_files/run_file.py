@@ -80,7 +80,6 @@ class RunFile:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of the run."""
         return recipe_of(self.run.recipe)
 
     @property
@@ -143,9 +142,7 @@ def versions() -> dict[str, str]:
 
 
 def save_png(image: Image.Image, path: Path) -> None:
-    """Save the pixels as PNG, without metadata. The file appears whole or not at all. Raises UserError if that
-    fails.
-    """
+    """Save the pixels as PNG, whole or not at all, without metadata. Raises UserError if that fails."""
     _write_whole(_png(image), path)
 
 
@@ -219,15 +216,7 @@ def write(contents: RunFile, folder: Path) -> None:
         "prompts": prompts_to_plain(contents.prompts),
         "versions": contents.versions,
     }
-    path, part = folder / FILE, folder / f".{FILE}.part"
-    try:
-        with open(part, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=2, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())  # on the disk before it replaces the old file
-        os.replace(part, path)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
+    _write_whole(json.dumps(data, indent=2, ensure_ascii=False).encode(), folder / FILE, synced=True)
 
 
 def read(path: Path) -> RunFile:
@@ -292,14 +281,15 @@ def _png(image: Image.Image) -> bytes:
     return png_of(image if image.mode == "L" else image.convert("RGB"))
 
 
-def _write_whole(data: bytes, path: Path) -> None:
+def _write_whole(data: bytes, path: Path, synced: bool = False) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
-        part.write_bytes(data)
+        with part.open("wb") as file:
+            file.write(data)
+            if synced:  # on the disk before it replaces the old file
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(part, path)
     except OSError as error:
-        raise _unwritable(path.parent, error) from error
-
-
-def _unwritable(folder: Path, error: OSError) -> UserError:
-    return UserError(f"Nothing can be written to {folder} ({error.strerror or error}): choose another folder.")
+        reason = error.strerror or error
+        raise UserError(f"Nothing can be written to {path.parent} ({reason}): choose another folder.") from error

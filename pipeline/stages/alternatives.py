@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from core.errors import UnreadableReply, UserError
@@ -35,18 +35,16 @@ from pipeline.stages.reply_schema import alternatives_schema
 MORE_TEMPERATURE = 0.9
 """Minimum temperature for a request for further alternatives. Below it the model repeats itself."""
 
+Reader = Callable[[str], tuple[KeywordAlternatives, ...]]
+
 
 def run(inputs: StageInputs) -> StageValue[Alternatives]:
-    """Return an entry for every used keyword, each with at most `settings.per_keyword` alternatives.
-
-    `inputs.early_reply` has alternatives by keyword, if the request for keywords returned any. Only the other keywords
-    are then asked for, and the trace notes that.
-
-    An alternative that drops or adds a protected word is kept but not used, so that a person sees it. The same holds if
-    its similarity to its keyword, or to what the task protects, reaches `settings.too_close`. A reply that leaves a
-    keyword without an alternative is asked for again. A keyword that never gets one stays empty. Raises UserError if no
-    keyword is used, or if a used one is not in the caption, is protected or occurs twice. Raises UnreadableReply if
-    every attempt fails, and Cancelled between two replies.
+    """Return an entry for every used keyword, each with at most `settings.per_keyword` alternatives. Those of
+    `inputs.early_reply` come first; only other keywords are asked for, with a note in the trace. An alternative that
+    drops or adds a protected word, or whose similarity to its keyword or to what the task protects reaches
+    `settings.too_close`, is kept but not used. A reply that leaves a keyword without an alternative is asked for again.
+    Raises UserError if no keyword is used, or if one is not in the caption, protected or there twice, UnreadableReply
+    if every attempt fails, and Cancelled.
     """
     caption: Caption = inputs.values["caption"]
     keywords: Keywords = inputs.values["keywords"]
@@ -91,21 +89,12 @@ def run(inputs: StageInputs) -> StageValue[Alternatives]:
             raise Unreadable("its reply has no alternative for any of the keywords")
         return items
 
+    inquiry = replace(
+        _inquiry(task, caption, open_ones, settings.per_keyword, read, seed),
+        shortcomings=lambda items: sum(not _has_one(item) for item in items),
+    )
     try:
-        answer = ask(
-            "alternatives",
-            language_model,
-            prompt,
-            Inquiry(
-                _variables(task, caption, open_ones, settings.per_keyword),
-                read,
-                seed,
-                shortcomings=lambda items: sum(not _has_one(item) for item in items),
-                schema=alternatives_schema([keyword.text for keyword in open_ones], settings.per_keyword),
-            ),
-            settings,
-            inputs.cancelled,
-        )
+        answer = ask("alternatives", language_model, prompt, inquiry, settings, inputs.cancelled)
     except UnreadableReply as error:
         if not (ready and error.attempts):
             raise
@@ -138,10 +127,8 @@ def more(
     sentences: Sentences | None = None,
     cancelled: threading.Event | None = None,
 ) -> tuple[Alternatives, Trace]:
-    """Return `value` with at most `settings.per_keyword` further alternatives of one keyword, after its present ones.
-
-    The temperature is at least `MORE_TEMPERATURE`. Raises UnreadableReply if the model has no new alternative, and
-    Cancelled between two replies.
+    """Return `value` with at most `settings.per_keyword` further alternatives of one keyword, at a temperature of at
+    least `MORE_TEMPERATURE`. Raises UnreadableReply if the model has no new one, and Cancelled between two replies.
     """
     require(task_checks(task))
     require(keyword_checks(keyword.text, caption.text, task, keyword.forced))
@@ -160,16 +147,8 @@ def more(
         return (added,)
 
     count = min(10, len(item.options) + settings.per_keyword)
-    answer = ask(
-        f"more alternatives of “{keyword.text}”",
-        language_model,
-        prompt,
-        Inquiry(
-            _variables(task, caption, [keyword], count), read, seed, schema=alternatives_schema([keyword.text], count)
-        ),
-        freely,
-        cancelled,
-    )
+    inquiry = _inquiry(task, caption, [keyword], count, read, seed)
+    answer = ask(f"more alternatives of “{keyword.text}”", language_model, prompt, inquiry, freely, cancelled)
     added = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close).items[0]
     grown = replace(item, options=(*item.options, *added.options))
     items = value.items if existing is not None else (*value.items, item)
@@ -190,9 +169,12 @@ def unticked_where_close(
     return Alternatives(tuple(items))
 
 
-def _variables(task: Task, caption: Caption, keywords: Sequence[Keyword], count: int) -> dict[str, str | int]:
-    named = ", ".join(keyword.text for keyword in keywords)
-    return {"task": task.describe(), "caption": caption.text, "keywords": named, "count": count}
+def _inquiry(
+    task: Task, caption: Caption, keywords: Sequence[Keyword], count: int, read: Reader, seed: int
+) -> Inquiry[tuple[KeywordAlternatives, ...]]:
+    names = [keyword.text for keyword in keywords]
+    texts = {"task": task.describe(), "caption": caption.text, "keywords": ", ".join(names)}
+    return Inquiry({**texts, "count": count}, read, seed, schema=alternatives_schema(names, count))
 
 
 def _has_one(item: KeywordAlternatives) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from PIL import Image
 
@@ -18,6 +18,7 @@ from core.types import Trace
 from pipeline.prompting import Prompt
 from pipeline.replies import REPAIRED, is_refusal, read_reply, whole_letters, with_json_repaired
 from pipeline.seams import BatchLanguageModel, LanguageModel, LanguageRequest
+from pipeline.stages.base import EarlyReply
 from pipeline.stages.parsing import Unreadable
 from pipeline.stages.reply_schema import Schema, as_lines
 
@@ -37,7 +38,6 @@ class Answer(Generic[V]):
     seed: int
     """Seed of the attempt that gave the value."""
     attempts: int
-    """Total number of attempts."""
     seconds: float
     notes: tuple[str, ...] = ()
     """Remarks for a person about the reply, one sentence each."""
@@ -66,7 +66,6 @@ class Inquiry(Generic[V]):
     """The request for one reply."""
 
     values: Mapping[str, str | int]
-    """Values of the prompt's variables."""
     read: Callable[[str], V]
     """Parses a reply. Raises `Unreadable` for a reply that it cannot use."""
     seed: int
@@ -76,6 +75,28 @@ class Inquiry(Generic[V]):
     """Schema that constrains the model if possible. The reply may be JSON that fits it, or lines, or neither."""
     pictures: tuple[Image.Image, ...] = ()
     """RGB pictures that the prompt is about, for a model that sees."""
+
+
+def joined_trace(
+    model: str,
+    sent: Sequence[Answer[Any] | NoAnswer | EarlyReply | UnreadableReply],
+    settings: LanguageSettings,
+    seed: int,
+    start: float,
+    notes: Iterable[str],
+) -> Trace:
+    """Return the trace of a value from several requests, since `start` (of `time.monotonic`), each note once."""
+    return Trace(
+        author="model",
+        model=model,
+        prompt=BETWEEN.join(each.prompt for each in sent),
+        raw_reply=BETWEEN.join(each.raw_reply for each in sent),
+        settings=settings.model_dump(mode="json"),
+        seed=seed,
+        attempts=max((each.attempts for each in sent), default=1),
+        seconds=time.monotonic() - start,
+        notes=tuple(dict.fromkeys(notes)),
+    )
 
 
 def ask(
@@ -107,29 +128,15 @@ def ask_all(
     on_done: Callable[[int], None] = lambda _done: None,
     cancelled: threading.Event | None = None,
 ) -> list[Answer[V] | NoAnswer]:
-    """Return what `ask_each` returns. Raises CannotLoad, or else the first error, if all inquiries fail."""
-    return _unless_all_failed(ask_each(what, language_model, prompt, inquiries, settings, on_done, cancelled))
-
-
-def ask_each(
-    what: str,
-    language_model: LanguageModel,
-    prompt: Prompt,
-    inquiries: Sequence[Inquiry[V]],
-    settings: LanguageSettings,
-    on_done: Callable[[int], None] = lambda _done: None,
-    cancelled: threading.Event | None = None,
-) -> list[Answer[V] | NoAnswer]:
     """Return the answer of `ask` to each inquiry, or the error of an inquiry without an answer. The inquiries are asked
     together if the model takes several; a request that fails is then made again without the others, unless all others
     would fail too (CannotLoad). `on_done` gets the number of finished inquiries, beginning with 0. Raises Cancelled.
     """
     every = [_Attempts(what, prompt, inquiry, settings) for inquiry in inquiries]
     if not isinstance(language_model, BatchLanguageModel):
-        results = list[Answer[V] | NoAnswer]()
         for_all: CannotLoad | None = None
-        for attempts in every:
-            on_done(len(results))
+        for number, attempts in enumerate(every):
+            on_done(number)
             while attempts.wanted:
                 stop_if(cancelled)
                 try:
@@ -140,9 +147,8 @@ def ask_each(
                     attempts.fail(error)
                     for_all = error if isinstance(error, CannotLoad) else None
             stop_if(cancelled if attempts.best is None else None)
-            results.append(attempts.result())
-        on_done(len(results))
-        return results
+        on_done(len(every))
+        return [attempts.result() for attempts in every]
     settled = most = 0
 
     def told(replies: int) -> None:
@@ -163,22 +169,21 @@ def ask_each(
             else:
                 attempts.take(reply)
         stop_if(cancelled)
-    results = [attempts.result() for attempts in every]
     on_done(len(every))
-    return results
+    return [attempts.result() for attempts in every]
+
+
+def require_one(results: Sequence[Answer[V] | NoAnswer]) -> None:
+    """Raise CannotLoad, or else the first error, if there are inquiries and all failed."""
+    errors = [result.error for result in results if isinstance(result, NoAnswer)]
+    if errors and len(errors) == len(results):
+        raise next((error for error in errors if isinstance(error, CannotLoad)), errors[0])
 
 
 def unanswered(results: Sequence[Answer[V] | NoAnswer]) -> list[str]:
     """Return a sentence for a person on the inquiries without an answer, or none."""
     errors = [result.error for result in results if isinstance(result, NoAnswer)]
     return [f"{len(errors)} of {len(results)} requests have no reply to use. {errors[0]}"] if errors else []
-
-
-def _unless_all_failed(results: list[Answer[V] | NoAnswer]) -> list[Answer[V] | NoAnswer]:
-    errors = [result.error for result in results if isinstance(result, NoAnswer)]
-    if errors and len(errors) == len(results):
-        raise next((error for error in errors if isinstance(error, CannotLoad)), errors[0])
-    return results
 
 
 class _Attempts(Generic[V]):

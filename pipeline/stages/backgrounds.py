@@ -28,7 +28,7 @@ from core.types import (
     failed,
 )
 from pipeline.checks.texts import counterfactual_checks, no_class_named, require, task_checks
-from pipeline.stages.asking import BETWEEN, Answer, Inquiry, NoAnswer, ask_all, unanswered
+from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_all, joined_trace, require_one, unanswered
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.counterfactuals import captions_line, captions_remarks, captions_seen, tell
 from pipeline.stages.parsing import read_caption
@@ -40,12 +40,10 @@ NAMED = 3
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Return `settings.captions` descriptions of different places and times, which the seed chooses.
-
-    Description n of a bank is the same for all sources. A description that names the label or a word to avoid is asked
-    for again. If it still does after every attempt, it is kept but not used. Description k takes `derive_seed(seed, k)`
-    and the seeds after it. Raises UserError for an empty list or folder, UnreadableReply, and Cancelled between two
-    replies.
+    """Return `settings.captions` descriptions of places and times, which the seed chooses; number n of a bank is the
+    same for all sources. One that names the label or a word to avoid is asked for again, and at last kept but not used.
+    Description k takes `derive_seed(seed, k)` and the seeds after it. Raises UserError for an empty list or folder,
+    UnreadableReply and Cancelled.
     """
     settings: BackgroundsSettings = inputs.settings
     task, prompt, start = inputs.task, inputs.prompt, time.monotonic()
@@ -91,6 +89,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
             lambda done: tell(inputs.progress, pace, done),
             inputs.cancelled,
         )
+    require_one(answers)
     wordings = [wording for wording, _ in chosen]
     if answers:
         pairs = zip(answers, wordings, strict=True)
@@ -98,17 +97,9 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     else:
         texts = [(prompt.evaluate(**values(wording)), wording) for wording in wordings]
     items = {text: described(text, wording) for text, wording in texts}
-    trace = Trace(
-        author="model",
-        model=inputs.models.language.name if answers else "",
-        prompt=BETWEEN.join(answer.prompt for answer in answers),
-        raw_reply=BETWEEN.join(answer.raw_reply for answer in answers),
-        settings=settings.model_dump(mode="json"),
-        seed=inputs.seed,
-        attempts=max((answer.attempts for answer in answers), default=1),
-        seconds=time.monotonic() - start,
-        notes=tuple(dict.fromkeys((*unanswered(answers), *(note for answer in answers for note in answer.notes)))),
-    )
+    notes = (*unanswered(answers), *(note for answer in answers for note in answer.notes))
+    model = inputs.models.language.name if answers else ""
+    trace = joined_trace(model, answers, settings, inputs.seed, start, notes)
     return StageValue(CounterfactualCaptions(tuple(items.values())), trace)
 
 

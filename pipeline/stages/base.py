@@ -1,7 +1,5 @@
-"""The declaration of a text stage, and the inputs that it gets.
-
-A `Stage` tells page, command line, storage and driver all they need, so none of them knows a stage by its name. Each
-module in this folder declares its own stage.
+"""The declaration of a text stage, from which page, command line, storage and driver know all they need, and its
+inputs.
 """
 
 from __future__ import annotations
@@ -32,6 +30,7 @@ class EarlyReply:
     seed: int
     part: Any
     """Part of the reply for this stage, as plain data in a form that both stages know."""
+    attempts: int = 1
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,7 @@ class Stage:
     other_prompts: tuple[PromptSlot, ...] = ()
     """Further prompts that the stage may send, each with a title of its own."""
     sends: Callable[[Any], Collection[str]] | None = None
-    """Returns the names of the further prompts that the stage sends with its settings. Only changes of these outdate a
-    value. None if it always sends all of them."""
+    """Returns the names of the further prompts that the stage sends with its settings, or None for all of them."""
     asks_ahead: Callable[[Any], tuple[StageName, ...]] | None = None
     """Returns the later stages that one request of this stage covers with its settings. None if it covers none."""
     settings: str = ""

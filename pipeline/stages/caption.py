@@ -15,8 +15,7 @@ from pipeline.replies import is_refusal, read_reply, whole_letters
 from pipeline.stages.base import Stage, StageInputs
 
 AGAIN_TEMPERATURES = (0.8, 1.0, 1.2, 1.4)
-"""Temperatures for further captions if the settings have 0, which would repeat the first one. Higher ones give
-nonsense."""
+"""Temperatures for further captions if the settings have 0, which repeats the first. Higher ones give nonsense."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,9 @@ class _Said:
 
 
 def run(inputs: StageInputs) -> StageValue[Caption]:
-    """Caption the source. Raises UnreadableReply if the captioner returns no caption, and Cancelled between two tries.
-
-    To replace an earlier caption, it samples with consecutive seeds until a caption has other words and fails no more
-    checks than the earlier one. If no caption does, the earlier caption stays if it came again. Else the first new
-    caption is taken.
+    """Caption the source. To replace an earlier caption, sample with further seeds until one has other words and fails
+    no more checks than the earlier one, which stays if it comes again and none does. Raises UnreadableReply if there is
+    no caption, and Cancelled between two tries.
     """
     settings: CaptionSettings = inputs.settings
     task, captioner = inputs.task, inputs.models.captioner

@@ -24,7 +24,6 @@ from core.types import (
     PromptSlot,
     StageValue,
     Task,
-    Trace,
     Values,
     failed,
 )
@@ -38,7 +37,7 @@ from pipeline.checks.texts import (
     task_checks,
     undone,
 )
-from pipeline.stages.asking import BETWEEN, Answer, Inquiry, NoAnswer, ask_all
+from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_all, joined_trace, require_one
 from pipeline.stages.base import EarlyReply, Stage, StageInputs
 from pipeline.stages.caption import caption_text
 from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
@@ -51,21 +50,15 @@ _LOOKED_AT = 20_000
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Write counterfactual captions, each with a prompt of its own. `choose_edits` chooses their edits, or the model
-    does, asked with `EDITS_PROMPT`. The trace notes if the model makes no choice.
-
-    A caption that misses an edit or loses a protected word is asked for again. If it still fails after every attempt,
-    it is kept but not used. A caption that the model refused to write is empty and not used, and a check gives the
-    reason. The next run asks for such captions alone. The attempts at caption k take `derive_seed(seed, k)` and the
-    seeds after it, also if the model takes all prompts together. The request to choose edits takes `seed`. The trace
-    has the prompts and replies of all requests, and the largest number of attempts that a request needed. Captions with
-    the same words are merged.
-
-    `inputs.early_reply` has edits and captions that the model already wrote in its reply with the keywords. Those
-    captions are used if they pass the checks. The others are asked for one by one, and the trace notes that. If the
-    settings let this stage choose the edits (evenly, at random or by the model), it chooses possible edits of the early
-    reply first. Raises UserError if no alternative is used, or if a used one changes nothing or its keyword does not
-    fit the caption. Raises the first error if no caption could be written, and Cancelled between two replies.
+    """Write counterfactual captions, each with a prompt of its own. `choose_edits` chooses their edits, or the model,
+    asked with `EDITS_PROMPT` and `seed`; the trace notes if it makes no choice. A caption that misses an edit or loses
+    a protected word is asked for again, and at last kept but not used. One that the model refused to write is empty,
+    with the reason in a check; the next run asks for such captions alone. Caption k takes `derive_seed(seed, k)` and
+    the seeds after it. Captions with the same words are merged. Edits and captions of `inputs.early_reply` come first:
+    its captions are used if they pass the checks, others are asked for one by one, as the trace notes; this stage, if
+    it chooses the edits, chooses possible ones of that reply first. Raises UserError if no alternative is used, or if
+    one changes nothing or its keyword does not fit the caption, the first error if no caption could be written, and
+    Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     alternatives: Alternatives = inputs.values["alternatives"]
@@ -114,6 +107,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         lambda done: tell(inputs.progress, pace, asks + len(ready) + len(earlier) + done, asks),
         inputs.cancelled,
     )
+    require_one(new_answers)
     still = iter(new_answers)
     drafts = [
         earlier[number] if number in earlier else _draft(edits, ready[number] if number in ready else next(still))
@@ -129,27 +123,13 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
             "by themselves."
         )
     notes += [note for answer in new_answers for note in answer.notes]
-    first = (early,) if early is not None else ()
-    prompts = (*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in new_answers))
-    replies = (*(each.raw_reply for each in first), *choice.replies, *(each.raw_reply for each in new_answers))
-    trace = Trace(
-        author="model",
-        model=language_model.name,
-        prompt=BETWEEN.join(prompts),
-        raw_reply=BETWEEN.join(replies),
-        settings=settings.model_dump(mode="json"),
-        seed=seed,
-        attempts=max(choice.attempts, 1, *(answer.attempts for answer in new_answers)),
-        seconds=time.monotonic() - start,
-        notes=tuple(dict.fromkeys(notes)),
-    )
+    sent = (*([early] if early is not None else []), *choice.sent, *new_answers)
+    trace = joined_trace(language_model.name, sent, settings, seed, start, notes)
     return StageValue(merged(CounterfactualCaptions(tuple(items)), caption.text), trace)
 
 
 def _written_before(before: CounterfactualCaptions | None) -> dict[int, CounterfactualCaption]:
-    """Return the captions that the last try wrote, by number, if some of its captions are missing. Otherwise return
-    none.
-    """
+    """Return the captions that the last try wrote, by number, if it lacks some. Otherwise return none."""
     items = before.items if before is not None else ()
     written = {number: item for number, item in enumerate(items) if tokens(item.text)}
     return written if len(written) < len(items) else {}
@@ -208,12 +188,9 @@ def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions
 def choose_edits(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings, seed: int
 ) -> tuple[tuple[Edit, ...], ...]:
-    """Return the edits of each counterfactual caption, no two alike, each in caption order (see `all_combinations`).
-
-    `settings.combinations` names the way to choose. A combination that a person chose is left out if one of its edits
-    no longer exists. If none is left, or if the model should choose and does not, combinations are spread evenly.
-    "factorial" ignores `edits_at_once`.
-    Raises UserError for more than `MOST_COMBINATIONS`.
+    """Return the edits of each counterfactual caption, no two alike, in caption order (see `all_combinations`), as
+    `settings.combinations` says. Combinations that a person chose count while their edits exist. If none does, or the
+    model makes no choice, they are spread evenly. Raises UserError for more than `MOST_COMBINATIONS`.
     """
     pools, at_once = edit_pools(caption, alternatives, settings)
     if settings.combinations == "chosen":
@@ -248,9 +225,7 @@ def choose_edits(
 def all_combinations(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> Iterator[tuple[Edit, ...]]:
-    """Yield every combination of edits. A combination edits `settings.edits_at_once` different keywords (all of them
-    for 0, or if there are fewer), with one ticked alternative for each keyword.
-    """
+    """Yield every combination of ticked alternatives for `settings.edits_at_once` keywords, or all for 0."""
     pools, at_once = edit_pools(caption, alternatives, settings)
     if pools:
         for group in combinations(pools, at_once):
@@ -282,9 +257,7 @@ def edit_pools(
 def _spread(
     pools: Sequence[Sequence[Edit]], at_once: int, number: int, rng: random.Random, once: bool = False
 ) -> tuple[tuple[Edit, ...], ...]:
-    """Return at most `number` combinations, in which keywords, and the alternatives of each, occur equally often. `rng`
-    decides among equals. With `once`, no group of keywords is used twice.
-    """
+    """Return at most `number` combinations of evenly used edits, by `once` no group of keywords twice."""
     keyword_turns = [0] * len(pools)
     edit_turns = {edit: 0 for pool in pools for edit in pool}
     chosen: list[tuple[Edit, ...]] = []

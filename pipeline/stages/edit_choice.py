@@ -1,18 +1,15 @@
-"""Lets the language model choose which edits go together, in one question before the captions of stage 4 are written.
-
-This module knows which edits are offered and which may share a caption. If the model makes no choice, the result has a
-note about that, and the stage decides what to do.
-"""
+"""Lets the language model choose which edits go together, before the captions of stage 4 are written."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from core.errors import UnreadableReply
 from core.settings import CounterfactualSettings
 from core.types import Edit, PromptSlot
-from pipeline.stages.asking import Inquiry, ask
+from pipeline.stages.asking import Answer, Inquiry, ask
 from pipeline.stages.base import StageInputs
 from pipeline.stages.parsing import Unreadable, read_edits
 from pipeline.stages.reply_schema import edits_schema
@@ -24,29 +21,24 @@ EDITS_PROMPT = PromptSlot(
     needed=False,
     title="which edits go together",
 )
-"""Prompt that asks for the choice. `$alternatives` are the ticked alternatives by keyword, `$captions` is the maximum
-number of captions, and `$most` the maximum number of edits in a caption."""
+"""Prompt for the choice among `$alternatives` by keyword: `$captions` captions of `$most` edits at most."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The edits that the model chose, with its prompts and replies."""
+    """The edits that the model chose."""
 
     edits: tuple[tuple[Edit, ...], ...] = ()
     """Edits of each caption, in caption order. Empty if none could be used; `note` then says why."""
     note: str = ""
-    prompts: tuple[str, ...] = ()
-    """Prompts that were sent; empty if nothing was asked."""
-    replies: tuple[str, ...] = ()
-    attempts: int = 0
+    sent: tuple[Answer[Any] | UnreadableReply, ...] = ()
+    """The request, with its prompt and reply; empty if nothing was asked."""
 
 
 def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_once: int) -> Choice:
     """Return at most `settings.captions` different combinations of at most `at_once` edits, each of another keyword.
-
-    `inputs` are the inputs of stage 4, `pools` the edits that may be made, by keyword in caption order. Other parts of
-    a reply are dropped. If no combination is left, the model is asked again with the next seed. Raises the model's
-    errors, and Cancelled between two replies.
+    `pools` has the edits by keyword in caption order. Other parts of a reply are dropped, and one without any is asked
+    for again with the next seed. Raises the model's errors, and Cancelled.
     """
     settings: CounterfactualSettings = inputs.settings
     prompt = inputs.others.get(EDITS_PROMPT.name)
@@ -83,5 +75,5 @@ def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_onc
     except UnreadableReply as error:
         if not error.attempts:  # the model gave no reply at all: it would write no caption either
             raise
-        return Choice((), f"The edits were spread evenly. {error}", (error.prompt,), (error.raw_reply,), error.attempts)
-    return Choice(answer.value, " ".join(answer.notes), (answer.prompt,), (answer.raw_reply,), answer.attempts)
+        return Choice((), f"The edits were spread evenly. {error}", (error,))
+    return Choice(answer.value, " ".join(answer.notes), (answer,))

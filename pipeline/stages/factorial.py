@@ -30,10 +30,9 @@ _PASSES = 10
 
 
 def factorial(pools: Sequence[Sequence[Edit]], captions: int, seed: int) -> tuple[tuple[Edit, ...], ...]:
-    """Return the edits of at most `captions` captions, no two alike, those with the fewest edits first. `pools` are the
-    possible edits by keyword, in caption order. A caption has at most one edit of each edit type.
-
-    A factor has as many alternatives as the captions can tell apart, at least one. The seed decides which.
+    """Return the edits of at most `captions` captions, no two alike, those with the fewest first, each with at most one
+    edit of a type. `pools` has the edits by keyword in caption order. A factor keeps the alternatives that so many
+    captions can tell apart, at least one, which the seed decides.
     """
     chance = random.Random(seed)
     factors = _factors(pools, captions, chance)
@@ -52,9 +51,7 @@ def factorial(pools: Sequence[Sequence[Edit]], captions: int, seed: int) -> tupl
 
 
 def _factors(pools: Sequence[Sequence[Edit]], captions: int, chance: random.Random) -> list[list[Edit]]:
-    """Return the edits of each factor. While there are more effects than images, the factor with the most edits loses
-    one by chance.
-    """
+    """Return each factor's edits. While effects outnumber images, the largest factor loses an edit by chance."""
     by_type: dict[str, list[Edit]] = {}
     for edit in (edit for pool in pools for edit in pool):
         by_type.setdefault(edit.edit_type, []).append(edit)
@@ -102,9 +99,7 @@ def _fraction(levels: Sequence[int], captions: int, chance: random.Random) -> li
 
 
 def _rows(combos: Sequence[Sequence[int]], levels: Sequence[int]) -> Floats:
-    """Return the model's columns of combinations: 1, main effects, and interactions of two factors. Each factor's
-    columns add up to 0 over its levels, so that no level is preferred.
-    """
+    """Return the columns of combinations: 1, main effects and interactions, centred over a factor's levels."""
     mains = []
     for factor, number in enumerate(levels):
         centred = np.linalg.qr(np.eye(number) - 1 / number)[0][:, : number - 1] * np.sqrt(number)

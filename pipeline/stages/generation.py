@@ -1,6 +1,4 @@
-"""Stage 5, counterfactual captions to test cases: the plan that a person approves, seeds of images, and drawing
-errors.
-"""
+"""Stage 5, counterfactual captions to test cases: the plan that a person approves, seeds, and errors of drawing."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ from core.words import tokens
 from pipeline.checks.texts import require, task_checks
 
 FORGOTTEN_TRIES = 5
-"""Number of later seeds under which a finished image is also looked for. It may come from a retry whose failed tries
-were not recorded."""
+"""Number of later seeds under which a finished image is looked for, as failed tries may be unrecorded."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +56,8 @@ def plan(
     made: Collection[tuple[CounterfactualCaption, int]] = (),
     failures: Collection[Failure] = (),
 ) -> Plan:
-    """Plan the images of every used caption, without those already `made` (caption and seed).
-
-    Seeds come from `seed_of`, so that using or dropping a caption changes no image of the others. An image among the
-    `failures` gets the seed of its next try.
+    """Plan the images of every used caption, without those `made` (caption and seed). Seeds come from `seed_of`, so
+    that a caption changes no image of another. An image among the `failures` gets its next seed.
     """
     failed = {(failure.counterfactual, failure.seed): failure for failure in failures}
     images: list[PlannedImage] = []
@@ -80,10 +75,8 @@ def plan(
 
 
 def seed_of(settings: GenerationSettings, seed: int, place: int, number: int) -> int:
-    """Return the seed of image `number` of the caption at index `place`, unused captions included.
-
-    A fixed seed belongs to the first image of every caption and counts up from there, so that captions can be compared
-    on the same noise. Otherwise each image has its own seed, derived from the run's `seed`.
+    """Return the seed of image `number` of the caption at index `place`, unused ones included. Fixed seeds count up
+    from the first image of each caption, to compare captions on the same noise. Others derive from the run's `seed`.
     """
     if settings.seed_mode == "fixed":
         return (settings.seed + number) & LARGEST  # begins again at 0 after the largest seed

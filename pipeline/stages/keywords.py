@@ -1,7 +1,5 @@
-"""Stage 2, caption to keywords: the elements of the caption that may change without changing the ground truth.
-
-The settings may let one request cover the alternatives and captions of the next two stages too. Their parts of the
-reply are passed on unchanged, and those stages check them like any reply.
+"""Stage 2, caption to keywords: its elements that may change without changing the ground truth. One request may cover
+the next two stages too, which check their parts like any reply.
 """
 
 from __future__ import annotations
@@ -27,17 +25,13 @@ TOGETHER_PROMPT = PromptSlot(
     needed=False,
     title="all three stages in one request",
 )
-"""Prompt for all three stages. It gives maximum numbers: `$count` alternatives of a keyword, `$captions` captions, and
-`$most` edits of a caption."""
+"""Prompt for all three stages, with the most alternatives (`$count`), `$captions`, and edits of one (`$most`)."""
 
 
 def run(inputs: StageInputs) -> StageValue[Keywords] | StageMade:
-    """Return the keywords in caption order. Keywords of an edit type that the settings tick are used.
-
-    Words that are not in the caption or that the task protects are left out. A reply without any other word is
-    unreadable. A reply without a keyword of a ticked type is asked for again. If all attempts lack one, no keyword is
-    used. Raises UserError for an empty caption, UnreadableReply if every attempt fails, and Cancelled between two
-    replies.
+    """Return the keywords in caption order, used if the settings tick their edit type. Words outside the caption or
+    protected are left out; a reply without others is unreadable, and one without a used keyword is asked for again.
+    Raises UserError for an empty caption, UnreadableReply if every attempt fails, and Cancelled between two replies.
     """
     require(task_checks(inputs.task))
     require(caption_checks(inputs.values["caption"].text, inputs.task)[:1])
@@ -78,11 +72,9 @@ def _ask_alone(inputs: StageInputs) -> StageValue[Keywords]:
 
 
 def _ask_together(inputs: StageInputs, prompt: Prompt) -> StageMade:
-    """Return the keywords from one request that also asks for alternatives and captions. Alternatives and captions are
-    passed on: texts by keyword to the stage "alternatives", and the edits and text of each caption to
-    "counterfactuals".
-
-    The reply may be as long as all the replies that it replaces together, but at most `LONGEST_REPLY` tokens.
+    """Return keywords from a request that also asks for alternatives and captions, which are passed on: texts by
+    keyword, and edits and text of each caption. The reply may be as long as all that it replaces, at most
+    `LONGEST_REPLY` tokens.
     """
     caption, task, language_model = inputs.values["caption"], inputs.task, inputs.models.language
     settings: KeywordSettings = inputs.settings

@@ -1,6 +1,4 @@
-"""Reads replies of language models. Ignores bullets, numbers, quotes, code fences and chatter; invents nothing.
-
-Pure functions of the reply. The stages check that a keyword is in the caption and not protected. Each function raises
+"""Reads replies of language models. Ignores bullets, numbers, quotes, code fences and chatter; invents nothing. Raises
 `Unreadable` for a reply without usable content.
 """
 
@@ -90,9 +88,7 @@ def read_alternatives(reply: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def read_edits(reply: str, offered: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Read lines of `keyword -> alternative; keyword -> alternative`, one line for each caption, in reply order. A line
-    is dropped unless it has only `offered` edits (keyword and alternative).
-    """
+    """Read lines of `keyword -> alternative; keyword -> alternative`, of `offered` pairs only, in reply order."""
     longest_first = sorted(offered, key=lambda edit: (len(edit[0]), len(edit[1])), reverse=True)
     ways = "|".join(f"({_plain(keyword)}{_EDIT_ARROW}{_plain(other)})" for keyword, other in longest_first)
     edit = re.compile(rf"(?:{ways})(?!\w)", re.IGNORECASE)
@@ -195,9 +191,7 @@ def read_caption(reply: str) -> str:
 
 
 def read_perturbation(reply: str) -> str:
-    """Read the caption of `old words -> new words | caption`, or a caption alone; "" if the reply says "none". The
-    words before the bar are ignored, since the caption shows the change.
-    """
+    """Read the caption of `old words -> new words | caption`, or a caption alone; "" if the reply says "none"."""
     lines = _lines(reply)
     for line in lines:
         *before, text = (part.strip() for part in _unbullet(line).split("|"))

@@ -26,15 +26,14 @@ from core.types import (
     PromptSlot,
     StageValue,
     Task,
-    Trace,
     failed,
 )
 from core.words import tokens
 from pipeline.checks.similarity import closeness, is_of_type
 from pipeline.checks.single_edit import Change, changes
-from pipeline.checks.texts import caption_checks, counterfactual_checks, require, task_checks
+from pipeline.checks.texts import caption_checks, check_of, counterfactual_checks, require, task_checks
 from pipeline.seams import Sentences
-from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all, unanswered
+from pipeline.stages.asking import Answer, Inquiry, ask_all, joined_trace, require_one, unanswered
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.counterfactuals import captions_line, captions_remarks, captions_seen, tell
 from pipeline.stages.parsing import read_perturbation
@@ -44,14 +43,10 @@ Typed = tuple[EditType, CounterfactualCaption]
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Return counterfactual captions with one edit each, from `settings.per_type` requests for each edit type.
-
-    A caption that fails a check is asked for again. If it still fails after every attempt, it is kept but not used,
-    with its failed checks. Captions with the same words are kept once. Caption k takes `derive_seed(seed, k)` and the
-    seeds after it. The trace counts the captions kept of each type, and those rejected by each check.
-
-    Requests without an answer are left out, with a note. Raises the first error if no request has an answer, and
-    Cancelled between two replies.
+    """Return counterfactual captions with one edit each, from `settings.per_type` requests for each edit type. One that
+    fails a check is asked for again, and at last kept with its checks but not used. Equal captions are kept once.
+    Caption k takes `derive_seed(seed, k)` and the seeds after it. The trace counts kept and rejected captions, and
+    requests without an answer. Raises the first error if no request has an answer, and Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     settings: PerturbationSettings = inputs.settings
@@ -83,6 +78,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         lambda done: tell(inputs.progress, pace, done),
         inputs.cancelled,
     )
+    require_one(answers)
     answered = [
         (edit_type, answer.value)
         for edit_type, answer in zip(settings.asked, answers, strict=True)
@@ -96,17 +92,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         *unanswered(answers),
         *(note for answer in answers for note in answer.notes),
     )
-    trace = Trace(
-        author="model",
-        model=language_model.name,
-        prompt=BETWEEN.join(answer.prompt for answer in answers),
-        raw_reply=BETWEEN.join(answer.raw_reply for answer in answers),
-        settings=settings.model_dump(mode="json"),
-        seed=inputs.seed,
-        attempts=max(answer.attempts for answer in answers),
-        seconds=time.monotonic() - start,
-        notes=tuple(dict.fromkeys(notes)),
-    )
+    trace = joined_trace(language_model.name, answers, settings, inputs.seed, start, notes)
     return StageValue(CounterfactualCaptions(_each_once(typed)), trace)
 
 
@@ -121,13 +107,13 @@ def _checked(
     differences = changes(source, text)
     edits = tuple(Edit(change.keyword, change.alternative, edit_type) for change in differences[:MOST_EDITS])
     counted = f"{len(differences)} places of the caption were changed" if differences else "Nothing was changed"
-    checks = [_check("one change", len(differences) == 1, f"{counted}: one edit was asked for.")]
+    checks = [check_of("one change", len(differences) == 1, f"{counted}: one edit was asked for.")]
     if len(differences) == 1:
         (change,) = differences
         fits, likelier = is_of_type(change, edit_type, sentences)
         edit = f"“{change.keyword}” to “{change.alternative}”"
         note = f"{edit} is rather an edit of the type {likelier} than {edit_type}."
-        checks += [_check("of its type", fits, note), _meaning(change, edit_type, task, settings, sentences)]
+        checks += [check_of("of its type", fits, note), _meaning(change, edit_type, task, settings, sentences)]
     perturbed = CounterfactualCaption(text, edits, checks=tuple(checks))
     return replace(perturbed, used=not _failed(source, perturbed, task))
 
@@ -141,10 +127,6 @@ def _meaning(
     note = f"“{change.came}” comes close to “{like}”: {similarity:.2f}, and the limit is {settings.too_close:g}."
     passed = similarity < settings.too_close
     return Check("meaning changed", passed, similarity, "" if passed else note, settings.too_close)
-
-
-def _check(name: str, passed: bool, note: str) -> Check:
-    return Check(name, passed, note="" if passed else note)
 
 
 def _failed(source: str, made: CounterfactualCaption, task: Task) -> tuple[Check, ...]:

@@ -8,7 +8,6 @@ from pipeline.stages.base import Stage, StageInputs
 
 
 def run(inputs: StageInputs) -> StageValue[Region]:
-    """Return the whole picture as the region."""
     return StageValue(WHOLE, Trace("model"))
 
 

@@ -41,28 +41,26 @@ _OPENINGS = (
 
 
 def keywords_schema(caption: str, task: Task) -> Schema | None:
-    """Return the schema of keywords: phrases of the caption that may change, with edit types. None if there are
-    none.
-    """
+    """Return the schema of keywords: phrases of the caption that may change, with edit types. None without any."""
     free = [text for text in _phrases(caption) if may_change(text, caption, task)]
     if not free:
         return None
-    each = _object(
+    each = object_schema(
         {"keyword": {"type": "string", "enum": free}, "edit_type": {"type": "string", "enum": list(EDIT_TYPES)}}
     )
-    return _object({"keywords": _array(each, MOST_KEYWORDS)})
+    return object_schema({"keywords": _array(each, MOST_KEYWORDS)})
 
 
 def alternatives_schema(keywords: Sequence[str], count: int) -> Schema:
     """Return the schema of at most `count` alternatives for each of the keywords."""
-    return _object({" ".join(keyword.split()): _alternatives(count) for keyword in keywords})
+    return object_schema({" ".join(keyword.split()): _alternatives(count) for keyword in keywords})
 
 
 def edits_schema(edits: Sequence[tuple[str, str]], captions: int, at_once: int) -> Schema:
     """Return the schema of at most `captions` captions, each with at most `at_once` edits (keyword and alternative)."""
     one = {"type": "string", "enum": [edit_text(*edit) for edit in edits]}
     each = _array(one, at_once)
-    return _object({"captions": _array(each, captions)})
+    return object_schema({"captions": _array(each, captions)})
 
 
 def edit_text(keyword: str, alternative: str) -> str:
@@ -72,35 +70,32 @@ def edit_text(keyword: str, alternative: str) -> str:
 
 def caption_schema(source: str) -> Schema:
     """Return the schema of the new text for a caption: one line, of limited length compared with the source."""
-    return _object({"caption": _text(3, 200 + 2 * len(source))})
+    return object_schema({"caption": text_schema(3, 200 + 2 * len(source))})
 
 
 def perturbation_schema(caption: str, task: Task, edit_type: EditType) -> Schema:
     """Return the schema of one edit of a type with its caption, or of "none" if nothing of the type may change."""
     free = [text for text in _phrases(caption) if may_change(text, caption, task)]
-    return _object(
+    return object_schema(
         {
             "type": {"type": "string", "enum": [edit_type]},
             "from": {"type": "string", "enum": [*free, NO_EDIT]},
-            "to": _text(1, LONGEST_ALTERNATIVE),
+            "to": text_schema(1, LONGEST_ALTERNATIVE),
             **caption_schema(caption)["properties"],
         }
     )
 
 
 def together_schema(caption: str, task: Task, count: int, captions: int, at_once: int) -> Schema | None:
-    """Return the schema of keywords, each with its edit type and at most `count` alternatives, and of at most
-    `captions` captions, each with at most `at_once` edits. It has no form in lines. None if no word of the caption may
-    change.
-    """
+    """Return the schema, not in lines, of a reply for all three stages, or None if no word may change."""
     keywords_alone = keywords_schema(caption, task)
     if keywords_alone is None:
         return None
     keywords = keywords_alone["properties"]["keywords"]
-    keyword = _object({**keywords["items"]["properties"], "alternatives": _alternatives(count)})
-    edit = _text(6, 2 * LONGEST_ALTERNATIVE)
-    new = _object({"edits": _array(edit, at_once), **caption_schema(caption)["properties"]})
-    return _object({"keywords": {**keywords, "items": keyword}, "captions": _array(new, captions)})
+    keyword = object_schema({**keywords["items"]["properties"], "alternatives": _alternatives(count)})
+    edit = text_schema(6, 2 * LONGEST_ALTERNATIVE)
+    new = object_schema({"edits": _array(edit, at_once), **caption_schema(caption)["properties"]})
+    return object_schema({"keywords": {**keywords, "items": keyword}, "captions": _array(new, captions)})
 
 
 def as_lines(reply: str, schema: Schema | None) -> str:
@@ -138,12 +133,9 @@ def as_lines(reply: str, schema: Schema | None) -> str:
 
 
 def grammar(schema: Schema) -> str | None:
-    """Return a grammar of a schema's lines, in the dialect of Lark that llguidance reads. None for a schema without
-    lines.
-
-    A single text may not begin with talk about itself, and a list may not begin with its own name. Later items of a
-    list are not restricted: stages drop items that repeat the name, while a model that cannot write it would invent
-    words.
+    """Return a grammar of a schema's lines, in llguidance's dialect of Lark, or None without lines. A text may not
+    begin with talk about itself, nor a list with its own name. Later items may: stages drop the name, while a model
+    that cannot write it would invent words.
     """
     parts = _parts(schema)
     if parts is None:
@@ -163,7 +155,8 @@ def grammar(schema: Schema) -> str | None:
     return _lists(parts)
 
 
-def _text(shortest: int, longest: int) -> Schema:
+def text_schema(shortest: int, longest: int) -> Schema:
+    """Return the schema of a text of this number of characters."""
     return {"type": "string", "minLength": shortest, "maxLength": longest}
 
 
@@ -172,16 +165,13 @@ def _array(items: Schema, most: int) -> Schema:
 
 
 def _alternatives(count: int) -> Schema:
-    return _array(_text(1, LONGEST_ALTERNATIVE), count)
+    return _array(text_schema(1, LONGEST_ALTERNATIVE), count)
 
 
-def _object(properties: Mapping[str, Any]) -> Schema:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+def object_schema(properties: Mapping[str, Any]) -> Schema:
+    """Return the schema of an object with exactly these properties."""
+    names = list(properties)
+    return {"type": "object", "properties": dict(properties), "required": names, "additionalProperties": False}
 
 
 def _parts(schema: Schema | None) -> dict[str, Any] | None:

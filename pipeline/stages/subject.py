@@ -1,7 +1,4 @@
-"""The subject of the source: a segmenter finds it by the label, or a person says where it is by a box, points or paint.
-
-The value is a `Region` of the subject's pixels. The whole picture represents no subject.
-"""
+"""The subject of the source, as the region of its pixels: found by the label, or told by a box, points or paint."""
 
 from __future__ import annotations
 
@@ -37,9 +34,7 @@ def phrases_of(task: Task, settings: SubjectSettings) -> tuple[str, ...]:
 
 
 def run(inputs: StageInputs) -> StageValue[Region]:
-    """Return the subject. Raises UserError if none is found, if it fills the picture, or if a box or point is
-    outside.
-    """
+    """Return the subject. Raises UserError if none is found, if it fills the picture, or for places outside."""
     settings: SubjectSettings = inputs.settings
     image, models, box, start = inputs.source, inputs.models, inputs.settings.corners, time.monotonic()
     require(task_checks(inputs.task))
@@ -73,9 +68,7 @@ def run(inputs: StageInputs) -> StageValue[Region]:
 
 
 def _found(image: Image.Image, phrases: tuple[str, ...], box: Box | None, models: Models) -> list[Found]:
-    """Return the things that fit the phrases. With a box, the model sees only the box and a margin, and an unknown word
-    is no error.
-    """
+    """Return the things that fit. A model sees the box with a margin only, and may there not know the word."""
     left, top, right, bottom = box or (0, 0, *image.size)
     wide, high = round(MARGIN * (right - left)), round(MARGIN * (bottom - top))
     around = max(0, left - wide), max(0, top - high), min(image.width, right + wide), min(image.height, bottom + high)

@@ -41,7 +41,7 @@ from evaluation.class_mapping import (
     read_mapping,
     report_of,
 )
-from pipeline.ade_colours import COLOURS
+from pipeline.conditioning import COLOURS
 
 pytestmark = pytest.mark.slow  # timm and torchvision are loaded
 

@@ -22,8 +22,7 @@ from core.masks import NamedMask
 from core.progress import Progress
 from core.settings import ConditioningSettings, GenerationSettings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
-from pipeline.ade_colours import UNLABELLED, colour_of
-from pipeline.conditioning import control_image, edges
+from pipeline.conditioning import UNLABELLED, colour_of, control_image, edges
 from pipeline.drawing_speed import Effort, SideTime, Speeds, effort_of
 from pipeline.driver import Driver, FixedWorklist, Worklist
 from pipeline.methods import METHODS
@@ -409,7 +408,7 @@ def test_where_the_generator_runs_is_said_once_it_is_known(studio: Studio, monke
     said, card = told()
     assert said == "" and 'id="gate-seconds"' in card and "Drawn on" not in card
     where = "on the GPU, half precision: 61 GB free, 5.5 GB needed"
-    monkeypatch.setattr(studio.driver.models, "generator_runs", where, raising=False)
+    monkeypatch.setattr(studio.driver.models, "runs", lambda _role: where)
     said, card = told()
     (line,) = re.findall('<[^>]*id="gate-seconds"[^>]*>', card)
     assert said == where and f'title="Drawn {where}."' in line

@@ -69,23 +69,23 @@ def drawn(generator: Any, prompt: str = "a bird", seed: int = 5, size: int = 1, 
             {"transformer": 6 * GB},
             "auto",
             "bfloat16",
-            "cuda, bfloat16, one layer at a time on the GPU, which is slow: 6.0 GB free, 14 GB needed",
+            "cuda, bfloat16, one layer at a time on the GPU, which is slow: 6 GB free, 14 GB needed",
         ),
         (
             Gpu(8 * GB),
             {"unet": GB},
             "auto",
             "float16",
-            "cuda, float16, no offload: 8.0 GB free, 3.5 GB needed",
+            "cuda, float16, no offload: 8 GB free, 3.5 GB needed",
         ),
         (
             Gpu(8 * GB),
             {"unet": GB},
             "auto",
             "bfloat16",
-            "cuda, float32, no offload: 8.0 GB free, 5.5 GB needed",
+            "cuda, float32, no offload: 8 GB free, 5.5 GB needed",
         ),
-        (Gpu(8 * GB), {}, "float32", "float16", "cuda, float32, no offload: 8.0 GB free"),
+        (Gpu(8 * GB), {}, "float32", "float16", "cuda, float32, no offload: 8 GB free"),
     ],
 )
 def test_where_it_runs_is_said_with_the_reason(
@@ -107,9 +107,9 @@ def test_a_page_says_it_in_plain_words() -> None:
         "on the CPU: no GPU was found",
         "on the CPU, half precision: no GPU was found",
         "on the GPU, half precision: 61 GB free, 5.5 GB needed",
-        "on the GPU, full precision: 8.0 GB free, 5.5 GB needed",
+        "on the GPU, full precision: 8 GB free, 5.5 GB needed",
         "on the GPU, half precision, one part at a time on it: 10 GB free, 16 GB needed",
-        "on the GPU, half precision, one layer at a time on it, which is slow: 4.0 GB free, 9.5 GB needed",
+        "on the GPU, half precision, one layer at a time on it, which is slow: 4 GB free, 9.5 GB needed",
     ]
 
 
@@ -276,9 +276,9 @@ def sdxl(folder: Path) -> Any:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipeline.models.generator.place", placed)
-        assert models.generator_runs == "" and not models.loaded, "asking loads nothing"
+        assert models.runs("image generator") == "" and not models.loaded, "asking loads nothing"
         generator: Any = models.generator
-    assert models.generator_runs == "on the CPU: no GPU was found"
+    assert models.runs("image generator") == "on the CPU: no GPU was found"
     generator.counted = counted
     return generator
 
@@ -318,7 +318,7 @@ def test_sdxl_draws_on_every_kind_with_one_controlnet(folder: Path, sdxl: Any) -
 @pytest.mark.slow
 def test_what_ran_out_of_memory_on_one_kind_is_known_on_all(sdxl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kinds of control image share a pipeline. Parts moved off the GPU are off it for all kinds."""
-    monkeypatch.setattr(sdxl._at, "now", place(Gpu(61 * GB), {"unet": GB}))
+    monkeypatch.setattr(sdxl, "_placing", place(Gpu(61 * GB), {"unet": GB}))
     monkeypatch.setattr(sdxl._pipe, "enable_model_cpu_offload", lambda: None)
     sdxl.on("segmentation")._offload()
     assert sdxl.placing == sdxl.on("canny").placing
@@ -386,7 +386,7 @@ def test_the_controlnet_of_sdxl_is_not_asked_after_its_end(sdxl: Any, monkeypatc
     monkeypatch.setattr(net, "forward", watched)
     spared = drawn(sdxl, control_until=0.34)
     assert asked == [[1.0]], "at the first of three steps"
-    monkeypatch.setattr("pipeline.models.generator_sdxl.sparing", lambda *_: nullcontext())
+    monkeypatch.setattr("pipeline.models.generator.sparing", lambda *_: nullcontext())
     assert drawn(sdxl, control_until=0.34) == spared and asked[1:] == [[1.0], [0.0], [0.0]], "the same bits"
 
 

@@ -316,9 +316,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def editor(folder: Path) -> Any:
     models = load_models(profile_with(folder))
     models.check()
-    assert models.editor_runs == "" and models.editor_name() == str(folder) and not models.loaded
+    assert models.runs(EDITOR) == "" and models.editor_name() == str(folder) and not models.loaded
     editor: Any = models.editor
-    assert models.editor_runs == "on the CPU: no GPU was found" and models.loaded == (EDITOR,)
+    assert models.runs(EDITOR) == "on the CPU: no GPU was found" and models.loaded == (EDITOR,)
     return editor
 
 
@@ -461,7 +461,7 @@ def test_an_editor_that_is_not_distilled_takes_guidance(tmp_path: Path) -> None:
     (tried,) = _step_of(held, profile, EDITOR)()
     assert tried.image is not None, "what `check` does with it"
     held.release(EDITOR)
-    assert held.editor_runs == ""
+    assert held.runs(EDITOR) == ""
 
 
 @pytest.mark.slow

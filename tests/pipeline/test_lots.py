@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError
+from core.images import image_sha
 from core.lineage import DrawnBatch, Failure, TestCase
 from core.progress import Progress
 from core.settings import CaptionSettings, GenerationSettings, LanguageSettings, Settings, SettingsWithEditing
@@ -194,26 +195,33 @@ def test_an_editor_edits_the_sources_one_after_another() -> None:
 
 
 class SeveralVectors(ScriptedEmbedder):
-    """Embedder for several images or texts at once. It records the number of each, and fails for those in `fails`."""
+    """Embedder for several images or texts at once. It records the number of new ones, and fails for those in
+    `fails`.
+    """
 
     def __init__(self, *fails: str) -> None:
-        self.fails, self.asked = fails, list[tuple[str, int]]()
+        self.fails, self.asked, self.known = fails, list[tuple[str, int]](), set[str]()
 
     def image(self, image: Image.Image) -> Sequence[float]:
         return self.images([image])[0]
 
     def images(self, images: Sequence[Image.Image]) -> Sequence[Sequence[float]]:
-        self.asked.append(("images", len(images)))
+        self.record("images", [image_sha(image) for image in images])
         return [(1.0, image.getpixel((0, 0))[0] / 255) for image in images]  # type: ignore[index]
 
     def text(self, text: str) -> Sequence[float]:
         return self.texts([text])[0]
 
     def texts(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        self.asked.append(("texts", len(texts)))
         if any(text in self.fails for text in texts):
             raise RuntimeError("this text is poison")
+        self.record("texts", texts)
         return [(len(text) / 100, 1.0) for text in texts]
+
+    def record(self, kind: str, inputs: Sequence[str]) -> None:
+        if new := set(inputs) - self.known:
+            self.known |= new
+            self.asked.append((kind, len(new)))
 
 
 def test_what_is_drawn_together_is_embedded_together() -> None:

@@ -34,6 +34,7 @@ from pipeline.models.server import NoServer, ServerFault
 from pipeline.prompting import Prompt
 from pipeline.recipes import DILLEMA
 from pipeline.stages import counterfactuals
+from pipeline.stages.asking import BETWEEN
 from tests.support.scripted import SUNNY_BIRD, ScriptedBatches, ScriptedCaptioner, ScriptedLanguageModel, answer
 from tests.support.stages import run_alternatives, run_caption, run_counterfactuals, run_keywords
 
@@ -196,7 +197,7 @@ def test_a_call_for_every_counterfactual_caption() -> None:
     assert texts == {"blue": SUNNY_BIRD.replace("red", "blue"), "snowy": SUNNY_BIRD.replace("sunny", "snowy")}
     assert all(item.used for item in made.value.items)
     assert len(model.prompts) == 2
-    assert made.trace.prompt == counterfactuals.BETWEEN.join(model.prompts)
+    assert made.trace.prompt == BETWEEN.join(model.prompts)
     assert [(p.done, p.total) for p in seen] == [(0, 2), (1, 2), (2, 2)]
     assert seen[0].seconds_left is None
     assert seen[2].seconds_left == 0
@@ -233,10 +234,8 @@ def test_the_model_chooses_the_edits_in_one_call_more() -> None:
         "Captions, at most: 3\nChanges in one caption, at most: 2\n",
     ):
         assert said in model.prompts[0]
-    assert made.trace.prompt == counterfactuals.BETWEEN.join(model.prompts)
-    assert made.trace.raw_reply.startswith(
-        f"by day -> at night; red -> blue\nsunny -> snowy{counterfactuals.BETWEEN}A "
-    )
+    assert made.trace.prompt == BETWEEN.join(model.prompts)
+    assert made.trace.raw_reply.startswith(f"by day -> at night; red -> blue\nsunny -> snowy{BETWEEN}A ")
     assert made.trace.notes == () and made.trace.attempts == 1
     assert [(p.done, p.total, p.note) for p in seen] == [
         (0, 4, "choosing the edits"),
@@ -268,7 +267,7 @@ def test_a_choice_that_cannot_be_used_is_asked_for_again() -> None:
     made = chosen_by(model)
     assert edits_of(made) == [["snowy"]] and made.trace.notes == () and made.trace.attempts == 4
     assert model.seeds[:4] == [5, 6, 7, 8] and len(set(model.prompts[:4])) == 1
-    assert made.trace.raw_reply.startswith(f"sunny -> snowy{counterfactuals.BETWEEN}")
+    assert made.trace.raw_reply.startswith(f"sunny -> snowy{BETWEEN}")
 
 
 def test_a_choice_that_never_comes_is_an_even_spread_and_said_to_be() -> None:
@@ -279,8 +278,8 @@ def test_a_choice_that_never_comes_is_an_even_spread_and_said_to_be() -> None:
     (note,) = made.trace.notes
     assert note.startswith("The edits were spread evenly. The language model was asked 2 times for the edits that go")
     assert "no line of the form “keyword -> alternative; keyword -> alternative” was found" in note
-    assert made.trace.prompt == counterfactuals.BETWEEN.join((model.prompts[0], *model.prompts[2:]))
-    assert made.trace.raw_reply.startswith(f"No.{counterfactuals.BETWEEN}") and made.trace.attempts == 2
+    assert made.trace.prompt == BETWEEN.join((model.prompts[0], *model.prompts[2:]))
+    assert made.trace.raw_reply.startswith(f"No.{BETWEEN}") and made.trace.attempts == 2
     (note,) = spread.trace.notes
     assert "spread evenly" in note and "edits.toml is missing" in note
 

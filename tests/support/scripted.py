@@ -406,6 +406,9 @@ class ScriptedModels:
     def generator_name(self, kind: ControlKind) -> str:
         return self.generator.name
 
+    def runs(self, role: str) -> str:
+        return ""
+
     def editor_name(self) -> str:
         return self.editor.name
 

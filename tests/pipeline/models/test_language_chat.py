@@ -120,7 +120,7 @@ def test_random_weights_choose_edits_among_those_that_are_offered_and_nothing_el
         choice = chosen_by_model(bird, pools, at_once, task, model, prompt, settings, seed)
         assert not choice.note and 1 <= len(choice.edits) <= settings.captions
         assert all(1 <= len(edits) <= 2 and set(edits) <= offered for edits in choice.edits)
-        said = choice.replies[0].splitlines()
+        said = choice.sent[0].raw_reply.splitlines()
         assert all(" -> " in part for line in said[:-1] for part in line.split(";")), "nothing but edits in whole lines"
         choices.add(choice.edits)
     assert len(choices) <= 2, "the same seed gives the same choice"

@@ -5,9 +5,8 @@ are the real ones at small size; the test sets their sizes and the memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -26,7 +25,6 @@ from tests.support.made_once import MadeOnce
 
 pytestmark = pytest.mark.slow
 GB = 1_000_000_000
-T = TypeVar("T")
 
 
 class Counted(Models):
@@ -42,13 +40,10 @@ class Counted(Models):
         weights = self.profile.weights()
         return sum(self._needed(role, weights)[1] for role in self.loaded)
 
-    def _once(self, role: str, make: Callable[[], T]) -> Any:
-        def counted() -> T:
-            made = make()
-            self.loads[type(made).__name__] += 1
-            return made
-
-        return super()._once(role, counted)
+    def _load(self, role: str) -> Any:
+        made = super()._load(role)
+        self.loads[type(made).__name__] += 1
+        return made
 
 
 def sized(section: Weights) -> Weights:

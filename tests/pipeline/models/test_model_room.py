@@ -40,15 +40,11 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of loaded models, in order. Nothing real is loaded."""
     order = list[str]()
 
-    def stands_in(name: str) -> Any:
-        def load(_models: Models, *_: object) -> Loaded:
-            order.append(name)
-            return Loaded()
+    def load(_models: Models, role: str) -> Loaded:
+        order.append(role)
+        return Loaded()
 
-        return load
-
-    for name in ("captioner", "language", "generator", "embedder", "sentences", "detector"):
-        monkeypatch.setattr(Models, f"_load_{name}", stands_in(name))
+    monkeypatch.setattr(Models, "_load", load)
     monkeypatch.setattr("pipeline.models.pick_device", lambda: "cpu")
     return order
 
@@ -122,10 +118,12 @@ def test_models_fit_together_until_one_has_to_make_room(made: list[str], monkeyp
     free["cpu"] = 100 * GB
     assert not models.fit_together, "one had to make room for another"
 
-    def lacking(_models: Models) -> Loaded:
-        raise MemoryError
+    def lacking(_models: Models, role: str) -> Loaded:
+        if role == "image generator":
+            raise MemoryError
+        return Loaded()
 
-    monkeypatch.setattr(Models, "_load_generator", lacking)
+    monkeypatch.setattr(Models, "_load", lacking)
     models = Models(load_profile("demo"), lambda _place: 0)
     _ = models.captioner
     models.release_all()
@@ -150,26 +148,28 @@ def test_a_lack_of_memory_frees_the_others_and_is_tried_once_more(
 ) -> None:
     tries, halves = [], list[Any]()
 
-    def too_large(models: Models) -> Loaded:
+    def too_large(models: Models, role: str) -> Loaded:
         half = Loaded()
         assert not [one for one in halves if one()], "what was loaded until it failed takes no room any more"
         halves.append(weakref.ref(half))
-        tries.append(models.loaded)
+        tries.extend([models.loaded] if role == "image generator" else [])
         if models.loaded:
             raise CannotLoad("said by the loader") from RuntimeError("CUDA out of memory")
         return Loaded()
 
-    monkeypatch.setattr(Models, "_load_generator", too_large)
+    monkeypatch.setattr(Models, "_load", too_large)
     models: Any = Models(load_profile("demo"))
     _ = models.captioner
     assert models.generator and tries == [("captioner",), ()]
     assert models.loaded == ("image generator",)
 
-    def never(_models: Models) -> Loaded:
+    def never(_models: Models, role: str) -> Loaded:
+        if role == "captioner":
+            return Loaded()
         tries.append(())
         raise MemoryError
 
-    monkeypatch.setattr(Models, "_load_embedder", never)
+    monkeypatch.setattr(Models, "_load", never)
     tries.clear()
     models = Models(load_profile("demo"))
     _ = models.captioner
@@ -184,14 +184,13 @@ def test_a_lack_of_memory_frees_the_others_and_is_tried_once_more(
 def test_two_that_are_loaded_at_once_wait_for_neither(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2, timeout=20)
 
-    def slow(models: Models) -> Loaded:
+    def slow(models: Models, _role: str) -> Loaded:
         both.wait()
         models._release_others("")  # each load does this when memory is short, while the other load still runs
         both.wait()
         return Loaded()
 
-    monkeypatch.setattr(Models, "_load_captioner", slow)
-    monkeypatch.setattr(Models, "_load_embedder", slow)
+    monkeypatch.setattr(Models, "_load", slow)
     models: Any = Models(load_profile("demo"))
     other = threading.Thread(target=lambda: models.captioner, daemon=True)
     other.start()

@@ -12,7 +12,8 @@ import pytest
 from core.errors import UserError
 from core.settings import CounterfactualSettings
 from core.types import Alternative, Alternatives, Caption, Edit, KeywordAlternatives
-from pipeline.stages.counterfactuals import BETWEEN, choose_edits
+from pipeline.stages.asking import BETWEEN
+from pipeline.stages.counterfactuals import choose_edits
 from services.runs.combinations import Grid, grid_of, pairs_of
 from services.studio import Studio
 from tests.support.scripted import SUNNY_BIRD, parts_of, studio_in
