@@ -14,9 +14,9 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
-from cli.common import INTERRUPTED, SOME_FAILED, TEMPLATES, TERMINATED, WAITS, WRONG
+from cli.common import INTERRUPTED, SOME_FAILED, TEMPLATES, WAITS, WRONG
 from cli.parsers import parser_of, whole_number
-from cli.terminal import ProgressLine, Terminated, remaining, stop_on_signals
+from cli.terminal import ProgressLine, remaining, stop_on_signals
 from core.batches import Pass
 from core.errors import UserError
 from core.image_filter import ImageFilter
@@ -52,10 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(error, file=sys.stderr)
         return WRONG
-    except Terminated:
-        return TERMINATED
-    except KeyboardInterrupt:
-        return INTERRUPTED
 
 
 def plan(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
@@ -91,7 +87,7 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
     """
     codes = list[int]()
     for named in options.batches:
-        codes.append(_run(service, workspace, options, _number(service, named)))
+        codes.append(_run(service, workspace, options, number_of(service, named)))
         if codes[-1] == INTERRUPTED:
             break
     return max(codes)
@@ -153,12 +149,12 @@ def hand_out_lots(service: BatchService, workspace: Workspace, options: argparse
     """Write the open work of a batch into the workspace, as lots (groups of items). `run --shard`, in any job of a
     cluster, does a share of them.
     """
-    return _handed_out(service, workspace, _number(service, options.batch))
+    return _handed_out(service, workspace, number_of(service, options.batch))
 
 
 def merge_shards(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Record the results of shards. Once all shards have ended, write the next lots (groups of items)."""
-    number = _number(service, options.batch)
+    number = number_of(service, options.batch)
     merged = merge(workspace, number, service.order(number))
     print(f"{merged.answered:,} of {merged.lots:,} lots of the shards are merged.")
     if merged.left:
@@ -171,7 +167,7 @@ def take_lots_back(service: BatchService, workspace: Workspace, options: argpars
     """Take back the lots (groups of items) that `hand-out` has written, with results that are not merged. Then `run`
     can continue without shards.
     """
-    number = _number(service, options.batch)
+    number = number_of(service, options.batch)
     print("The lots are taken back." if take_back(workspace, number) else "No lots are handed out.")
     return 0
 
@@ -200,7 +196,7 @@ def _handed_out(service: BatchService, workspace: Workspace, number: int) -> int
 def status(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Show the progress of one batch, or of all batches."""
     if options.batch is not None:
-        number = _number(service, options.batch)
+        number = number_of(service, options.batch)
         _print(service.status(number))
         if (shared := progress(workspace.folder, number)) is not None:
             print(f"  With shards: {shared.answered:,} of {shared.lots:,} lots are done, and not merged yet")
@@ -215,25 +211,25 @@ def status(service: BatchService, workspace: Workspace, options: argparse.Namesp
 
 def sample(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
     """Show some of the captions that wait for approval."""
-    _print_sample(service, _number(service, options.batch))
+    _print_sample(service, number_of(service, options.batch))
     return 0
 
 
 def approve(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Approve the captions of a batch. The next `run` draws their images."""
-    workspace.batches.approve(_number(service, options.batch))
+    workspace.batches.approve(number_of(service, options.batch))
     return 0
 
 
 def stop(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Pause a batch in the process that runs it, once the items in progress are done. `run` resumes the batch."""
-    workspace.batches.set_wish(_number(service, options.batch), "pause")
+    workspace.batches.set_wish(number_of(service, options.batch), "pause")
     return 0
 
 
 def retry_failed(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Plan failed work again. The next `run` tries it again."""
-    number = _number(service, options.batch)
+    number = number_of(service, options.batch)
     again = workspace.batches.retry_failed(number, options.reason)
     print(f"{again:,} planned again." if again else "Nothing has failed.")
     return 0
@@ -241,7 +237,7 @@ def retry_failed(service: BatchService, workspace: Workspace, options: argparse.
 
 def report(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Show the results and the cost of a batch, and its failures by reason."""
-    number = _number(service, options.batch)
+    number = number_of(service, options.batch)
     failures = workspace.batches.failures(number)[:LISTED]
     _print(service.status(number), "batch-report.txt", failures=failures)
     return 0
@@ -262,10 +258,8 @@ def _print_sample(service: BatchService, number: int) -> None:
         print(f"  {one.key}\n    {one.caption}\n    {one.edits}\n    {one.new_caption}")
 
 
-def _number(service: BatchService, named: str) -> int:
-    """Return the number of the batch that is named by its number or by the file of its plan. A new plan is planned
-    first.
-    """
+def number_of(service: BatchService, named: str) -> int:
+    """Return the number of the batch that its number or the file of its plan names. A new plan is planned first."""
     return int(named) if named.isdecimal() else service.plan(read_plan(Path(named)))
 
 

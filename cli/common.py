@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from core.errors import UserError
+from cli.terminal import Terminated
+from core.errors import Cancelled, UserError
 from core.progress import OnCount
 from core.text_templates import TextTemplates
 from storage.workspace import DATABASE, Workspace
@@ -54,11 +55,15 @@ def in_workspace(folder: Path, act: Callable[[Workspace], int]) -> int:
     return WRONG
 
 
-def until_pipe_closes(run: Callable[[], int]) -> int:
-    """Return the exit code of `run`, or `PIPE_CLOSED` if the reader of its output stops reading, such as `head`."""
+def exit_code(run: Callable[[], int]) -> int:
+    """Return the exit code of `run`, also if a signal ends it, or if the reader of its output stops, such as `head`."""
     try:
         try:
             return run()
+        except Terminated:
+            return TERMINATED
+        except (Cancelled, KeyboardInterrupt):
+            return INTERRUPTED
         finally:
             sys.stdout.flush()
     except BrokenPipeError:

@@ -22,10 +22,10 @@ from pydantic import ValidationError
 
 from cli import models as model_commands
 from cli import options as asked_for
-from cli.common import DIFFERENT, INTERRUPTED, SOME_FAILED, TERMINATED, WRONG, until_pipe_closes
+from cli.common import DIFFERENT, SOME_FAILED, WRONG, exit_code
 from cli.parsers import parser_of, whole_number
 from cli.reports import JsonLines, Report, Words
-from cli.terminal import ProgressLine, Stop, Terminated, stop_on_signals
+from cli.terminal import ProgressLine, Stop, stop_on_signals
 from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError, one_line
 from core.images import read_image
 from core.lineage import DEFAULT_RECIPE, Lineage
@@ -53,7 +53,7 @@ ACROSS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
-    return until_pipe_closes(lambda: _run(arguments))
+    return exit_code(lambda: _run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -78,10 +78,6 @@ def _run(arguments: Sequence[str] | None) -> int:
     except UserError as error:
         _report(options).error(error)
         return SOME_FAILED if isinstance(error, UnreadableReply) else WRONG
-    except Terminated:
-        return TERMINATED
-    except (Cancelled, KeyboardInterrupt):
-        return INTERRUPTED
 
 
 def augment(options: argparse.Namespace) -> int:
