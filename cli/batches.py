@@ -30,6 +30,7 @@ from services.batches.pools import Pool, ProcessPool, workers_here
 from services.batches.service import TITLES, BatchService, BatchStatus
 from services.batches.shards import Progress as ShardProgress
 from services.batches.shards import hand_out, merge, progress, take_back, work
+from services.commands import parts_of
 from storage.workspace import Workspace
 
 LISTED = 12
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
     acts = (plan, run, hand_out_lots, merge_shards, take_lots_back, status, sample, approve, stop, retry_failed, report)
     workers = whole_number(1, MOST_WORKERS, f"workers are a whole number from 1 to {MOST_WORKERS}, not {{text}}")
-    options = parser_of(__file__, *acts, workers=workers, shard=_shard, methods=_methods).parse_args(arguments)
+    options = parser_of(__file__, *acts, workers=workers, shard=_shard, methods=parts_of).parse_args(arguments)
     share_cores()
     try:
         if getattr(options, "shard", None) is not None:
@@ -277,7 +278,3 @@ def _shard(text: str) -> tuple[int, int]:
             f"a shard is a number and the number of all shards, such as 3/16, not {text!r}"
         )
     return int(shard), int(of)
-
-
-def _methods(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
