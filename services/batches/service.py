@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -352,7 +353,8 @@ class BatchService:
 
     def measured(self, batch: Batch) -> Measured:
         """Return the measurements of all batches with the profile, recipe and settings of this one."""
-        alike = [one.id for one in self._ledger.all() if _settings_of(one) == _settings_of(batch)]
+        made_with = attrgetter("profile", "recipe", "settings")
+        alike = [one.id for one in self._ledger.all() if made_with(one) == made_with(batch)]
         counts = [self._ledger.counts(number) for number in alike]
 
         def seconds(stage: Pass) -> float | None:
@@ -404,10 +406,6 @@ def _left_out(data: DataSet) -> Iterator[str]:
         yield f"{len(rows) - LEFT_OUT:,} more files or rows of the data set were noticed in the same way."
 
 
-def _settings_of(batch: Batch) -> object:
-    return batch.profile, batch.recipe, batch.settings
-
-
 def order_of(plan: BatchPlan, at_once: int, workspace: Path, process: int) -> Order:
     """Return the `Order` for the workers of a plan. `workspace` is a folder; `process` as in `Order`."""
     return Order(
@@ -427,7 +425,7 @@ def plan_of(batch: Batch) -> BatchPlan:
     return plan_from_text(batch.plan, Path(f"of the batch {batch.id}"))
 
 
-def facts_of(status: BatchStatus) -> Mapping[str, Any]:
+def facts_of(status: BatchStatus) -> dict[str, Any]:
     """Return the progress of a batch as plain data."""
     batch = status.batch
     return {
@@ -448,7 +446,7 @@ def facts_of(status: BatchStatus) -> Mapping[str, Any]:
     }
 
 
-def details_facts(details: BatchDetails) -> Mapping[str, Any]:
+def details_facts(details: BatchDetails) -> dict[str, Any]:
     """Return all that is shown of one batch, as plain data."""
     estimate = details.estimate
     return {
