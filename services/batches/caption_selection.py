@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import repeat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -373,20 +374,18 @@ class _CaptionSelection:
             sources_without=len(self.keys) - with_caption,
             offered=self.offered,
             captions=self.number,
-            shares=tuple(self._share(place, name) for place, name in enumerate(EDIT_TYPES) if self._told(place)),
+            shares=tuple(self._shares()),
             words=tuple((word, -count) for count, word in frequent),
             most_of_a_word=self._allowed() if self.limit_share is not None else None,
             least_share_of_a_word=self._least_share() if left["a word too often"] else None,
             left_out={why: left[why] for why in _REASONS},
         )
 
-    def _told(self, place: int) -> bool:
-        return self.by_type[place] > 1e-6 or bool(self.wished and self.wished[place])
-
-    def _share(self, place: int, name: str) -> TypeShare:
-        have = round(self.by_type[place], 6)
-        wished = None if self.wished is None else self.wished[place]
-        return TypeShare(name, wished, have / self.number if self.number else 0.0, have)
+    def _shares(self) -> Iterator[TypeShare]:
+        for name, captions, wished in zip(EDIT_TYPES, self.by_type, self.wished or repeat(None), strict=False):
+            if captions > 1e-6 or wished:
+                captions = round(captions, 6)
+                yield TypeShare(name, wished, captions / self.number if self.number else 0.0, captions)
 
 
 def _in_words(share: TypeShare) -> str:

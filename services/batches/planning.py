@@ -88,8 +88,8 @@ class Planner:
                 return self._ledger.get(self._number)
         return None
 
-    def _lacking(self, stage: Pass) -> Iterator[tuple[BatchSource, ...]]:
-        """Yield the sources without planned work in a pass, in groups that are planned together."""
+    def _sources(self, stage: Pass | None) -> Iterator[tuple[BatchSource, ...]]:
+        """Yield the sources without planned work in a pass, or all for None, in groups that are planned together."""
         after = 0
         while some := self._ledger.sources(self._number, stage, after, TOGETHER):
             yield some
@@ -97,7 +97,7 @@ class Planner:
 
     def _plan_text(self, stage: Pass) -> None:
         """Plan the text stages of each source. Of sources with the same picture, only the first gets text."""
-        for some in self._lacking(stage):
+        for some in self._sources(stage):
             first, work, twice = self._ledger.next_lot(self._number, stage), list[NewWork](), dict[str, str]()
             for place, source in enumerate(some):
                 lot, at = divmod(place, SOURCES_OF_A_LOT)
@@ -115,10 +115,10 @@ class Planner:
 
     def _plan_images(self) -> None:
         self._plan_edited()
-        if next(self._lacking("images"), None) is None:
+        if next(self._sources("images"), None) is None:
             return
         shared = select_captions(self._written(), self._order.plan)
-        for some in self._lacking("images"):
+        for some in self._sources("images"):
             self._plan_drawing(some, shared)
         self._ledger.note(self._number, shared.report.sentences())
 
@@ -126,13 +126,11 @@ class Planner:
         """Yield key and captions of each source that has captions. Sources with planned images are included, so that
         pausing a batch does not change which captions are chosen for the rest.
         """
-        after = 0
-        while some := self._ledger.sources(self._number, None, after, TOGETHER):
+        for some in self._sources(None):
             runs = self._ledger.source_runs([source.run for source in some if source.run])
             for source in some:
                 if source.run and (captions := self._recipe.captions(_bare(runs[source.run]))) is not None:
                     yield source.item.key, captions
-            after = some[-1].id
 
     def _plan_drawing(self, some: Sequence[BatchSource], shared: SelectedCaptions) -> None:
         runs = self._ledger.source_runs([source.run for source in some if source.run])

@@ -7,6 +7,7 @@ resumed.
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 import time
@@ -17,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from core.csv_tables import facts
+from core.csv_tables import plain
 from core.errors import Cancelled, UserError
 from core.image_filter import ImageFilter
 from core.progress import OnCount
@@ -37,7 +38,7 @@ from services.example.votes import simulated_votes
 from services.jobs import JobQueue
 from services.queries import Query
 from services.work_queue import WorkQueue, WorkView
-from storage.example import AUTHOR, ExampleRecord, Kept
+from storage.example import AUTHOR, ExampleRecord
 from storage.workspace import Workspace
 
 MAKING, REMOVING = "making", "removing"
@@ -161,29 +162,6 @@ class ExampleWorkspace:
         """Parts that the last removal kept."""
         self._closing = False
 
-    @does("make-example", keeps=True)
-    def make_example(self) -> dict[str, Any]:
-        """Fill the workspace with example data: batches of drawn scenes, reviews, test sets, control sets, predictions,
-        and a study with simulated votes. An example that was stopped is resumed. Raises UserError if this studio cannot
-        make an example, or if the example is being removed.
-        """
-        return self._facts(self.make())
-
-    @does("stop-example", keeps=True)
-    def stop_example(self) -> dict[str, Any]:
-        """Stop making the example. Finished parts stay. The example can be resumed or removed later."""
-        return self._facts(self.stop())
-
-    @does("remove-example")
-    def remove_example(self) -> dict[str, Any]:
-        """Remove the data of the example. Parts that people's own work uses stay, and are reported."""
-        return self._facts(self.remove())
-
-    @does("show-example", Query)
-    def show_example(self) -> dict[str, Any]:
-        """Show whether the workspace has an example, and the progress of making or removing it."""
-        return self._facts(self.view())
-
     @property
     def offered(self) -> bool:
         """Return True if this studio can make an example: its profile is the demo's, and it can draw scenes."""
@@ -191,8 +169,12 @@ class ExampleWorkspace:
 
     # Commands
 
+    @does("make-example", keeps=True)
     def make(self) -> ExampleView:
-        """Begin to make the example, or resume it. Raises UserError if it cannot be made, or is being removed."""
+        """Fill the workspace with example data: batches of drawn scenes, reviews, test sets, control sets, predictions,
+        and a study with simulated votes. An example that was stopped is resumed. Raises UserError if this studio cannot
+        make an example, or if the example is being removed.
+        """
         if not self.offered:
             raise UserError("The example is drawn by the demo's own models: start the studio with the profile “demo”.")
         if self.work.going_on(REMOVING, ABOUT) is not None:
@@ -201,15 +183,17 @@ class ExampleWorkspace:
         self.work.begin(MAKING, ABOUT, self._make)
         return self.view()
 
+    @does("stop-example", keeps=True)
     def stop(self) -> ExampleView:
-        """Stop making the example, if it is being made."""
+        """Stop making the example. Finished parts stay. The example can be resumed or removed later."""
         going_on = self.work.going_on(MAKING, ABOUT)
         if going_on is not None:
             self.work.cancel(going_on.id)
         return self.view()
 
+    @does("remove-example")
     def remove(self) -> ExampleView:
-        """Begin to remove the data of the example. If the example is being made, that is stopped first."""
+        """Remove the data of the example. Parts that people's own work uses stay, and are reported."""
         self.stop()
         if self._workspace.example.record() is not None or self._at_work() is not None:
             self.work.begin(REMOVING, ABOUT, self._remove)
@@ -228,6 +212,11 @@ class ExampleWorkspace:
         self.work.close()
 
     # Queries
+
+    @does("show-example", Query)
+    def show_example(self) -> dict[str, Any]:
+        """Show whether the workspace has an example, and the progress of making or removing it."""
+        return dict(plain(self.view()))
 
     @property
     def active(self) -> bool:
@@ -264,10 +253,6 @@ class ExampleWorkspace:
 
     def _at_work(self) -> WorkView | None:
         return next((one for one in reversed(self.work.of(ABOUT)) if one.active), None)
-
-    def _facts(self, view: ExampleView) -> dict[str, Any]:
-        names = "state doing step steps share seconds_left problem kept study"
-        return {**facts(view, names), "sets": [facts(one, "title version model") for one in view.sets]}
 
     # Making
 
@@ -331,7 +316,7 @@ class ExampleWorkspace:
         protected = ", ".join(f'"{name}"' for name in self._profile.tasks.protected)
         return _PLAN.read_text(encoding="utf-8").format(
             name=NAMES[kind],
-            root=_toml_text(str(self._folder(kind, seed))),
+            root=json.dumps(str(self._folder(kind, seed)), ensure_ascii=False),  # also a string of TOML
             kind=kind,
             task="" if kind == "classification" else f"protected = [{protected}]",
             profile=PROFILE,
@@ -409,7 +394,7 @@ class ExampleWorkspace:
         """
         number = self._batch(kind)
         assert number is not None
-        runs = {one.run for one in self._workspace.batches.sources(number) if one.run}
+        runs = self._runs({number})
         cases = [one for one in self._workspace.test_cases.candidates() if one.run_id in runs]
         checks = self._checks([one.test_case for one in cases])
         failed = {case: sum(check.passed is False for check in case_checks) for case, case_checks in checks.items()}
@@ -512,7 +497,8 @@ class ExampleWorkspace:
         left = self._workspace.example.remove(batches, self._trained_on(record))
         for kind in get_args(TaskKind) if self.offered else ():
             shutil.rmtree(self._folder(kind, record.seed), ignore_errors=True)
-        self._kept = kept_in_words(left)
+        names = few_names([f"“{name}”" for name in left.test_sets])
+        self._kept = _TEXTS.paragraph("kept.txt", stays=left, names=names)
 
     def _runs(self, batches: set[int]) -> set[str]:
         sources = (one for number in batches for one in self._workspace.batches.sources(number))
@@ -552,16 +538,6 @@ class ExampleWorkspace:
                     time.sleep(LOOK_SECONDS)
                 raise
             time.sleep(LOOK_SECONDS)
-
-
-def kept_in_words(stays: Kept) -> str:
-    """Return sentences on the parts that a removal kept, and why; "" for none."""
-    return _TEXTS.paragraph("kept.txt", stays=stays, names=few_names([f"“{name}”" for name in stays.test_sets]))
-
-
-def _toml_text(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 _TEXTS = TextTemplates(Path(__file__).parent, count_of=count_of)
