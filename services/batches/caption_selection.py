@@ -123,8 +123,7 @@ class _Kind(NamedTuple):
     """Edit types and new words of a caption, by which it is selected. Captions of equal kind share one object."""
 
     weights: _Weights
-    """Pairs of an edit type's index in `EDIT_TYPES` and the share of the caption's edits that have this type. The
-    shares add up to 1."""
+    """Index of each edit type in `EDIT_TYPES`, with the share of the caption's edits that have it; shares sum to 1."""
     words: tuple[str, ...]
     """New words of the caption's edits, sorted."""
 
@@ -226,9 +225,8 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """Return the word limit to start with: the maximum number of captions with the same word. It is the highest
-        number within the plan's share of the captions that can then be chosen, so the final limit is no higher. None if
-        the plan sets no limit.
+        """Return the word limit to start with: the highest number of captions with one word that is within the plan's
+        share of the captions which can then be chosen. The final limit is no higher. None without a limit.
         """
         if self.limit_share is None:
             return None
@@ -242,9 +240,7 @@ class _CaptionSelection:
         return low
 
     def _least_share(self) -> float | None:
-        """Return the lowest share of a word that could allow all requested captions. None if no caption is
-        requested.
-        """
+        """Return the lowest share of a word that could allow all requested captions; None if none is requested."""
         if not self.wanted:
             return None
         limits = range(1, self.wanted + 1)
@@ -321,9 +317,7 @@ class _CaptionSelection:
                 break
 
     def _swap(self, source: int, targets: list[float], gains: dict[tuple[_Weights, _Weights], float]) -> bool:
-        """Make the swap within a source that brings the number of captions by type nearest to `targets`. Return False
-        if no swap helps. `gains` caches results of `_gain`.
-        """
+        """Make the swap within a source that gets nearest to `targets`. Return False if none helps. `gains` is a cache."""
         offers, picked = self.offers[source], self.picked[source]
         come = {kind.weights for offer, kind in enumerate(offers) if offer not in picked}
         better = []
@@ -342,9 +336,7 @@ class _CaptionSelection:
         return False
 
     def _gain(self, gone: _Weights, come: _Weights, targets: list[float]) -> float:
-        """Return how much a swap of two captions changes the sum of (captions of a type - its target)² over all types.
-        Negative is better.
-        """
+        """Return how a swap changes the sum of (captions of a type - its target)² over all types. Negative is better."""
         change = {one: -weight for one, weight in gone}
         for one, weight in come:
             change[one] = change.get(one, 0.0) + weight

@@ -36,8 +36,7 @@ from services.batches.worker_process import (
 )
 
 ANSWERS_WITHIN = 600.0
-"""Maximum seconds for all nodes of the cluster to answer the first check. A busy node takes minutes to import packages.
-Ray itself notices a node that is gone."""
+"""Maximum seconds for all nodes to answer the first check: a busy one takes minutes to import packages."""
 _LOOPBACK = ("127.0.0.1", "localhost")
 _NO_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Environment variable. If it is 0 when Ray is imported, Ray listens on 127.0.0.1 only, as it does on Windows and
@@ -179,9 +178,7 @@ class _Actor:
         self._one_at_a_time: AbstractContextManager[object] = nullcontext() if self._order.helpers else threading.Lock()
 
     def begin(self) -> Ready | UserError:
-        """Make the object that does the work. Return `Ready`, or an error if this machine cannot work: it may have
-        joined the cluster after all nodes were checked.
-        """
+        """Return `Ready`, or an error if this machine cannot work: it may have joined after all nodes were checked."""
         if problem := _problem_here(self._order, self._token, version()):
             return UserError(f"A node that has joined the cluster {problem}")
         try:

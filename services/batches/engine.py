@@ -48,9 +48,8 @@ class Engine:
         self._ahead: Pool | None = None
 
     def run(self) -> Outcome:
-        """Work until the batch is done, waits for approval, or must stop, and return which. Finished work is always
-        recorded. Raises UserError if another process works on the batch, if its work is handed out to shards, or if no
-        worker can work.
+        """Work until the batch is done, waits for approval, or must stop, and return which. Finished work is recorded.
+        Raises UserError if another process works on it, if shards have its work, or if no worker can work.
         """
         number = self._number
         if (folder := handed_out(self._workspace.folder, number)) is not None:

@@ -39,8 +39,7 @@ class Estimate:
     sources: int
     """Number of source images that still need captions or other text."""
     images: int | None
-    """Maximum number of images left to draw; None if unknown. It can become lower, since fewer captions may be written
-    or chosen."""
+    """Maximum number of images left to draw; None if unknown. Fewer captions may be written or chosen."""
     measured: Measured
     workers: int = 1
     price_an_hour: float | None = None
@@ -88,9 +87,7 @@ class Estimate:
 
 
 def images_at_most(plan: BatchPlan, settings: Settings, sources: int) -> int | None:
-    """Return the maximum number of images that a plan makes of `sources` source images, or None if nothing limits their
-    captions. `settings_of` returns the `settings`.
-    """
+    """Return the maximum number of images of `sources` source images; None if nothing limits their captions."""
     written, drawn = most_captions(plan, settings), plan.edits.captions_a_source
     captions = written if drawn is None else drawn
     return None if captions is None else sources * captions * plan.images.seeds_a_caption

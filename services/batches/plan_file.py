@@ -152,8 +152,7 @@ class ChoosePart(_Part):
     a_class: int | None = Field(None, ge=1)
     """Maximum number of items of each class, drawn at random; None for no limit."""
     share: float | None = Field(None, gt=0, le=1)
-    """Share of the items, above 0 and at most 1. Each item is drawn at random by itself, so their number is
-    approximate."""
+    """Share of the items, above 0 and at most 1. Each item is drawn by itself, so their number is approximate."""
     number: int | None = Field(None, ge=1)
     """Maximum number of items in all, drawn at random; None for no limit."""
     attributes: dict[str, Names] = Field(default_factory=dict)
@@ -174,8 +173,7 @@ class MakePart(_Part):
     """Settings for making test cases."""
 
     profile: str = Field(min_length=1)
-    """Name of a profile, or path of a user's .toml file. A plan's file may give the path relative to its own folder;
-    here it is absolute."""
+    """Name of a profile, or absolute path of a user's .toml file. A plan's file may give it relative to its folder."""
     recipe: str = DEFAULT_RECIPE
     settings: Scalars = Field(default_factory=dict)
     """Settings that differ from the profile's, by names such as "generation.steps"."""
@@ -238,9 +236,8 @@ class BatchPlan(_Part):
 
     @property
     def digest(self) -> str:
-        """Return a SHA-256, in hexadecimal, of all that changes the plan's images. Name, note, cost and workers are
-        left out. So are keys with their default value: a key of a later version changes only the digests of plans that
-        use it.
+        """Return a SHA-256, in hexadecimal, of all that changes the plan's images. Keys with their default value are
+        left out, so that a key of a later version changes only the digests of plans that use it.
         """
         plain = self.model_dump(mode="json", exclude=_TRIFLES, exclude_defaults=True)
         return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
@@ -470,9 +467,7 @@ def _unknown(what: str, name: str, key: str, known: Iterable[str]) -> UserError:
 
 
 def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple[str, str]:
-    """Split the name of a setting into section and field. Raises UserError if the setting is unknown, if the recipe
-    does not read it, or if the plan has another key for it.
-    """
+    """Split a setting into section and field. Raises UserError if the recipe or the plan has no such setting."""
 
     def read(setting: str) -> bool:
         section = setting.partition(".")[0]

@@ -170,9 +170,7 @@ class Planner:
         self._ledger.choose(self._number, work)
 
     def _plan_edited(self) -> None:
-        """Plan images again if their captions were edited in Explore after planning and they are not begun. A search
-        also gets the captions that a person added there.
-        """
+        """Plan images again whose captions were edited in Explore, unless begun. A search also gets added captions."""
         planning = self._method.planning(self._order.settings)
         for source in self._ledger.edited(self._number):
             run = self._ledger.source_runs([source.run or ""])[source.run or ""]
@@ -220,9 +218,8 @@ class Planner:
 def caption_now(
     recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
-    """Find a planned caption among the captions of its run, which may have been edited since. Return its index there,
-    and the caption to draw now, which is None if it was taken out. If no version of the run has the caption, return
-    only None.
+    """Find a planned caption among the captions of its run, which may have been edited since. Return its index and the
+    caption to draw now, None if it was taken out. Return only None if no version of the run has it.
     """
     captions_now = recipe.captions(_bare(run))
     now = captions_now.items if captions_now is not None else ()

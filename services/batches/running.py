@@ -88,9 +88,7 @@ class BatchRuns:
         data_roots: DataRoots | None = None,
         scenes: DrawnScenes | None = None,
     ) -> None:
-        """Plans by scripts may name files only in `data_roots`; None allows no such plan. `scenes` draws the data sets
-        of drawn scenes that plans name.
-        """
+        """Plans by scripts may name files only in `data_roots`. `scenes` draws the data sets of drawn scenes."""
         workers = partial(workers_here, spare=1)  # leaves one core to the pages
         self._workspace, self._ledger = workspace, workspace.batches
         self._changes, self._data_roots = changes or Changes(), data_roots or DataRoots()
@@ -240,8 +238,8 @@ class BatchRuns:
         return self.planning.wait(self.planning.begin(PLANNING, plan.digest, work).id, PLANNING_SECONDS)
 
     def search(self, number: int, choose: Choose) -> None:
-        """Approve the captions of a batch, and queue it to draw what `choose` chooses. Raises UserError if it is at
-        work, or not all its captions are written.
+        """Approve a batch's captions, and queue it to draw what `choose` chooses. Raises UserError if it is at work, or
+        lacks captions.
         """
         status = self.status(number)
         if status.at_work:

@@ -49,9 +49,7 @@ _Sources = Mapping[int, Callable[[], OpenedSource | UnreadSource]]
 
 
 def stages_of(recipe: Recipe, stage: Pass) -> tuple[StageName, ...]:
-    """Return the text stages of a pass. "captions" has the first stages, which show the source image to a captioner or
-    segmenter, and "language" has all others.
-    """
+    """Return the text stages of a pass: “captions” has the first ones, which see the source, “language” the others."""
     names, looking = recipe.names, ("captioner", "segmenter")
     first = next((place for place, one in enumerate(recipe.stages) if one.producer not in looking), len(names))
     return {"captions": names[:first], "language": names[first:], "images": ()}[stage]

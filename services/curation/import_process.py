@@ -41,9 +41,8 @@ class ImportOrder:
 def bring_in_apart(
     order: ImportOrder, on_progress: Callable[[Progress, int], object], begun: Callable[[int], object]
 ) -> Done:
-    """Run `bring_in` in another process. `on_progress` is called with the progress and the number of rows in the
-    report. An exception of `on_progress` or `begun` stops the import and is raised again. Raises UserError if the
-    import fails or the process dies.
+    """Run `bring_in` in another process. `on_progress` gets the progress and the number of rows in the report. An
+    exception of a callback stops the import and is raised again. Raises UserError if the import fails.
     """
     context = own_processes()
     ours, theirs = context.Pipe()

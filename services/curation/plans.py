@@ -86,9 +86,7 @@ class CellPlan:
 
     sources: tuple[PlannedSource, ...]
     available: int
-    """Number of usable source images, including `sources`. For weather or time of day some of them may turn out to be
-    unusable, since not all are checked.
-    """
+    """Number of usable source images, including `sources`; an upper bound for weather and time of day."""
     captions: int | None
     """Maximum number of captions of all new runs together; None if the settings of a run do not limit them."""
     images: int | None
@@ -216,9 +214,7 @@ class CellPlans:
         return self._by_person(run, settings, values, {"keywords": keywords, "alternatives": alternatives})
 
     def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
-        """Return the values of a run with a person's edits. Stale earlier values are stored as that person's too, since
-        they contain the words to change and must not be written again.
-        """
+        """Return a run's values with a person's edits. Stale earlier values become the person's, so that they are kept."""
         recipe, pixels, stale = (
             recipe_of(run.recipe),
             self._runs.pixels(run.source_sha),

@@ -61,8 +61,7 @@ ACCEPTED, REJECTED = 0.65, 0.15
 """Shares of the test cases that the example accepts and rejects. The others are left for the user to try the review."""
 _PLAN = Path(__file__).with_name("plan.txt")
 TYPES: Mapping[TaskKind, str] = {"classification": 'types = { weather = 2, "time of day" = 1 }', "segmentation": ""}
-"""Lines of the plan with the relative shares of edit types. The classifier learned only fair days, so edits of weather
-and time of day test a likely weakness."""
+"""Relative shares of edit types. The classifier learned only fair days, so weather and time of day are likely weak."""
 Tell = Callable[[float], None]
 """Progress callback: called with the done share of a step, from 0 to 1. An exception from it ends the step."""
 
@@ -389,9 +388,7 @@ class ExampleWorkspace:
         self._commands.send("release-test-set", {"test_set": set_id, "note": NOTE})
 
     def _review(self, kind: TaskKind) -> list[int]:
-        """Accept the test cases that fail the fewest checks, and reject some that fail the most. Test cases that have a
-        verdict keep it. Return the ids of the accepted test cases.
-        """
+        """Accept the test cases that fail fewest checks, and reject some that fail most. Return the accepted ids."""
         number = self._batch(kind)
         assert number is not None
         runs = self._runs({number})

@@ -121,9 +121,7 @@ class SplitResult:
     labels: Mapping[str, Mapping[str, int]]
     """Number of images by split and label."""
     compared: bool = True
-    """True if all sources were compared with each other to find similar ones. May be False in a preview; the split
-    itself compares all.
-    """
+    """True if all sources were compared to find similar ones, as the split itself does. May be False in a preview."""
 
 
 @dataclass(frozen=True)
@@ -156,9 +154,7 @@ class Readiness:
     obstacles: tuple[Obstacle, ...]
     """Known obstacles. A release reports the first of them."""
     not_compared: int
-    """Number of sources, and of images whose source the workspace does not have, that have no hashes yet. A release
-    hashes them and compares them with the others.
-    """
+    """Number of sources, or images whose source is missing, without hashes. A release hashes and compares them."""
     tasks: Mapping[TaskKind, tuple[str, ...]]
     """Images by kind of task, if there are two kinds. They do not prevent a release, but a model has one task."""
 
@@ -436,9 +432,7 @@ class TestSetDrafts:
         return units, twins is not None and len(hashes) == len(compared)
 
     def not_accepted(self, test_set: str) -> tuple[int, ...]:
-        """Return the catalogue ids of the draft's images that are not accepted. Raises UserError for an unknown test
-        set, and for a test set without a draft.
-        """
+        """Return the catalogue ids of the draft's images that are not accepted. Raises UserError as `draft_of`."""
         draft = draft_of(self._workspace, test_set)
         cases, imported = self._sets.not_accepted(draft.number), self._sets.brought_not_accepted(draft.number)
         images = [entry.image for entry in self._sets.entries(draft.number) if entry.test_case in cases]
@@ -451,9 +445,7 @@ class TestSetDrafts:
         units: Callable[[], Sequence[Unit]],
         thresholds: Mapping[str, float] | None = None,
     ) -> Iterator[Obstacle]:
-        """Yield the obstacles to a release. One is a draft equal to its parent version: with the same images and, if
-        given, the same `thresholds`.
-        """
+        """Yield the obstacles to a release. One is equality with the parent version, in `thresholds` too if given."""
         if not entries:
             yield Obstacle("empty", f"“{draft.set_name}” has no images yet: add some first.")
             return

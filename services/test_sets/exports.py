@@ -175,9 +175,7 @@ class _Halves:
 
 
 def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
-    """Pack the files of an export as a zip with one folder `name`. The manifest is the last file. Each file is deleted
-    once it is packed, so that at most one file is on the disk twice.
-    """
+    """Pack the files of an export as a zip with one folder `name`, the manifest last. Each file is then deleted."""
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     files.sort(key=lambda file: file == MANIFEST)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
