@@ -317,7 +317,9 @@ class _CaptionSelection:
                 break
 
     def _swap(self, source: int, targets: list[float], gains: dict[tuple[_Weights, _Weights], float]) -> bool:
-        """Make the swap within a source that gets nearest to `targets`. Return False if none helps. `gains` is a cache."""
+        """Make the swap within a source that gets nearest to `targets`; return False if none helps. Uses the cache
+        `gains`.
+        """
         offers, picked = self.offers[source], self.picked[source]
         come = {kind.weights for offer, kind in enumerate(offers) if offer not in picked}
         better = []
@@ -336,7 +338,7 @@ class _CaptionSelection:
         return False
 
     def _gain(self, gone: _Weights, come: _Weights, targets: list[float]) -> float:
-        """Return how a swap changes the sum of (captions of a type - its target)² over all types. Negative is better."""
+        """Return how a swap changes the sum of (captions of a type - its target)² of all types. Negative is better."""
         change = {one: -weight for one, weight in gone}
         for one, weight in come:
             change[one] = change.get(one, 0.0) + weight

@@ -83,7 +83,7 @@ class ItemSelection(Iterator[Item]):
             yield item
 
     def _of_lowest_ranks(self, fitting: Iterable[tuple[int, Item]]) -> list[tuple[int, int, Item]]:
-        """Return the items of lowest rank, per class or in all, as (negative rank, position among the fitting, item)."""
+        """Return the items of lowest rank, per class or in all, as (negative rank, place among the fitting, item)."""
         a_class = self._choose.a_class
         most = a_class or self._choose.number or 0
         heaps: dict[str, list[tuple[int, int, Item]]] = {}

@@ -206,7 +206,7 @@ class ImageMap:
         return colour_of, tuple(Category(*one, count=count) for one, count in zip(names, counts, strict=True))
 
     def _categories(self, entries: Numbers, colour: str, values: Sequence[str]) -> NDArray[np.uint8]:
-        """Return each entry's colour: the index of its first value in `values`, then one for others and one for none."""
+        """Return each entry's colour: the index of its first value in `values`, then one for others, one for none."""
         catalogue = self._workspace.catalogue
         colour_numbers = np.full(len(entries), len(values) + 1, np.uint8)
         colour_numbers[entry_sets.has(catalogue.bits(_having(colour)), entries)] = len(values)

@@ -214,12 +214,9 @@ class CellPlans:
         return self._by_person(run, settings, values, {"keywords": keywords, "alternatives": alternatives})
 
     def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
-        """Return a run's values with a person's edits. Stale earlier values become the person's, so that they are kept."""
-        recipe, pixels, stale = (
-            recipe_of(run.recipe),
-            self._runs.pixels(run.source_sha),
-            self._runs.stale(run, settings),
-        )
+        """Return a run's values with a person's edits. Stale earlier values become the person's, so they are kept."""
+        recipe, pixels = recipe_of(run.recipe), self._runs.pixels(run.source_sha)
+        stale = self._runs.stale(run, settings)
         plain = {name: stage_value.value for name, stage_value in values.items()}
         by_person = {name: value for name, value in plain.items() if name in stale} | dict(edited)
         keys = {name: inputs_key(recipe, name, run.task, pixels, plain | by_person, settings) for name in by_person}
