@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from core.errors import Cancelled, UserError, out_of_memory
 from core.progress import Progress
@@ -49,24 +48,22 @@ def bring_in_apart(
     process = context.Process(target=_bring_in, args=(theirs, order), name="import", daemon=True)
     process.start()
     theirs.close()
-    tell: dict[str, Callable[..., object]] = {"progress": on_progress, "begun": begun}
     stopped: Exception | None = None
     try:
         while True:
-            kind, *values = ours.recv()
-            if kind in tell:
-                try:
-                    tell[kind](*values)
-                except Exception as error:  # noqa: BLE001 - raised below, once the process has cleaned up
-                    stopped = error
-                ours.send(stopped is None)
-            elif kind == "done":
-                done: Done = values[0]
-                return done
-            elif kind == "stopped" and stopped is not None:
-                raise stopped
-            else:
-                raise UserError(values[0], field=values[1])
+            message = ours.recv()
+            if isinstance(message, Done):
+                return message
+            if isinstance(message, Exception):
+                raise stopped or message
+            try:
+                if isinstance(message, int):
+                    begun(message)
+                else:
+                    on_progress(*message)
+            except Exception as error:  # noqa: BLE001 - raised above, once the process has cleaned up
+                stopped = error
+            ours.send(stopped is None)
     except (EOFError, OSError) as error:
         raise UserError(_ENDED) from error
     finally:
@@ -81,36 +78,33 @@ def _bring_in(connection: Connection, order: ImportOrder) -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
     report = Report()
 
-    def tell(*message: object) -> None:
+    def tell(message: object) -> None:
         connection.send(message)
         if not connection.recv():
             raise Cancelled
 
-    answer: tuple[Any, ...]
+    answer: Done | Exception
     try:
         with Workspace(order.workspace) as workspace:
-            answer = (
-                "done",
-                bring_in(
-                    workspace,
-                    order.source,
-                    order.name,
-                    order.layout,
-                    order.classes,
-                    order.labels,
-                    lambda progress: tell("progress", progress, len(report.rows)),
-                    report,
-                    lambda number: tell("begun", number),
-                    order.at_once,
-                ),
+            answer = bring_in(
+                workspace,
+                order.source,
+                order.name,
+                order.layout,
+                order.classes,
+                order.labels,
+                lambda progress: tell((progress, len(report.rows))),
+                report,
+                tell,
+                order.at_once,
             )
-    except Cancelled:
-        answer = ("stopped",)
+    except Cancelled as error:
+        answer = error
     except UserError as error:
-        answer = ("refused", str(error), error.field)
+        answer = UserError(str(error), field=error.field)
     except Exception as error:
         if not out_of_memory(error):
             log.exception("an import failed")
             raise
-        answer = ("refused", _ENDED, "")
+        answer = UserError(_ENDED)
     connection.send(answer)
