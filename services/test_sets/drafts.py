@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -215,7 +216,7 @@ class TestSetDrafts:
         cases = [*sent.cases, *of_entries]
         if not cases and not imported:
             raise _nothing(sent)
-        done = self._put(draft_of(self._workspace, sent.test_set), self._entries(cases, sent.sources) + imported)
+        done = self.add(sent.test_set, cases, sent.sources, imported)
         return replace(done, left_out=len(entry_ids) - len(of_entries) - len(imported))
 
     def _found(self, sent: AddToTestSet) -> Sequence[int]:
@@ -229,9 +230,14 @@ class TestSetDrafts:
             )
         return ids
 
-    def add(self, test_set: str, cases: Iterable[int], sources: bool = False) -> Added:
+    def add(
+        self, test_set: str, cases: Iterable[int], sources: bool = False, imported: Sequence[SetEntry] = ()
+    ) -> Added:
         """Add test cases to a draft, with their sources if asked; all or none. Raises UserError for an unknown one."""
-        return self._put(draft_of(self._workspace, test_set), self._entries(cases, sources))
+        draft = self._draft(test_set)
+        entries = [*self._entries(cases, sources), *imported]
+        added = self._sets.add(draft.number, entries)
+        return Added(added, len(entries) - added)
 
     def _entries(self, cases: Iterable[int], sources: bool) -> list[SetEntry]:
         """Return test cases as entries of a test set. If `sources`, each source image follows once."""
@@ -247,10 +253,6 @@ class TestSetDrafts:
             }
             entries += [originals[sha] for sha in dict.fromkeys(case.source for case in known_cases)]
         return entries
-
-    def _put(self, draft: SetVersion, entries: Sequence[SetEntry]) -> Added:
-        added = self._sets.add(draft.number, entries)
-        return Added(added, len(entries) - added)
 
     @does("remove-from-test-set", SetCommand)
     def remove(self, test_set: str, images: ImagesOfSet) -> dict[str, Any]:
@@ -394,16 +396,13 @@ class TestSetDrafts:
         saved, known = self._workspace.saved(), self._ready
         if known is not None and known[:2] == (draft.number, saved):
             return known[2]
-        readiness = self._readiness(draft)
-        self._ready = (draft.number, saved, readiness)
-        return readiness
-
-    def _readiness(self, draft: SetVersion) -> Readiness:
         entries = self._sets.entries(draft.number)
         compared = compared_of(self._workspace, entries)
         obstacles = tuple(self._obstacles(draft, entries, lambda: self._known_units(entries)[0]))
-        tasks = self._sets.tasks(draft.number)
-        return Readiness(obstacles, len(compared) - len(self._sets.hashes(compared)), tasks if len(tasks) > 1 else {})
+        not_compared, tasks = len(compared) - len(self._sets.hashes(compared)), self._sets.tasks(draft.number)
+        readiness = Readiness(obstacles, not_compared, tasks if len(tasks) > 1 else {})
+        self._ready = (draft.number, saved, readiness)
+        return readiness
 
     def _draft(self, test_set: str) -> SetVersion:
         return draft_of(self._workspace, test_set)
@@ -422,18 +421,17 @@ class TestSetDrafts:
         compared = compared_of(self._workspace, entries)
         hashes = hashes_of(self._workspace, compared, on_count)
         twins = self._twins.once(frozenset(compared), lambda: twins_of(self._workspace, compared, on_count))
-        return units_of(entries, {sha: image_hashes.perceptual for sha, image_hashes in hashes.items()}, twins)
+        return units_of(entries, hashes, twins)
 
     def _known_units(self, entries: Sequence[SetEntry]) -> tuple[tuple[Unit, ...], bool]:
         """Return the groups known from earlier comparisons, and True if all pictures were compared."""
         compared = compared_of(self._workspace, entries)
         hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
-        units = units_of(entries, {sha: image_hashes.perceptual for sha, image_hashes in hashes.items()}, twins or ())
-        return units, twins is not None and len(hashes) == len(compared)
+        return units_of(entries, hashes, twins or ()), twins is not None and len(hashes) == len(compared)
 
     def not_accepted(self, test_set: str) -> tuple[int, ...]:
         """Return the catalogue ids of the draft's images that are not accepted. Raises UserError as `draft_of`."""
-        draft = draft_of(self._workspace, test_set)
+        draft = self._draft(test_set)
         cases, imported = self._sets.not_accepted(draft.number), self._sets.brought_not_accepted(draft.number)
         images = [entry.image for entry in self._sets.entries(draft.number) if entry.test_case in cases]
         return self._workspace.catalogue.ids(ImageFilter(images=(*images, *imported)))
@@ -453,7 +451,11 @@ class TestSetDrafts:
         yield from _not_accepted(entries, cases, imported)
         parted = any(entry.split for entry in entries)
         if parted:
-            yield from _loose(entries)
+            loose = [entry for entry in entries if not entry.split]
+            if loose:
+                many = count_of(len(loose), "image", "is")
+                words = f"{many} in no split, and others are ({shown_cases(loose)}): split the draft again."
+                yield Obstacle("no split", words, tuple(entry.image for entry in loose))
             yield from _leaks(units(), "Split the draft again by source.")
         if draft.parent:
             parent = version_of(self._workspace, draft.parent)
@@ -480,11 +482,10 @@ def _split(
         for leak in _leaks(units, "Give the images one split, or split all again without “keep”."):
             raise UserError(leak.sentence)
     split_of = proposed(units, shares, sent.seed, sent.keep)
-    labels: dict[str, dict[str, int]] = {}
+    labels = defaultdict[str, Counter[str]](Counter)
     for entry in entries:
-        label_counts = labels.setdefault(split_of[entry.image], {})
-        label_counts[entry.label] = label_counts.get(entry.label, 0) + 1
-    counts = {split: sum(label_counts.values()) for split, label_counts in labels.items()}
+        labels[split_of[entry.image]][entry.label] += 1
+    counts = {split: label_counts.total() for split, label_counts in labels.items()}
     return split_of, SplitResult(len(units), counts, labels)
 
 
@@ -525,17 +526,6 @@ def _not_accepted(
         "Accept them, take them out, or release with “unreviewed”.",
         tuple(entry.image for entry in entries if entry.test_case in cases or entry.image in imported),
     )
-
-
-def _loose(entries: Sequence[SetEntry]) -> Iterator[Obstacle]:
-    loose = [entry for entry in entries if not entry.split]
-    if loose:
-        yield Obstacle(
-            "no split",
-            f"{count_of(len(loose), 'image', 'is')} in no split, and others are ({shown_cases(loose)}): split "
-            "the draft again.",
-            tuple(entry.image for entry in loose),
-        )
 
 
 def _leaks(units: Sequence[Unit], advice: str) -> Iterator[Obstacle]:

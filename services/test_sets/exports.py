@@ -143,10 +143,17 @@ class SetExports:
         try:
             place = self._workspace.scratch(FOLDER)
             (place / _ABOUT).write_text(json.dumps([layout, version.id]), encoding="utf-8")
-            halves = _Halves(on_count)
-            folder = export_version(self._workspace, version, place / name, layout, progress=halves.images)
+            images = max(1, version.entries)  # the first half of the work is to write images, the second to pack files
+
+            def on_image(state: Progress) -> None:
+                on_count(state.done, 2 * images)
+
+            def on_file(done: int, files: int) -> None:
+                on_count(images + images * done // files, 2 * images)
+
+            folder = export_version(self._workspace, version, place / name, layout, progress=on_image)
             file = place / f"{name}.zip"
-            packed(folder, file, name, halves.files)
+            packed(folder, file, name, on_file)
             return ReadyExport(version.id, layout, file, file.name, file.stat().st_size)
         except BaseException as error:
             if place is not None:
@@ -158,20 +165,6 @@ class SetExports:
 
 def _of_use(view: WorkView) -> bool:
     return not view.stopping and (view.active or (view.state == "done" and view.result.file.is_file()))
-
-
-class _Halves:
-    """Combines two progress counts: the images written, then the files packed."""
-
-    def __init__(self, on_count: OnCount) -> None:
-        self._on_count, self._total = on_count, 1
-
-    def images(self, state: Progress) -> None:
-        self._total = state.total
-        self._on_count(state.done, 2 * state.total)
-
-    def files(self, done: int, total: int) -> None:
-        self._on_count(self._total + self._total * done // total, 2 * self._total)
 
 
 def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
