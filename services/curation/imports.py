@@ -88,11 +88,6 @@ class ImportService:
         self._cancelled = threading.Event()
         self._thread: threading.Thread | None = None
 
-    @does("stop-import")
-    def stop_import(self) -> dict[str, Any]:
-        """Stop the running import. Imported images stay. Start the same import again to resume it."""
-        return {"stopping": self.stop()}
-
     def require_ready(self, layout: str = "", classes: str = "") -> None:
         """Raise UserError if another import is running, or if a field for `import_upload` is invalid."""
         require_layout(layout)
@@ -153,10 +148,11 @@ class ImportService:
         """Return the progress of the latest upload, or None if there was none since the server started."""
         return self._state
 
-    def stop(self) -> bool:
-        """Ask the import of an upload to stop. Return False if none is running."""
+    @does("stop-import")
+    def stop(self) -> dict[str, bool]:
+        """Stop the running import. Imported images stay. Start the same import again to resume it."""
         self._cancelled.set()
-        return self._state is not None and self._state.state == "running"
+        return {"stopping": self._state is not None and self._state.state == "running"}
 
     def close(self, seconds: float = 5.0) -> None:
         """Stop the running import, and wait for it at most this many seconds."""

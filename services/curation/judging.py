@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -155,7 +156,7 @@ class Judging:
         assert section is not None
         at_once = max(1, section.parallel // FACTORS_EACH) if isinstance(section, ServerJudge) else 1
         with self._lock:
-            entries = [self._waiting[place] for place in range(min(at_once, len(self._waiting)))]
+            entries = list(islice(self._waiting, at_once))
         if not entries:
             return
         judge = self._models.judge

@@ -314,7 +314,10 @@ class Meaning:
     def vector_of(self, target: Wanted) -> Floats:
         """Return the vector of a target, scaled to length 1. Vectors of texts and pictures are cached."""
         if isinstance(target, str):
-            return self._text_vector(" ".join(target.split()))
+            text = " ".join(target.split())
+            if not any(map(str.isalnum, text)):
+                raise UserError("Say in words what the images should show.", field="meaning")
+            return self._wanted.once((self.embedder, text), lambda: _unit(self._models.embedder.text(text)))
         if isinstance(target, Picture):
             return self._wanted.once((self.embedder, target), lambda: self._picture_vector(target.sha))
         table = self.table()
@@ -327,11 +330,6 @@ class Meaning:
                 )
             return _unit(self._vectors([self._workspace.images.load(sha).convert("RGB")])[0])
         return _unit(table.rows[row])
-
-    def _text_vector(self, text: str) -> Floats:
-        if not any(map(str.isalnum, text)):
-            raise UserError("Say in words what the images should show.", field="meaning")
-        return self._wanted.once((self.embedder, text), lambda: _unit(self._models.embedder.text(text)))
 
     def _picture_vector(self, sha: str) -> Floats:
         if sha not in self._workspace.images.sizes([sha]):

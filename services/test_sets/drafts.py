@@ -233,15 +233,8 @@ class TestSetDrafts:
     def add(
         self, test_set: str, cases: Iterable[int], sources: bool = False, imported: Sequence[SetEntry] = ()
     ) -> Added:
-        """Add test cases to a draft, with their sources if asked; all or none. Raises UserError for an unknown one."""
-        draft = self._draft(test_set)
-        entries = [*self._entries(cases, sources), *imported]
-        added = self._sets.add(draft.number, entries)
-        return Added(added, len(entries) - added)
-
-    def _entries(self, cases: Iterable[int], sources: bool) -> list[SetEntry]:
-        """Return test cases as entries of a test set. If `sources`, each source image follows once."""
-        known_cases = self._sets.cases(cases)
+        """Add test cases to a draft, with their sources, each once, if asked; all or none. Raises UserError."""
+        draft, known_cases = self._draft(test_set), self._sets.cases(cases)
         masks: dict[tuple[str, tuple[int, int]], str] = {}
         entries = [self._entry(case, masks) for case in known_cases]
         if sources:
@@ -252,7 +245,9 @@ class TestSetDrafts:
                 for case in reversed(known_cases)
             }
             entries += [originals[sha] for sha in dict.fromkeys(case.source for case in known_cases)]
-        return entries
+        entries += imported
+        added = self._sets.add(draft.number, entries)
+        return Added(added, len(entries) - added)
 
     @does("remove-from-test-set", SetCommand)
     def remove(self, test_set: str, images: ImagesOfSet) -> dict[str, Any]:
