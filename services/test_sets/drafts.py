@@ -167,7 +167,7 @@ class TestSetDrafts:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._sets = workspace, workspace.test_sets
-        self._ready: tuple[int, int, Readiness] | None = None
+        self._ready = Latest[Readiness](1)
         self._twins = Latest[Twins](8)
         self._removals = Latest[tuple[int, Removed]](MOST_UNDONE)
 
@@ -388,16 +388,14 @@ class TestSetDrafts:
 
     def readiness(self, draft: SetVersion) -> Readiness:
         """Return whether a draft can be released, as far as known at once; cached until something is saved."""
-        saved, known = self._workspace.saved(), self._ready
-        if known is not None and known[:2] == (draft.number, saved):
-            return known[2]
+        return self._ready.once((draft.number, self._workspace.saved()), lambda: self._readiness(draft))
+
+    def _readiness(self, draft: SetVersion) -> Readiness:
         entries = self._sets.entries(draft.number)
         compared = compared_of(self._workspace, entries)
         obstacles = tuple(self._obstacles(draft, entries, lambda: self._known_units(entries)[0]))
         not_compared, tasks = len(compared) - len(self._sets.hashes(compared)), self._sets.tasks(draft.number)
-        readiness = Readiness(obstacles, not_compared, tasks if len(tasks) > 1 else {})
-        self._ready = (draft.number, saved, readiness)
-        return readiness
+        return Readiness(obstacles, not_compared, tasks if len(tasks) > 1 else {})
 
     def _draft(self, test_set: str) -> SetVersion:
         return draft_of(self._workspace, test_set)
