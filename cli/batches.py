@@ -14,9 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
-from cli.common import INTERRUPTED, SOME_FAILED, TEMPLATES, WAITS, WRONG
+from cli.common import INTERRUPTED, SOME_FAILED, TEMPLATES, WAITS, WRONG, ProgressLine, remaining, stop_on_signals
 from cli.parsers import parser_of, whole_number
-from cli.terminal import ProgressLine, remaining, stop_on_signals
 from core.batches import Pass
 from core.errors import UserError
 from core.image_filter import ImageFilter

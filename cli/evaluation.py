@@ -21,9 +21,17 @@ from typing import get_args
 from pydantic import ValidationError
 
 from cli import batches
-from cli.common import INTERRUPTED, SOME_FAILED, WAITS, exit_code, in_workspace, printable
+from cli.common import (
+    INTERRUPTED,
+    SOME_FAILED,
+    WAITS,
+    ProgressLine,
+    exit_code,
+    in_workspace,
+    printable,
+    stop_on_signals,
+)
 from cli.parsers import parser_of, points, whole_number
-from cli.terminal import ProgressLine, stop_on_signals
 from core.errors import UserError
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, GateAnswer, Weighing
 from core.image_filter import ImageFilter

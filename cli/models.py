@@ -16,8 +16,7 @@ from typing import Any
 
 from PIL import Image
 
-from cli.common import SOME_FAILED
-from cli.terminal import ProgressLine, stop_on_signals
+from cli.common import SOME_FAILED, ProgressLine, stop_on_signals
 from core.errors import Cancelled, CannotLoad, UserError, one_line
 from core.images import editing_size
 from core.model_sections import WebFile, Weights, in_bytes

@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser_of(module_file: str, *functions: Callable[..., Any], **values: Any) -> Parser:
-    """Return the parser that a module's TOML file describes. Its result has the command's function, if given, as `act`."""
+    """Return the parser that a module's TOML file describes. In its result, `act` is the command's function or None."""
     table = tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
     known = {"int": int, "float": float, "path": Path, "suppress": argparse.SUPPRESS, **values}
     acts = {function.__name__: function for function in functions}

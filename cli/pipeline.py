@@ -22,10 +22,9 @@ from pydantic import ValidationError
 
 from cli import models as model_commands
 from cli import options as asked_for
-from cli.common import DIFFERENT, SOME_FAILED, WRONG, exit_code
+from cli.common import DIFFERENT, SOME_FAILED, WRONG, ProgressLine, Stop, exit_code, stop_on_signals
 from cli.parsers import parser_of, whole_number
 from cli.reports import JsonLines, Report, Words
-from cli.terminal import ProgressLine, Stop, stop_on_signals
 from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError, one_line
 from core.images import read_image
 from core.lineage import DEFAULT_RECIPE, Lineage

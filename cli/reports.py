@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cli.common import printable
-from cli.terminal import ProgressLine
+from cli.common import ProgressLine, printable
 from core.errors import UnreadableReply, UserError, one_line
 from core.lineage import Lineage
 from core.progress import Progress
