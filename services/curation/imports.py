@@ -24,8 +24,7 @@ from formats.naming import name_of_file
 from services.changes import Changes
 from services.commands import Missing, does
 from services.curation import import_source
-from services.curation.import_process import ImportOrder, bring_in_apart
-from services.curation.import_source import new_room, remove_room, require_layout
+from services.curation.import_source import ImportOrder, bring_in_apart, new_room, remove_room, require_layout
 from services.edit_conflicts import LARGEST_ID, After
 from services.queries import MOST_LISTED, Query
 from services.test_sets.examples import origin_of
