@@ -175,22 +175,13 @@ class _Augmenting:
         self.begun += 1
         self.report.begun(path, self.begun, len(self.folders), folder)
         recipe, picture = recipe_of(request.recipe), read_image(path)
-        mask = asked_for.asked_mask(self.options, path, picture.image.size)
+        image, prompts = picture.image, self.driver.prompts(recipe)
+        mask = asked_for.asked_mask(self.options, path, image.size)
         named = NamedMask(mask.image, mask.classes) if mask else None
-        run_request = run_file.asked_run(
-            recipe,
-            request.task,
-            profile,
-            request.seed,
-            request.settings,
-            self.driver.prompts(recipe),
-            path.name,
-            picture.image,
-            picture.notes,
-            named,
-        )
-        store = FolderStore(folder, run_request, picture.image, mask.image if mask else None, self.stop.saving)
-        notice = notice_for(profile, picture.image)
+        of_request = (recipe, request.task, profile, request.seed, request.settings)
+        run_request = run_file.asked_run(*of_request, prompts, path.name, image, picture.notes, named)
+        store = FolderStore(folder, run_request, image, mask.image if mask else None, self.stop.saving)
+        notice = notice_for(profile, image)
         for note in (*([notice] if notice else ()), *picture.notes, *(mask.notes if mask else ())):
             self.report.note(note, path)
         return store

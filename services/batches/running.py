@@ -316,8 +316,7 @@ class BatchRuns:
         try:
             order = self._service.order(run.number)
             Engine(
-                *(self._workspace, run.number, order, self.pool, run.stop, lambda _stage, _done: self._changes.tell()),
-                choose=run.choose,
+                self._workspace, run.number, order, self.pool, run.stop, lambda *_: self._changes.tell(), run.choose
             ).run()
         except Cancelled:  # while images were chosen
             return ""
@@ -332,16 +331,9 @@ class BatchRuns:
 def _read(text: str) -> BatchPlan:
     """Return the plan in a text. Raises UserError, also for a relative path, since a text is in no folder."""
     for name, path in named_paths(text).items():
-        if not path:
-            raise UserError(
-                f"{name} is empty: write an absolute path on the studio's machine, such as “/data/imagenet”.",
-                field="plan",
-            )
         if not Path(path).is_absolute():
-            raise UserError(
-                f"{name} is {path!r:.200}: write an absolute path on the studio's machine, such as “/data/imagenet”.",
-                field="plan",
-            )
+            advice = "write an absolute path on the studio's machine, such as “/data/imagenet”"
+            raise UserError(f"{name} is {f'{path!r:.200}' if path else 'empty'}: {advice}.", field="plan")
     try:
         return plan_from_text(text, PLAN)
     except UserError as error:

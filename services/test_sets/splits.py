@@ -86,13 +86,8 @@ def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, ke
         unit_labels = Counter(entry.label for entry in unit)
         open_to = [split for split in share_of if split in empty and len(free) - place <= len(empty)]
         open_to = open_to or [split for split in share_of if 2 * room[split] >= len(unit)]
-        put(
-            unit,
-            max(
-                open_to or [max(share_of, key=room.__getitem__)],
-                key=lambda split: _need(lacking[split], unit_labels, labels),
-            ),
-        )
+        open_to = open_to or [max(share_of, key=room.__getitem__)]
+        put(unit, max(open_to, key=lambda split: _need(lacking[split], unit_labels, labels)))
     return split_of
 
 
