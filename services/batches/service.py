@@ -40,8 +40,6 @@ LEFT_OUT = 8
 """Maximum number of left-out files or rows of a data set that the notes of a batch list."""
 COUNTED = 200
 """Number of items between two progress reports while a batch is planned."""
-SAMPLED = 12
-"""Maximum number of captions shown for approval."""
 LATEST = 12
 """Maximum number of latest images shown of a batch."""
 WEIGHED = 12
@@ -292,17 +290,11 @@ class BatchService:
         if first is None:
             raise UserError("The plan chooses no image of the data set: correct its section [choose].")
         if number is None:
+            plain, at_once = settings.model_dump(mode="json"), settings.generation.batch or AT_ONCE
             number = self._ledger.create(
-                plan.name,
-                plan.toml_text(),
-                plan.digest,
-                profile.name,
-                plan.make.recipe,
-                settings.model_dump(mode="json"),
-                settings.generation.batch or AT_ONCE,
+                plan.name, plan.toml_text(), plan.digest, profile.name, plan.make.recipe, plain, at_once
             )
-        items = chain([first], chosen)
-        self._ledger.add_sources(number, items)
+        self._ledger.add_sources(number, chain([first], chosen))
         self._ledger.is_planned(number, (*chosen.report, *_left_out(data)))
         return number
 
@@ -354,7 +346,7 @@ class BatchService:
             status=status,
             hour=self._hour(number, status.batch.stage),
             failures=self._ledger.failures(number),
-            sample=self.sample(number, SAMPLED) if status.state == "approval" else (),
+            sample=self.sample(number) if status.state == "approval" else (),
             latest=self._ledger.latest_images(number, LATEST),
             estimate=left,
             look=self.look(status),
@@ -475,7 +467,6 @@ def order_of(plan: BatchPlan, at_once: int, workspace: Path, process: int) -> Or
 
 
 def plan_of(batch: Batch) -> BatchPlan:
-    """Return the plan of a batch."""
     return plan_from_text(batch.plan, Path(f"of the batch {batch.id}"))
 
 

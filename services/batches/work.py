@@ -152,21 +152,11 @@ class Worker:
             if run.source_sha not in stores:
                 stores[run.source_sha] = _SavingStore(source, run, self._io)
             by_source.setdefault(run.source_sha, []).append(piece)
-        works = [
-            SourceWork(
-                Request(
-                    self._task(pieces[0]),
-                    self._order.settings,
-                    self._recipe.name,
-                    self._order.plan.make.seed,
-                    stages=(),
-                    images=tuple(self._planned(piece) for piece in pieces),
-                    watched=False,
-                ),
-                stores[source],
-            )
-            for source, pieces in by_source.items()
-        ]
+        works, settings, seed = list[SourceWork](), self._order.settings, self._order.plan.make.seed
+        for sha, pieces in by_source.items():
+            task, images = self._task(pieces[0]), tuple(self._planned(piece) for piece in pieces)
+            request = Request(task, settings, self._recipe.name, seed, stages=(), images=images, watched=False)
+            works.append(SourceWork(request, stores[sha]))
         if works:
             numbered = [*stores.values()]
             draw(self._driver, works, lambda number, event: numbered[number].tell(event), at_once=self._order.at_once)

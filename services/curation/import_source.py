@@ -188,21 +188,14 @@ def _bring_in(connection: Connection, order: ImportOrder) -> None:
         if not connection.recv():
             raise Cancelled
 
+    def on_progress(progress: Progress) -> None:
+        tell((progress, len(report.rows)))
+
     answer: Done | Exception
     try:
         with Workspace(order.workspace) as workspace:
-            answer = bring_in(
-                workspace,
-                order.source,
-                order.name,
-                order.layout,
-                order.classes,
-                order.labels,
-                lambda progress: tell((progress, len(report.rows))),
-                report,
-                tell,
-                order.at_once,
-            )
+            given = cells(order, "source name layout classes labels at_once")
+            answer = bring_in(workspace, **given, progress=on_progress, report=report, begun=tell)
     except Cancelled as error:
         answer = error
     except UserError as error:

@@ -152,7 +152,6 @@ class ExampleWorkspace:
         self._jobs, self._batches, self._evaluations = jobs, batches, evaluations
         self.size = ExampleSize()
         self.new_seed: Callable[[], int] = lambda: secrets.randbelow(SEEDS)
-        """Returns the seed of the next example."""
         self.work = WorkQueue(changes, name="the example workspace")
         """Queue for making and removing the example. At most one piece of work is active."""
         self._at: tuple[str, int, int] = ("", 0, 0)
@@ -219,7 +218,6 @@ class ExampleWorkspace:
 
     @property
     def active(self) -> bool:
-        """Return True while the example is being made or removed."""
         return self._at_work() is not None
 
     def view(self) -> ExampleView:
@@ -228,17 +226,10 @@ class ExampleWorkspace:
         latest = next(iter(self.work.of(ABOUT)), None)
         problem = latest.error if latest is not None and latest.state == "failed" else ""
         if at_work is not None:
-            words, step, steps = self._at
             share = at_work.done / at_work.total if at_work.total else None
-            return ExampleView(
-                "removing" if at_work.kind == REMOVING else "making",
-                words,
-                step,
-                steps,
-                share,
-                at_work.seconds_left if share is not None and share >= SURE else None,
-                at_work.stopping,
-            )
+            left = at_work.seconds_left if share is not None and share >= SURE else None
+            doing: State = "removing" if at_work.kind == REMOVING else "making"
+            return ExampleView(doing, *self._at, share, left, at_work.stopping)
         if record is None:
             return ExampleView("none", problem=problem, kept=self._kept)
         state: State = "made" if record.finished else "unfinished"
