@@ -265,9 +265,7 @@ def again(options: argparse.Namespace) -> int:
         Driver(profile, models, saved.prompts).run(request, store, tell, stop.asked)
     if differ:
         now = run_file.versions()
-        changed = [
-            f"{name} {then}, now {now.get(name)}" for name, then in saved.versions.items() if now.get(name) != then
-        ]
+        changed = [f"{name} {was}, now {now.get(name)}" for name, was in saved.versions.items() if now.get(name) != was]
         reason = (
             f"Other versions: {'; '.join(changed)}."
             if changed

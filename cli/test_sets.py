@@ -168,9 +168,7 @@ def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 def export(workspace: Workspace, options: argparse.Namespace) -> Said:
     version, into = version_of(workspace, options.version), Path(options.into)
-    licences = {
-        model: text for name in options.profile for model, text in load_profile(name).drawing_licences().items()
-    }
+    licences = {model: text for one in options.profile for model, text in load_profile(one).drawing_licences().items()}
     with counting(version.words) as on_count:
 
         def progress(state: Progress) -> None:

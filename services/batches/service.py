@@ -408,9 +408,7 @@ class BatchService:
             number = sum(one.number for one in done)
             return sum(one.seconds for one in done) / number if number else None
 
-        return Measured(
-            seconds("captions"), seconds("language"), seconds("images"), bytes_an_image=self._bytes_an_image(alike)
-        )
+        return Measured(seconds("captions"), seconds("language"), seconds("images"), self._bytes_an_image(alike))
 
     def _bytes_an_image(self, batches: Sequence[int]) -> float | None:
         shas = [sha for number in batches for _, sha, _ in self._ledger.latest_images(number, WEIGHED)][:WEIGHED]

@@ -87,15 +87,13 @@ def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: st
     """Return the table of the most common rows and columns. `find` selects the rows whose value contains this text."""
     line_facet, place_facet = facets_of(grid)
     facet_counts = catalogue.facets(names=(line_facet, place_facet), most=_ALL)
-    search_text = " ".join(find.split()).casefold()
-    lines = [
-        Head(value, number) for value, number in facet_counts[line_facet].items() if search_text in value.casefold()
-    ]
+    text = " ".join(find.split()).casefold()
+    lines = [Head(value, number) for value, number in facet_counts[line_facet].items() if text in value.casefold()]
     places = [Head(value, number) for value, number in facet_counts[place_facet].items()]
     if place_facet == "edit type":
         places += [Head(value, 0) for value in EDIT_TYPES if value not in facet_counts[place_facet]]
     shown_lines, shown_places = lines[:MOST_LINES], places[:MOST_PLACES]
-    names = [head.value for head in shown_lines] + ([] if search_text else [""])
+    names = [head.value for head in shown_lines] + ([] if text else [""])
     counted = catalogue.coverage(grid, lines=names, places=[head.value for head in shown_places] + [""])
     cells = {(cell.line, cell.place): cell for cell in counted}
     neither = 0 if grid == GRIDS[0] else catalogue.count(cell_filter(grid, "", "")).number

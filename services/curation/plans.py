@@ -187,9 +187,9 @@ class CellPlans:
         if "caption" not in values or "keywords" not in run.values:
             return None
         caption = values["caption"].value.text
-        keywords_found: Sequence[Keyword] = run.values["keywords"].value.value.items
+        found: Sequence[Keyword] = run.values["keywords"].value.value.items
         chosen: dict[EditType, Keyword] = {}
-        for keyword in keywords_found:
+        for keyword in found:
             fits = keyword.edit_type in edits and not failed(
                 (
                     *keyword_checks(keyword.text, caption, run.task, keyword.forced),
@@ -201,9 +201,7 @@ class CellPlans:
         if len(chosen) < len(edits):
             return None
         ticked = {keyword.text for keyword in chosen.values()}
-        keywords = Keywords(
-            tuple(Keyword(one.text, one.edit_type, one.text in ticked, one.forced) for one in keywords_found)
-        )
+        keywords = Keywords(tuple(Keyword(one.text, one.edit_type, one.text in ticked, one.forced) for one in found))
         alternatives = Alternatives(
             tuple(
                 KeywordAlternatives(one.text, one.edit_type, (Alternative(edits[one.edit_type]),), one.forced)

@@ -230,9 +230,7 @@ class TestSetDrafts:
             )
         return ids
 
-    def add(
-        self, test_set: str, cases: Iterable[int], sources: bool = False, imported: Sequence[SetEntry] = ()
-    ) -> Added:
+    def add(self, test_set: str, cases: Iterable[int], sources: bool = False, others: Sequence[SetEntry] = ()) -> Added:
         """Add test cases to a draft, with their sources, each once, if asked; all or none. Raises UserError."""
         draft, known_cases = self._draft(test_set), self._sets.cases(cases)
         masks: dict[tuple[str, tuple[int, int]], str] = {}
@@ -245,7 +243,7 @@ class TestSetDrafts:
                 for case in reversed(known_cases)
             }
             entries += [originals[sha] for sha in dict.fromkeys(case.source for case in known_cases)]
-        entries += imported
+        entries += others
         added = self._sets.add(draft.number, entries)
         return Added(added, len(entries) - added)
 

@@ -103,9 +103,8 @@ def check_folder(
             unknown = []
         if on_count is not None:
             on_count(number, len(files))
-    return LeakReport(
-        version, tuple(sorted(rows, key=lambda row: row.file)), len(files), others, index.size, index.finds_copies
-    )
+    rows.sort(key=lambda row: row.file)
+    return LeakReport(version, tuple(rows), len(files), others, index.size, index.finds_copies)
 
 
 class _Index:
