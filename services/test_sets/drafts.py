@@ -412,13 +412,14 @@ class TestSetDrafts:
         compared = compared_of(self._workspace, entries)
         hashes = hashes_of(self._workspace, compared, on_count)
         twins = self._twins.once(frozenset(compared), lambda: twins_of(self._workspace, compared, on_count))
-        return units_of(entries, hashes, twins)
+        return units_of(entries, {sha: known.perceptual for sha, known in hashes.items()}, twins)
 
     def _known_units(self, entries: Sequence[SetEntry]) -> tuple[tuple[Unit, ...], bool]:
         """Return the groups known from earlier comparisons, and True if all pictures were compared."""
         compared = compared_of(self._workspace, entries)
         hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
-        return units_of(entries, hashes, twins or ()), twins is not None and len(hashes) == len(compared)
+        units = units_of(entries, {sha: known.perceptual for sha, known in hashes.items()}, twins or ())
+        return units, twins is not None and len(hashes) == len(compared)
 
     def not_accepted(self, test_set: str) -> tuple[int, ...]:
         """Return the catalogue ids of the draft's images that are not accepted. Raises UserError as `draft_of`."""

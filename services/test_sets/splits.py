@@ -12,23 +12,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from core.perceptual_hashes import Groups, join_alike
-from core.test_sets import ImageHashes, SetEntry, Split
+from core.test_sets import SetEntry, Split
 
 Unit = tuple[SetEntry, ...]
 """A group of images that must be in the same split."""
 
 
 def units_of(
-    entries: Sequence[SetEntry], hashes: Mapping[str, ImageHashes], twins: Iterable[tuple[str, str]] = ()
+    entries: Sequence[SetEntry], hashes: Mapping[str, int], twins: Iterable[tuple[str, str]] = ()
 ) -> tuple[Unit, ...]:
     """Return the groups of images that must be in the same split. Two images are in one group if they have the same
     source, if their sources look alike or are `twins`, or if one is the source of the other. `hashes` holds the
-    hashes of sources by SHA-256. If the workspace lacks a source, it holds the hash of the image instead.
+    perceptual hashes of sources by SHA-256. If the workspace lacks a source, it holds the hash of the image instead.
     """
     groups: Groups[str] = Groups()
     for entry in entries:
         groups.join(entry.image, entry.source)
-    join_alike(groups, {sha: known.perceptual for sha, known in hashes.items()})
+    join_alike(groups, hashes)
     for one, other in twins:
         groups.join(one, other)
     units: dict[str, list[SetEntry]] = {}
