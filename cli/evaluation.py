@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -223,7 +223,7 @@ class _Work:
         """Show the progress of reading images. Raises as `on_step`."""
         self.on_step(READING, done, total)
 
-    def shown(self, facts: object, markdown: str) -> str:
+    def shown(self, facts: dict[str, Any], markdown: str) -> str:
         """Return the report of a command: its facts as JSON with `--json`, else the Markdown."""
         return json_text(facts) if self.options.json else _plain(markdown)
 
@@ -296,13 +296,13 @@ def focus(work: _Work) -> str:
 
 def gate(work: _Work) -> str:
     """Compare the model with the one of `--against`. The exit code is the answer."""
-    options, questions = work.options, [work.of_model(work.options.against), work.question]
-    if questions[0] == questions[1]:
+    options, old, new = work.options, work.of_model(work.options.against), work.question
+    if old == new:
         raise UserError("Both models are the same: name the new one with --model, or the old one with --against.")
-    work.predict(questions)
-    result = work.service.gate(*questions, options.no_worse_than / 100, options.classes)
-    models = tuple(work.service.title(one.model) for one in questions)
-    test_set = work.service.view(work.question.subject).title
+    work.predict([old, new])
+    result = work.service.gate(old, new, options.no_worse_than / 100, options.classes)
+    models = work.service.title(old.model), work.service.title(new.model)
+    test_set = work.service.view(new.subject).title
     if options.junit:
         Path(options.junit).write_bytes(gate_junit(test_set, models, result))
     work.code = GATE_CODES[result.answer]

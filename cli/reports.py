@@ -175,7 +175,7 @@ def _remarks(event: StageDone, recipe: Recipe, task: Task, store: FolderStore) -
     return [*event.value.trace.notes, *recipe.stage(event.stage).remarks(event.value.value, values, task)]
 
 
-def _reply(error: Exception) -> dict[str, str]:
+def _reply(error: Exception) -> dict[str, Any]:
     """Return the prompt and the reply of a language model that could not be read; empty for other errors."""
     if not isinstance(error, UnreadableReply):
         return {}
