@@ -34,6 +34,7 @@ from services.batches.worker_process import (
     single_threaded_runner,
     with_helpers,
 )
+from storage.workspace import IMAGES
 
 ANSWERS_WITHIN = 600.0
 """Maximum seconds for all nodes to answer the first check: a busy one takes minutes to import packages."""
@@ -91,11 +92,12 @@ class RayPool(WorkerPool[ActorSlot]):
         if number < 1:
             raise UserError("The cluster has neither a GPU nor a CPU to work with: start a node that has one.")
         # Named like an unfinished image file, so that it is removed with these if this process is killed.
-        self._token = order.images / f".{order.process}-{secrets.token_hex(8)}.tmp"
+        images = order.workspace / IMAGES
+        self._token = images / f".{order.process}-{secrets.token_hex(8)}.tmp"
         try:
             self._token.touch()
         except OSError as error:
-            raise UserError(f"{order.images} cannot be written to: {error.strerror}.") from error
+            raise UserError(f"{images} cannot be written to: {error.strerror}.") from error
         try:
             self._ask_all_nodes(order)
             super().__init__(order, number, make)
@@ -209,8 +211,8 @@ def _problem_here(order: Order, token: Path, required: str) -> str:
         return f"does not see the data set: mount {root} there under the same path."
     if not os.path.exists(token):
         return f"does not see the images of the workspace: mount {token.parent} there under the same path."
-    if not os.access(order.images, os.W_OK):
-        return f"may not write to {order.images}: mount it there for writing."
+    if not os.access(token.parent, os.W_OK):
+        return f"may not write to {token.parent}: mount it there for writing."
     return ""
 
 

@@ -36,6 +36,7 @@ from services.own_processes import end_with_parent
 from storage.images import ImageFiles
 from storage.inversions import Inversions
 from storage.thumbnails import ThumbnailFiles
+from storage.workspace import IMAGES, INVERSIONS, THUMBNAILS
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,9 +59,8 @@ class Order:
     settings: Settings
     at_once: int
     """Number of images that are drawn together. A `Lot` of images has at most this number."""
-    images: Path
-    thumbnails: Path
-    inversions: Path
+    workspace: Path
+    """Folder of the workspace, under the same path on each machine."""
     process: int
     """Number of the process that runs the batch, used in the names of unfinished files."""
     helpers: int | None = None
@@ -91,12 +91,12 @@ class FileWork:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._files = ImageFiles(order.images)
+        self._files = ImageFiles(order.workspace / IMAGES)
         self._files.process = order.process
         self.settle = self._files.settle
         """Waits until the names of all written images are on the disk."""
-        self._thumbnails = ThumbnailFiles(order.thumbnails, self._files)
-        self.inversions = Inversions(order.inversions, self._files)
+        self._thumbnails = ThumbnailFiles(order.workspace / THUMBNAILS, self._files)
+        self.inversions = Inversions(order.workspace / INVERSIONS, self._files)
         self._opening, self._opened = threading.Lock(), list[DataSet]()
 
     @property

@@ -30,7 +30,7 @@ from services.batches.item_selection import ItemSelection
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, settings_of
 from services.batches.planning import caption_now
 from services.batches.pools import workers_here
-from storage.workspace import IMAGES, INVERSIONS, THUMBNAILS, Workspace
+from storage.workspace import Workspace
 
 AT_ONCE = 8
 """Number of images that are drawn together if the settings give none."""
@@ -452,16 +452,7 @@ def _left_out(data: DataSet) -> Iterator[str]:
 
 def order_of(plan: BatchPlan, at_once: int, workspace: Path, process: int) -> Order:
     """Return the `Order` for the workers of a plan. `workspace` is a folder; `process` as in `Order`."""
-    return Order(
-        plan=plan,
-        profile=load_profile(plan.make.profile),
-        settings=settings_of(plan),
-        at_once=at_once,
-        images=workspace / IMAGES,
-        thumbnails=workspace / THUMBNAILS,
-        inversions=workspace / INVERSIONS,
-        process=process,
-    )
+    return Order(plan, load_profile(plan.make.profile), settings_of(plan), at_once, workspace, process)
 
 
 def plan_of(batch: Batch) -> BatchPlan:
