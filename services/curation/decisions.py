@@ -127,7 +127,7 @@ class CurationDecisions:
         is. Raises UserError if the filter matches no image, or another number of images than expected.
         """
         change = self._decisions.review(sent.target, verdict, reason, sent.author, session, sent.key)
-        done = {"accepted": "Accepted {}.", "rejected": "Rejected {}.", "open": "Withdrew the verdict on {}."}
+        done = {"accepted": "Accepted", "rejected": "Rejected", "open": "Withdrew the verdict on"}
         repeat = self._repeat(session) if session is not None and change.decision else 0
         return _told(change, done[verdict], f"{verdict} already", repeat)
 
@@ -144,8 +144,8 @@ class CurationDecisions:
         tag = " ".join(tag.split())
         change = self._decisions.tag(sent.target, tag, put, sent.author, sent.key)
         if put:
-            return _told(change, f"Put the tag “{_safe(tag)}” on {{}}.", "tagged so already")
-        return _told(change, f"Took the tag “{_safe(tag)}” off {{}}.", "not tagged so")
+            return _told(change, f"Put the tag “{tag}” on", "tagged so already")
+        return _told(change, f"Took the tag “{tag}” off", "not tagged so")
 
     @does("relabel-images", ImagesCommand)
     def relabel(
@@ -160,7 +160,7 @@ class CurationDecisions:
         """
         label = " ".join(label.split())
         change = self._decisions.relabel(sent.target, label, sent.author, sent.key)
-        return _told(change, f"Gave the label “{_safe(label)}” to {{}}.", "labelled so already")
+        return _told(change, f"Gave the label “{label}” to", "labelled so already")
 
     @does("undo-decision")
     def undo(
@@ -176,8 +176,8 @@ class CurationDecisions:
         """
         back = self._decisions.take_back(decision, author, key)
         what = {"review": "the verdict", "tag": "the tag", "label": "the label"}[back.kind]
-        done = f"{'Done again' if back.again else 'Taken back'}: {what} “{_safe(back.what)}” on {{}}."
-        sentences = [done.format(count_of(back.changed, "image"))] if back.changed else ["Nothing was changed."]
+        done = f"{'Done again' if back.again else 'Taken back'}: {what} “{back.what}” on"
+        sentences = [f"{done} {count_of(back.changed, 'image')}." if back.changed else "Nothing was changed."]
         if back.left:
             stay = f"{count_of(back.left, 'image', 'stays')} as {'it is' if back.left == 1 else 'they are'}"
             sentences.append(f"{stay}: something else was decided since.")
@@ -245,12 +245,8 @@ class CurationDecisions:
 
 
 def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
-    """Return a change with sentences: `done` on the changed images, `already` on the unchanged ones."""
-    sentences = [done.format(count_of(change.changed, "image"))] if change.changed else ["Nothing was changed."]
+    """Return a change with sentences: `done`, such as "Accepted", and `already` on the unchanged images."""
+    sentences = [f"{done} {count_of(change.changed, 'image')}." if change.changed else "Nothing was changed."]
     if change.same:
         sentences.append(f"{count_of(change.same, 'image', 'was')} {already}.")
     return Decided(change.decision, change.changed, change.same, " ".join(sentences), repeat)
-
-
-def _safe(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
