@@ -24,12 +24,7 @@ from formats.layouts import LAYOUTS
 from formats.types import SPLITS
 from pipeline.profiles.profile import load_profile
 from services.commands import Commands
-from services.test_sets.drafts import (
-    AddToTestSet,
-    ReleaseTestSet,
-    SplitTestSet,
-    TestSetDrafts,
-)
+from services.test_sets.drafts import AddToTestSet, ReleaseTestSet, SplitTestSet, TestSetDrafts
 from services.test_sets.examples import export_version
 from services.test_sets.leaks import LeakRow, check_folder
 from services.test_sets.versions import Versions, draft_of, version_of

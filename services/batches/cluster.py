@@ -26,14 +26,7 @@ from core.version import version
 from services.batches.io_workers import Order
 from services.batches.pools import LOTS_AHEAD, Died, Slot, WorkerPool
 from services.batches.work import Worker
-from services.batches.worker_process import (
-    Answer,
-    LotDone,
-    MakeRunner,
-    Ready,
-    single_threaded_runner,
-    with_helpers,
-)
+from services.batches.worker_process import Answer, LotDone, MakeRunner, Ready, single_threaded_runner, with_helpers
 from storage.workspace import IMAGES
 
 ANSWERS_WITHIN = 600.0

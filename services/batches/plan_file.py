@@ -102,8 +102,6 @@ def _scalars(settings: dict[str, Any]) -> dict[str, Any]:
 
 Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_filled)]
 """At least one name, without duplicates."""
-Scalars = Annotated[dict[str, Any], AfterValidator(_scalars)]
-"""Numbers, texts or booleans, by name."""
 
 
 class _Part(BaseModel):
@@ -160,7 +158,6 @@ class ChoosePart(_Part):
     keys: Names | None = None
     """Only items with these keys. A plan's file may instead name a text file with one key per line."""
     seed: int = Field(0, ge=0, le=LARGEST)
-    """Seed of the random choice."""
 
     @model_validator(mode="after")
     def _one_size(self) -> ChoosePart:
@@ -175,7 +172,7 @@ class MakePart(_Part):
     profile: str = Field(min_length=1)
     """Name of a profile, or absolute path of a user's .toml file. A plan's file may give it relative to its folder."""
     recipe: str = DEFAULT_RECIPE
-    settings: Scalars = Field(default_factory=dict)
+    settings: Annotated[dict[str, Any], AfterValidator(_scalars)] = Field(default_factory=dict)
     """Settings that differ from the profile's, by names such as "generation.steps"."""
     seed: int = Field(0, ge=0, le=LARGEST)
     """Seed from which the seeds of replies and images are derived."""

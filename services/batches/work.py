@@ -29,15 +29,7 @@ from pipeline.recipes import Recipe, recipe_of
 from pipeline.request import Event, ImageFailed, MemoryStore, Request
 from pipeline.seams import Models
 from pipeline.stages.generation import PlannedImage
-from services.batches.io_workers import (
-    FileWork,
-    Helpers,
-    IoThreads,
-    IoWorkers,
-    OpenedSource,
-    Order,
-    UnreadSource,
-)
+from services.batches.io_workers import FileWork, Helpers, IoThreads, IoWorkers, OpenedSource, Order, UnreadSource
 
 T = TypeVar("T")
 Awaited = Callable[[], T]

@@ -215,7 +215,10 @@ class TestSetDrafts:
         imported = [entry_of(image, name) for name, image in self._workspace.imports.of_entries(entry_ids)]
         cases = [*sent.cases, *of_entries]
         if not cases and not imported:
-            raise _nothing(sent)
+            if sent.filter is None:
+                raise UserError("Name test cases or images, or give a filter, such as review=accepted.", field="cases")
+            words = f"No image fits the filter “{sent.filter.words}”" if sent.filter.words else "No image is there yet"
+            raise UserError(f"{words}: there is nothing to add.", field="filter")
         done = self.add(sent.test_set, cases, sent.sources, imported)
         return replace(done, left_out=len(entry_ids) - len(of_entries) - len(imported))
 
@@ -479,13 +482,6 @@ def _split(
         labels[split_of[entry.image]][entry.label] += 1
     counts = {split: label_counts.total() for split, label_counts in labels.items()}
     return split_of, SplitResult(len(units), counts, labels)
-
-
-def _nothing(sent: AddToTestSet) -> UserError:
-    if sent.filter is not None:
-        words = f"No image fits the filter “{sent.filter.words}”" if sent.filter.words else "No image is there yet"
-        return UserError(f"{words}: there is nothing to add.", field="filter")
-    return UserError("Name test cases or images, or give a filter, such as review=accepted.", field="cases")
 
 
 def _check_thresholds(thresholds: Mapping[str, float]) -> None:
