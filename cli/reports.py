@@ -1,7 +1,6 @@
 """Output of the command line while it works: text for a person, or JSON with one event per line for a program.
 
-As text, results go to stdout, one path per line, and everything else goes to stderr. As JSON, everything goes to
-stdout.
+As text, results go to stdout, one path per line, and all else goes to stderr. As JSON, everything goes to stdout.
 """
 
 from __future__ import annotations

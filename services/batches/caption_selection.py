@@ -317,9 +317,7 @@ class _CaptionSelection:
                 break
 
     def _swap(self, source: int, targets: list[float], gains: dict[tuple[_Weights, _Weights], float]) -> bool:
-        """Make the swap within a source that gets nearest to `targets`; return False if none helps. Uses the cache
-        `gains`.
-        """
+        """Make the swap within a source that gets nearest to `targets`; return False if none helps. Fills `gains`."""
         offers, picked = self.offers[source], self.picked[source]
         come = {kind.weights for offer, kind in enumerate(offers) if offer not in picked}
         better = []

@@ -1,8 +1,7 @@
 """Plans the work of each pass of a batch (captions, language, images) in its ledger before any of it is done.
 
 The order of the sources alone decides which work is done together in a lot. Each image records its place in the group
-that it is drawn in, and the group's size. So a plan gives the same images with any number of workers, of retries and of
-dead workers.
+that it is drawn in, and the group's size. So a plan gives the same images with any number of workers and retries.
 """
 
 from __future__ import annotations

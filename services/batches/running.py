@@ -142,9 +142,7 @@ class BatchRuns:
 
     @does("cancel-batch", BatchCommand)
     def cancel(self, batch: int) -> dict[str, Any]:
-        """Cancel a batch; finished work stays, and the batch can be begun again. Raises UserError if it is done or
-        cancelled already.
-        """
+        """Cancel a batch; finished work stays, and the batch can be begun again. Raises UserError if it is over."""
         status = self.status(batch)
         if status.state in ("done", "cancelled"):
             raise UserError(f"“{status.batch.name}” is {status.state} already.")
@@ -152,9 +150,7 @@ class BatchRuns:
 
     @does("approve-batch", BatchCommand)
     def approve(self, batch: int) -> dict[str, Any]:
-        """Approve the captions of a batch: its images are drawn from then on. Raises UserError if there is nothing to
-        approve.
-        """
+        """Approve the captions of a batch: its images are drawn from then on. Raises UserError if none wait."""
         status = self.status(batch)
         if status.at_work:
             raise UserError(f"“{status.batch.name}” is at work: its captions are shown when all of them are written.")
@@ -169,9 +165,7 @@ class BatchRuns:
             str, Field(description="The reason, word for word, as show_batch gives it; empty: all that failed")
         ] = "",
     ) -> dict[str, Any]:
-        """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError if there is
-        none.
-        """
+        """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError for none."""
         status = self.status(batch)
         if status.at_work and not status.here:
             raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")
@@ -238,9 +232,7 @@ class BatchRuns:
         return self.planning.wait(self.planning.begin(PLANNING, plan.digest, work).id, PLANNING_SECONDS)
 
     def search(self, number: int, choose: Choose) -> None:
-        """Approve a batch's captions, and queue it to draw what `choose` chooses. Raises UserError if it is at work, or
-        lacks captions.
-        """
+        """Approve a batch's captions, and draw what `choose` chooses. Raises UserError if it works or lacks captions."""
         status = self.status(number)
         if status.at_work:
             raise UserError(f"“{status.batch.name}” is at work: pause it first.")

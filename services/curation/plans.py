@@ -169,7 +169,10 @@ class CellPlans:
         if task_problem(run.task):
             return None
         settings = _limited(self._runs.settings(run), edits)
-        values: Values = {name: run.values[name].value for name in _before_keywords(run)}
+        names = recipe_of(run.recipe).names
+        # Edit types do not affect the stages before the keywords, so their values are kept.
+        kept = names[: names.index("keywords")]
+        values: Values = {name: run.values[name].value for name in kept if name in run.values}
         if any(edits.values()):
             edited = self._edited(run, settings, edits, values)
             if edited is None:
@@ -262,12 +265,6 @@ def _alternatives(command: CellCommand) -> dict[EditType, str]:
 
 def _edits_words(recipe: Recipe) -> bool:
     return recipe.section_card("keywords") == "keywords" and recipe.has("alternatives")
-
-
-def _before_keywords(run: Run) -> tuple[StageName, ...]:
-    """Return the stages before the keywords that have a value: edit types do not affect them, so they are kept."""
-    names = recipe_of(run.recipe).names
-    return tuple(name for name in names[: names.index("keywords")] if name in run.values)
 
 
 def _limited(settings: Settings, edits: Mapping[EditType, str]) -> Settings:

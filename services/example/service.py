@@ -1,8 +1,7 @@
 """The example workspace: one press of a button makes example data, so that each page has something to show.
 
 The example is made by the commands that people use. It has batches of drawn scenes, reviews, test sets, control sets,
-predictions of models under test, and a study. Each step skips what exists already, so that a stopped example can be
-resumed.
+predictions of models under test, and a study. Each step skips what exists already, so a stopped example can resume.
 """
 
 from __future__ import annotations
