@@ -232,7 +232,9 @@ class BatchRuns:
         return self.planning.wait(self.planning.begin(PLANNING, plan.digest, work).id, PLANNING_SECONDS)
 
     def search(self, number: int, choose: Choose) -> None:
-        """Approve a batch's captions, and draw what `choose` chooses. Raises UserError if it works or lacks captions."""
+        """Approve a batch's captions, and draw what `choose` chooses. Raises UserError at work, or for lacking
+        captions.
+        """
         status = self.status(number)
         if status.at_work:
             raise UserError(f"“{status.batch.name}” is at work: pause it first.")

@@ -58,10 +58,7 @@ class ImagesCommand(Command):
     )
     filter: Filter | None = Field(None, description=WHICH)
     expected: int | None = Field(
-        None,
-        ge=0,
-        le=LARGEST_ID,
-        description="Number of images that you saw the filter match; with another number now, nothing is done",
+        None, ge=0, le=LARGEST_ID, description="Number of matches you saw; with another number now, nothing is done"
     )
     author: Author = ""
     key: Key = ""
@@ -116,11 +113,7 @@ class CurationDecisions:
         reason: Annotated[str, Field(max_length=10 * LONGEST_REASON, description="Reason of a rejection")] = "",
         session: Annotated[
             int | None,
-            Field(
-                ge=1,
-                le=LARGEST_ID,
-                description="The session of this decision; the answer may name an image to show again",
-            ),
+            Field(ge=1, le=LARGEST_ID, description="The session of this decision; the answer may name one to repeat"),
         ] = None,
     ) -> Decided:
         """Accept or reject images of the catalogue, or withdraw their verdicts. If one image cannot be decided, none

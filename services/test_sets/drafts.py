@@ -65,10 +65,7 @@ class AddToTestSet(SetCommand):
     )
     filter: Filter | None = Field(None, description=WHICH)
     expected: int | None = Field(
-        None,
-        ge=0,
-        le=LARGEST_ID,
-        description="Number of images that you saw the filter match; with another number now, none is added",
+        None, ge=0, le=LARGEST_ID, description="Number of matches you saw; with another number now, none is added"
     )
     sources: bool = Field(False, description="True to add their source images too")
 
