@@ -146,7 +146,7 @@ def run_shard(options: argparse.Namespace) -> int:
 
 
 def hand_out_lots(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Write the open work of a batch into the workspace, as lots (groups of items). `run --shard` does a share of them."""
+    """Write the open work of a batch into the workspace, as lots (groups of items). `run --shard` does a share."""
     return _handed_out(service, workspace, number_of(service, options.batch))
 
 
@@ -162,7 +162,7 @@ def merge_shards(service: BatchService, workspace: Workspace, options: argparse.
 
 
 def take_lots_back(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Take back the lots (groups of items) of `hand-out`, and results not merged yet. Then `run` works without shards."""
+    """Take back the lots (groups of items) of `hand-out`, with results that are not merged. Then `run` can continue."""
     number = number_of(service, options.batch)
     print("The lots are taken back." if take_back(workspace, number) else "No lots are handed out.")
     return 0
