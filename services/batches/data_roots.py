@@ -16,12 +16,8 @@ from pathlib import Path, PurePosixPath
 from core.errors import UserError
 from services.batches.plan_file import BatchPlan, named_paths
 
-CHECKPOINT = "under_test.file"
-"""Name of the setting for the file of a model under test."""
 FOLDER = "backgrounds.folder"
 """Name of the setting for a folder of background pictures."""
-ADDRESS = "under_test.address"
-"""Name of the setting for the address of a server, which gets images."""
 
 
 class DataRoots:
@@ -65,12 +61,12 @@ class DataRoots:
             if part.is_absolute() or ".." in part.parts or "\0" in text:
                 raise _refusal(f"{name} is {text!r:.200}: a plan by a script may name nothing outside its data set.")
             self._require(name, str(folder / part))
-        if address := plan.make.settings.get(ADDRESS, ""):
+        if address := plan.make.settings.get("under_test.address", ""):
             raise _refusal(
-                f"{ADDRESS} in make.settings is {address!r:.200}: a plan by a script may not name a server, since "
-                "images would be sent there."
+                f"under_test.address in make.settings is {address!r:.200}: a plan by a script may not name a server, "
+                "since images would be sent there."
             )
-        for name in (CHECKPOINT, FOLDER):
+        for name in ("under_test.file", FOLDER):
             place = plan.make.settings.get(name, "")
             if isinstance(place, str) and place:
                 self._require(f"{name} in make.settings", place)

@@ -103,7 +103,6 @@ class BatchRuns:
         self._thread: threading.Thread | None = None
         self._closing = False
         self.pool: Callable[[Order], Pool] = lambda order: ProcessPool(order, order.plan.run.workers or workers())
-        """Returns a pool of workers for an `Order`."""
         self.planning = WorkQueue(self._changes, name=PLANNING)
         """Queue of plans whose items are being chosen; each result is the number of its batch."""
 
@@ -205,7 +204,6 @@ class BatchRuns:
         return self._service.details(self.status(number))
 
     def all(self) -> tuple[BatchStatus, ...]:
-        """Return all batches, the latest first."""
         return tuple(self.status(batch.id) for batch in self._ledger.all())
 
     # Commands

@@ -71,16 +71,13 @@ class PassStatus:
 
     @property
     def total(self) -> int:
-        """Return the number of all pieces of work in the pass."""
         return sum(one.number for one in self.counts.values())
 
     def number(self, state: WorkState) -> int:
-        """Return the number of pieces of work in a state."""
         return self.counts[state].number if state in self.counts else 0
 
     @property
     def left(self) -> int:
-        """Return the number of pieces of work left to do."""
         return self.number("planned") + self.number("leased")
 
     @property
@@ -149,12 +146,10 @@ class BatchStatus:
 
     @property
     def current(self) -> PassStatus:
-        """Return the current pass."""
         return next(one for one in self.passes if one.stage == self.batch.stage)
 
     @property
     def images(self) -> PassStatus:
-        """Return the pass that draws the images."""
         return self.passes[-1]
 
     @property
@@ -306,7 +301,6 @@ class BatchService:
         return order_of(plan_of(batch), batch.at_once, self._workspace.folder, self._workspace.images.process)
 
     def passes(self, number: int) -> tuple[PassStatus, ...]:
-        """Return the progress of each pass of a batch."""
         counts = self._ledger.counts(number)
         waiting = self._ledger.waiting(number) if "skipped" in counts["images"] else 0
         return tuple(

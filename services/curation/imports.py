@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -124,22 +124,11 @@ class ImportService:
                 raise UserError(f"The upload cannot be stored. {disk_reason(error)}.") from error
             cancelled = self._cancelled = threading.Event()
             self._state = ImportState(shown, upload=1 if self._state is None else self._state.upload + 1)
-
-            def work() -> str:
-                def on_progress(at: Progress, rows: int) -> None:
-                    stop_if(cancelled)
-                    self._tell(done=at.done, total=at.total, seconds_left=at.seconds_left, rows=rows)
-
-                order = ImportOrder(
-                    self._workspace.folder, moved_file, shown, layout, classes, tuple(labels), import_source.AT_ONCE
-                )
-                done = bring_in_apart(order, on_progress, lambda number: self._tell(number=number))
-                self._tell(number=done.imported.id, name=done.imported.name, rows=sum(done.imported.rows.values()))
-                if test_set is None:
-                    return done.words
-                return f"{done.words} {into_set(self._workspace, done.imported.id, test_set).words}"
-
-            self._thread = threading.Thread(target=self._work, args=(work, room), name="import", daemon=True)
+            order = ImportOrder(
+                self._workspace.folder, moved_file, shown, layout, classes, tuple(labels), import_source.AT_ONCE
+            )
+            arguments = order, test_set, cancelled, room
+            self._thread = threading.Thread(target=self._work, args=arguments, name="import", daemon=True)
             self._thread.start()
             return self._state
 
@@ -207,10 +196,18 @@ class ImportService:
         done = into_set(self._workspace, number, test_set)
         return facts(done, "added already", test_set=done.version.test_set)
 
-    def _work(self, work: Callable[[], str], room: Path) -> None:
+    def _work(self, order: ImportOrder, test_set: str | None, cancelled: threading.Event, room: Path) -> None:
+        def on_progress(at: Progress, rows: int) -> None:
+            stop_if(cancelled)
+            self._tell(done=at.done, total=at.total, seconds_left=at.seconds_left, rows=rows)
+
         state: Literal["done", "failed", "stopped"] = "done"
         try:
-            message = work()
+            done = bring_in_apart(order, on_progress, lambda number: self._tell(number=number))
+            self._tell(number=done.imported.id, name=done.imported.name, rows=sum(done.imported.rows.values()))
+            message = done.words
+            if test_set is not None:
+                message += f" {into_set(self._workspace, done.imported.id, test_set).words}"
         except Cancelled:
             state, message = "stopped", "The import was stopped: start the same import again to resume it."
         except UserError as error:

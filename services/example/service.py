@@ -85,7 +85,6 @@ class ExampleSet:
 
     title: str
     version: int
-    """Number of the version."""
     model: str
     """Key of the model under test that predicted its images."""
 
@@ -99,7 +98,6 @@ class ExampleView:
 
     state: State
     doing: str = ""
-    """Current step in words."""
     step: int = 0
     """Number of the current step, from 1; 0 before the first."""
     steps: int = 0
@@ -220,7 +218,6 @@ class ExampleWorkspace:
         return self._at_work() is not None
 
     def view(self) -> ExampleView:
-        """Return the current state of the example."""
         record, at_work = self._workspace.example.record(), self._at_work()
         latest = next(iter(self.work.of(ABOUT)), None)
         problem = latest.error if latest is not None and latest.state == "failed" else ""

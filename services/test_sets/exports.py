@@ -31,7 +31,6 @@ from storage.workspace import Workspace
 FORMATS = tuple(LAYOUTS)
 """Names of all formats, as used in commands."""
 FORMAT_TITLES = TITLES
-"""Titles of the formats."""
 WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)
 """Names of the formats in which a test set can be written."""
 FOLDER = "exports"
@@ -49,7 +48,6 @@ class ReadyExport:
     """A finished zip that can be downloaded."""
 
     version: str
-    """Id of the version."""
     layout: str
     file: Path
     name: str
