@@ -22,7 +22,7 @@ from core.csv_tables import facts
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from formats.in_place import DataSet
-from pipeline.profiles.profile import Profile, load_profile, notice_for
+from pipeline.profiles.profile import load_profile, notice_for
 from pipeline.recipes import edits_in_words, recipe_of
 from services.batches.estimate import Estimate, Measured, images_at_most
 from services.batches.io_workers import Order, data_set_of, read_item
@@ -200,36 +200,15 @@ class SampleLook:
 
 def look_at(workspace: Workspace, batch: Batch, plan: BatchPlan) -> SampleLook:
     """Check some source images of a batch. Raises UserError if its profile or data set is gone."""
-    total, profile = workspace.batches.count_sources(batch.id), load_profile(batch.profile)
-    some = _some_sources(workspace, batch.id, total, IN_WORKSPACE)
+    profile, some = load_profile(batch.profile), _some_sources(workspace, batch.id)
+    unknown, problems = set[str](), Counter[str]()
     if read := [source for source in some if source.run]:
-        return _look_in_workspace(workspace, profile, read) if profile.notice else SampleLook(len(read))
-    return _look_in_data_set(profile, plan, some[:: max(1, -(-len(some) // IN_DATA_SET))])
-
-
-def _some_sources(workspace: Workspace, batch: int, total: int, most: int) -> Sequence[BatchSource]:
-    """Return all sources of a batch, or `most` of them, evenly spaced."""
-    if total <= most:
-        return workspace.batches.sources(batch, limit=most)
-    first = workspace.batches.sources(batch, limit=1)[0].id
-    return [
-        source
-        for place in range(most)
-        for source in workspace.batches.sources(batch, after=first - 1 + place * total // most, limit=1)
-    ]
-
-
-def _look_in_workspace(workspace: Workspace, profile: Profile, some: Sequence[BatchSource]) -> SampleLook:
-    runs = workspace.batches.source_runs([source.run or "" for source in some])
-
-    def unknown(source: BatchSource) -> bool:
-        return bool(notice_for(profile, workspace.images.load(runs[source.run or ""].source_sha)))
-
-    return SampleLook(len(some), frozenset(source.item.key for source in some if unknown(source)))
-
-
-def _look_in_data_set(profile: Profile, plan: BatchPlan, some: Sequence[BatchSource]) -> SampleLook:
-    data, unknown, problems = data_set_of(plan), set[str](), Counter[str]()
+        runs = workspace.batches.source_runs([source.run or "" for source in read])
+        for source in read if profile.notice else ():
+            if notice_for(profile, workspace.images.load(runs[source.run or ""].source_sha)):
+                unknown.add(source.item.key)
+        return SampleLook(len(read), frozenset(unknown))
+    data, some = data_set_of(plan), some[:: max(1, -(-len(some) // IN_DATA_SET))]
     for source in some:
         try:
             picture, _, _ = read_item(data, plan, source.item)
@@ -239,6 +218,19 @@ def _look_in_data_set(profile: Profile, plan: BatchPlan, some: Sequence[BatchSou
         if notice_for(profile, picture.image):
             unknown.add(source.item.key)
     return SampleLook(len(some), frozenset(unknown), dict(problems.most_common()))
+
+
+def _some_sources(workspace: Workspace, batch: int) -> Sequence[BatchSource]:
+    """Return all sources of a batch, or `IN_WORKSPACE` of them, evenly spaced."""
+    total = workspace.batches.count_sources(batch)
+    if total <= IN_WORKSPACE:
+        return workspace.batches.sources(batch, limit=IN_WORKSPACE)
+    first = workspace.batches.sources(batch, limit=1)[0].id
+    return [
+        source
+        for place in range(IN_WORKSPACE)
+        for source in workspace.batches.sources(batch, after=first - 1 + place * total // IN_WORKSPACE, limit=1)
+    ]
 
 
 @dataclass(frozen=True)
