@@ -26,7 +26,7 @@ from pipeline.seams import Models
 from services.changes import Changes
 from services.commands import does
 from services.curation.views import WHICH, Filter
-from services.edit_conflicts import LARGEST_ID
+from services.edit_conflicts import Id
 from services.jobs import JobQueue
 from storage.workspace import Workspace
 
@@ -116,9 +116,7 @@ class Judging:
         return self.show()
 
     @does("show-judgement", looks=True)
-    def replies(
-        self, entry: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The entry of the catalogue")]
-    ) -> dict[str, Any]:
+    def replies(self, entry: Annotated[Id, Field(ge=1, description="The entry of the catalogue")]) -> dict[str, Any]:
         """Show what the judge was asked about an image, and its whole replies."""
         replies: dict[str, JudgeReply] = self._workspace.judgements.replies(entry)
         return {"replies": [{"check": name, **to_plain(one)} for name, one in replies.items()]}

@@ -29,7 +29,7 @@ from pipeline.models.weight_hashes import embedder_key
 from pipeline.profiles.profile import Profile
 from pipeline.seams import BatchEmbedder, Models
 from services.commands import does
-from services.edit_conflicts import LARGEST_ID
+from services.edit_conflicts import Id
 from services.jobs import JobQueue
 from services.queries import MOST_LISTED, ImageQuery, Plain, entry_facts
 from services.test_sets.hashes import hashes_in
@@ -272,9 +272,7 @@ class Meaning:
         meaning: Annotated[
             str, Field(max_length=400, description="Description of the images, such as “a red bird in the snow”")
         ] = "",
-        like: Annotated[
-            int, Field(ge=0, le=LARGEST_ID, description="The entry of the catalogue that the images should resemble")
-        ] = 0,
+        like: Annotated[Id, Field(description="The entry of the catalogue that the images should resemble")] = 0,
         limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases")] = 50,
     ) -> Plain:
         """Find test cases that match a text, or that look like a given test case, the most similar first."""

@@ -262,9 +262,7 @@ class TestSetDrafts:
     def put_back(
         self,
         test_set: str,
-        removal: Annotated[
-            str, Field(max_length=40, description="The “removal” from the answer of remove-from-test-set")
-        ],
+        removal: Annotated[str, Field(max_length=40, description="The “removal” of remove-from-test-set")],
     ) -> dict[str, int]:
         """Undo a remove-from-test-set: the removed images come back unchanged. Only the last four removals can be
         undone. Raises UserError for a removal that is forgotten or of another draft.
