@@ -116,9 +116,9 @@ def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: st
     )
 
 
-def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
-    """Return at most `most` gaps. A gap is a cell without images whose row and column have images. If any image of the
-    table is accepted, a cell without an accepted image is a gap too.
+def gaps(table: CoverageTable) -> tuple[Gap, ...]:
+    """Return at most `MOST_GAPS` gaps: cells without images whose row and column have images. If any image of the table
+    is accepted, cells without an accepted image are gaps too.
 
     Gaps that would have most images in proportion come first: the order is by the product of the numbers of images in
     their row and column.
@@ -134,7 +134,7 @@ def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
                 missing.append(Gap(line, place, "images", None))
             elif any_accepted and not cell.reviews.get("accepted"):
                 missing.append(Gap(line, place, "accepted images", cell))
-    return tuple(sorted(missing, key=lambda gap: -gap.line.images * gap.place.images)[:most])
+    return tuple(sorted(missing, key=lambda gap: -gap.line.images * gap.place.images)[:MOST_GAPS])
 
 
 def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], falling: bool = True) -> tuple[Head, ...]:
