@@ -28,7 +28,7 @@ from services.batches.planning import SOURCES_OF_A_LOT
 from services.batches.pools import ProcessPool
 from services.batches.service import BatchService
 from storage.images import ImageFiles
-from storage.workspace import Workspace
+from storage.workspace import IMAGES, Workspace
 
 MILLION, PLANNED = 1_000_000, 125_000
 STATUS, CLAIM, PLAN = 100.0, 25.0, 60_000.0
@@ -114,7 +114,7 @@ class Sleeper:
     """A worker that sleeps as long as it would work."""
 
     def __init__(self, order: Order) -> None:
-        files = ImageFiles(order.images)
+        files = ImageFiles(order.workspace / IMAGES)
         files.process = order.process
         self._image = files.save(Image.new("RGB", (16, 12)))
 

@@ -1,3 +1,1 @@
-"""The command lines. They turn arguments into calls of the other packages, and print for a terminal. Each
-`python -m PACKAGE` begins here.
-"""
+"""The command lines: each `python -m PACKAGE` turns its arguments into calls of other packages, and prints."""

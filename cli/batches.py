@@ -14,9 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
-from cli.common import INTERRUPTED, SOME_FAILED, TEMPLATES, TERMINATED, WAITS, WRONG
+from cli.common import INTERRUPTED, SOME_FAILED, TEMPLATES, WAITS, WRONG, ProgressLine, remaining, stop_on_signals
 from cli.parsers import parser_of, whole_number
-from cli.terminal import ProgressLine, Terminated, remaining, stop_on_signals
 from core.batches import Pass
 from core.errors import UserError
 from core.image_filter import ImageFilter
@@ -30,6 +29,7 @@ from services.batches.pools import Pool, ProcessPool, workers_here
 from services.batches.service import TITLES, BatchService, BatchStatus
 from services.batches.shards import Progress as ShardProgress
 from services.batches.shards import hand_out, merge, progress, take_back, work
+from services.commands import parts_of
 from storage.workspace import Workspace
 
 LISTED = 12
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
     acts = (plan, run, hand_out_lots, merge_shards, take_lots_back, status, sample, approve, stop, retry_failed, report)
     workers = whole_number(1, MOST_WORKERS, f"workers are a whole number from 1 to {MOST_WORKERS}, not {{text}}")
-    options = parser_of(__file__, *acts, workers=workers, shard=_shard, methods=_methods).parse_args(arguments)
+    options = parser_of(__file__, *acts, workers=workers, shard=_shard, methods=parts_of).parse_args(arguments)
     share_cores()
     try:
         if getattr(options, "shard", None) is not None:
@@ -52,10 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(error, file=sys.stderr)
         return WRONG
-    except Terminated:
-        return TERMINATED
-    except KeyboardInterrupt:
-        return INTERRUPTED
 
 
 def plan(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
@@ -96,7 +92,7 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
     """Work on batches, one after the other, from their current state to their end. Before images of a batch are drawn,
     it stops until you approve the captions. With --methods, plan and run a batch for each method and each control set.
     """
-    numbers: Iterable[int] = (_number(service, named) for named in options.batches)
+    numbers: Iterable[int] = (number_of(service, named) for named in options.batches)
     if options.methods:
         if len(options.batches) > 1 or options.batches[0].isdecimal():
             raise UserError("--methods needs the file of one plan, not numbers of batches.")
@@ -165,15 +161,13 @@ def run_shard(options: argparse.Namespace) -> int:
 
 
 def hand_out_lots(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Write the open work of a batch into the workspace, as lots (groups of items). `run --shard`, in any job of a
-    cluster, does a share of them.
-    """
-    return _handed_out(service, workspace, _number(service, options.batch))
+    """Write the open work of a batch into the workspace, as lots (groups of items). `run --shard` does a share."""
+    return _handed_out(service, workspace, number_of(service, options.batch))
 
 
 def merge_shards(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Record the results of shards. Once all shards have ended, write the next lots (groups of items)."""
-    number = _number(service, options.batch)
+    number = number_of(service, options.batch)
     merged = merge(workspace, number, service.order(number))
     print(f"{merged.answered:,} of {merged.lots:,} lots of the shards are merged.")
     if merged.left:
@@ -183,10 +177,8 @@ def merge_shards(service: BatchService, workspace: Workspace, options: argparse.
 
 
 def take_lots_back(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Take back the lots (groups of items) that `hand-out` has written, with results that are not merged. Then `run`
-    can continue without shards.
-    """
-    number = _number(service, options.batch)
+    """Take back the lots (groups of items) of `hand-out`, with results that are not merged. Then `run` can continue."""
+    number = number_of(service, options.batch)
     print("The lots are taken back." if take_back(workspace, number) else "No lots are handed out.")
     return 0
 
@@ -215,7 +207,7 @@ def _handed_out(service: BatchService, workspace: Workspace, number: int) -> int
 def status(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Show the progress of one batch, or of all batches."""
     if options.batch is not None:
-        number = _number(service, options.batch)
+        number = number_of(service, options.batch)
         _print(service.status(number))
         if (shared := progress(workspace.folder, number)) is not None:
             print(f"  With shards: {shared.answered:,} of {shared.lots:,} lots are done, and not merged yet")
@@ -230,25 +222,25 @@ def status(service: BatchService, workspace: Workspace, options: argparse.Namesp
 
 def sample(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
     """Show some of the captions that wait for approval."""
-    _print_sample(service, _number(service, options.batch))
+    _print_sample(service, number_of(service, options.batch))
     return 0
 
 
 def approve(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Approve the captions of a batch. The next `run` draws their images."""
-    workspace.batches.approve(_number(service, options.batch))
+    workspace.batches.approve(number_of(service, options.batch))
     return 0
 
 
 def stop(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Pause a batch in the process that runs it, once the items in progress are done. `run` resumes the batch."""
-    workspace.batches.set_wish(_number(service, options.batch), "pause")
+    workspace.batches.set_wish(number_of(service, options.batch), "pause")
     return 0
 
 
 def retry_failed(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Plan failed work again. The next `run` tries it again."""
-    number = _number(service, options.batch)
+    number = number_of(service, options.batch)
     again = workspace.batches.retry_failed(number, options.reason)
     print(f"{again:,} planned again." if again else "Nothing has failed.")
     return 0
@@ -256,7 +248,7 @@ def retry_failed(service: BatchService, workspace: Workspace, options: argparse.
 
 def report(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Show the results and the cost of a batch, and its failures by reason."""
-    number = _number(service, options.batch)
+    number = number_of(service, options.batch)
     failures = workspace.batches.failures(number)[:LISTED]
     _print(service.status(number), "batch-report.txt", failures=failures)
     return 0
@@ -277,10 +269,8 @@ def _print_sample(service: BatchService, number: int) -> None:
         print(f"  {one.key}\n    {one.caption}\n    {one.edits}\n    {one.new_caption}")
 
 
-def _number(service: BatchService, named: str) -> int:
-    """Return the number of the batch that is named by its number or by the file of its plan. A new plan is planned
-    first.
-    """
+def number_of(service: BatchService, named: str) -> int:
+    """Return the number of the batch that its number or the file of its plan names. A new plan is planned first."""
     return int(named) if named.isdecimal() else service.plan(read_plan(Path(named)))
 
 
@@ -298,7 +288,3 @@ def _shard(text: str) -> tuple[int, int]:
             f"a shard is a number and the number of all shards, such as 3/16, not {text!r}"
         )
     return int(shard), int(of)
-
-
-def _methods(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

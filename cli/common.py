@@ -1,15 +1,18 @@
-"""Shared parts of the command lines: exit codes, printable lines, a progress bar, and opening a workspace."""
+"""Shared parts of the command lines: exit codes, printed lines, progress, signals to stop, and opening a workspace."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
-from core.errors import UserError
-from core.progress import OnCount
+from core.errors import Cancelled, UserError
+from core.progress import OnCount, Progress
 from core.text_templates import TextTemplates
 from storage.workspace import DATABASE, Workspace
 
@@ -38,6 +41,97 @@ def counting(what: str) -> Iterator[OnCount]:
         yield on_count
 
 
+def remaining(seconds: float | None) -> str:
+    """Return the time left as text, such as "about 11 s left" or "about 3 min left"; "" if unknown, and at the end."""
+    if not seconds:
+        return ""
+    return f"about {max(1, round(seconds))} s left" if seconds < 90 else f"about {round(seconds / 60)} min left"
+
+
+class ProgressLine:
+    """Shows progress on stderr. On a terminal, one line is rewritten. Elsewhere, each new stage or note is a line."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._last = ""
+
+    def __call__(self, progress: Progress) -> None:
+        """Show the progress of a stage, with the remaining time if known."""
+        parts = [progress.stage, progress.note]
+        if self._live:
+            counted = f"{progress.done}/{progress.total}" if progress.total > 1 else ""
+            line = " · ".join(part for part in (*parts, counted, remaining(progress.seconds_left)) if part)
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+        elif (words := " · ".join(part for part in parts if part)) != self._last:
+            self._last = words
+            line = " · ".join(part for part in (words, remaining(progress.seconds_left)) if part)
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+
+    def say(self, text: str) -> None:
+        """Print a sentence on its own line."""
+        self.clear()
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Remove the progress line from the terminal."""
+        if self._live:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+class Terminated(KeyboardInterrupt):
+    """Raised if the signal SIGTERM asks the program to end."""
+
+
+class Stop:
+    """Handles the signals that ask to stop long work, from a person (Ctrl-C) or from the machine (SIGTERM)."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        """Event that the first Ctrl-C, and SIGTERM, set. Long work stops once it is set."""
+        self._saving = False
+        self._wanted: type[KeyboardInterrupt] | None = None
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Delay the end of the program until the work in this context is saved."""
+        self._saving = True
+        try:
+            yield
+        finally:
+            self._saving = False
+        if self._wanted is not None:
+            raise self._wanted
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """Handle a signal: ask the work to stop, or end the program if it was asked before."""
+        at_once = self.asked.is_set() or number == signal.SIGTERM
+        self.asked.set()
+        if not at_once:
+            sys.stderr.write("\nStopping after this step; once more to stop at once.\n")
+            return
+        self._wanted = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        if not self._saving:
+            raise self._wanted
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """Handle signals in this context. The first Ctrl-C stops the work after its current step. A second Ctrl-C, and
+    SIGTERM, end the program at once, but never during a save.
+    """
+    stop = Stop()
+    before = {number: signal.signal(number, stop.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def in_workspace(folder: Path, act: Callable[[Workspace], int]) -> int:
     """Run `act` on the workspace in `folder` and return its exit code. For an error print one sentence and return 2."""
     try:
@@ -54,11 +148,15 @@ def in_workspace(folder: Path, act: Callable[[Workspace], int]) -> int:
     return WRONG
 
 
-def until_pipe_closes(run: Callable[[], int]) -> int:
-    """Return the exit code of `run`, or `PIPE_CLOSED` if the reader of its output stops reading, such as `head`."""
+def exit_code(run: Callable[[], int]) -> int:
+    """Return the exit code of `run`, also if a signal ends it, or if the reader of its output stops, such as `head`."""
     try:
         try:
             return run()
+        except Terminated:
+            return TERMINATED
+        except (Cancelled, KeyboardInterrupt):
+            return INTERRUPTED
         finally:
             sys.stdout.flush()
     except BrokenPipeError:

@@ -10,13 +10,13 @@ output stops reading. In all cases, predictions and trainings are kept.
 from __future__ import annotations
 
 import argparse
-import sys
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -24,19 +24,19 @@ from cli import batches
 from cli.common import (
     INTERRUPTED,
     SOME_FAILED,
-    TERMINATED,
     WAITS,
+    ProgressLine,
+    exit_code,
     in_workspace,
     printable,
-    until_pipe_closes,
+    stop_on_signals,
 )
 from cli.parsers import parser_of, points, whole_number
-from cli.terminal import ProgressLine, Terminated, stop_on_signals
-from core.errors import Cancelled, UserError
+from core.errors import UserError
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, GateAnswer, Weighing
 from core.image_filter import ImageFilter
 from core.model_sections import in_bytes
-from core.progress import OnCount, Pace, Progress
+from core.progress import Pace, Progress, stop_if
 from core.settings import UnderTestSettings
 from core.validation_messages import reason
 from core.words import count_of
@@ -46,7 +46,6 @@ from pipeline.models import load_models
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import Profile, load_profile
 from services.batches.engine import Engine
-from services.batches.plan_file import read_plan
 from services.batches.service import BatchService
 from services.curation.meaning import Meaning
 from services.curation.views import filter_of
@@ -67,7 +66,7 @@ from services.evaluation.markdown import (
 )
 from services.evaluation.methods import methods_facts
 from services.evaluation.ranking import ranking_facts
-from services.evaluation.retraining.jobs import TRAINING, OnStep, Retrainings, retraining_question
+from services.evaluation.retraining.jobs import TRAINING, Retrainings, retraining_question
 from services.evaluation.retraining.results import result_facts
 from services.evaluation.retraining.training import ARM_KEYS, PRESETS, SEEDS
 from services.evaluation.retraining.weights import remove_old, trainings_of
@@ -89,7 +88,7 @@ GATE_CODES: dict[GateAnswer, int] = {"no worse": 0, "worse": 1, "cannot tell": 4
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
-    return until_pipe_closes(lambda: _run(arguments))
+    return exit_code(lambda: _run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -105,318 +104,285 @@ def _run(arguments: Sequence[str] | None) -> int:
         **{f"usual_{name}": f"{BeginSearch.model_fields[name].default:g}" for name in SEARCH_OPTIONS},
         "workers": whole_number(1, MOST_WORKERS),
     }
-    options = parser_of(__file__, **values).parse_args(arguments)
+    figures = (effectiveness, sensitivity, rank, foretell, factors, compare_methods, focus)
+    acts = (*figures, retrain, gate, evidence, search, trainings)
+    options = parser_of(__file__, *acts, **values).parse_args(arguments)
     share_cores()
 
     def act(workspace: Workspace) -> int:
-        with stop_on_signals() as stop:
-            if options.command == TRAININGS:
-                report, code = _trainings(workspace, options), 0
-            elif options.command == "search":
-                report, code = _searched(workspace, options, stop.asked)
-            else:
-                report, code = _evaluated(workspace, options, stop.asked)
+        with stop_on_signals() as stop, closing(_Work(workspace, options, stop.asked)) as work:
+            report = options.act(work)
         print(report)
-        return code
+        return work.code
 
-    try:
-        return in_workspace(Path(options.workspace), act)
-    except Terminated:
-        return TERMINATED
-    except (Cancelled, KeyboardInterrupt):
-        return INTERRUPTED
+    return in_workspace(Path(options.workspace), act)
 
 
-def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
-    """Run a command that evaluates a model. Return the report and the exit code."""
-    profile = load_profile(options.profile)
-    service = EvaluationService(profile, workspace, lambda _: None)  # the user may send images to any server
-    try:
-        question = _asked(service, workspace, options)
-        cases = service.cases(question.subject)
-        if cases.view.problem:
-            raise UserError(cases.view.problem)
-        line = ProgressLine()
-        pace: Pace | None = None
+class _Work:
+    """The work of one command: its options, what they name, and its progress line."""
 
-        def on_step(what: str, done: int, total: int) -> None:
-            nonlocal pace
-            if stop.is_set():
-                raise Cancelled
-            pace = pace if pace is not None and pace.total == total else Pace(total)
-            line(Progress(what, done, total, pace.seconds_left(done)))
+    def __init__(self, workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> None:
+        self.workspace, self.options, self.stop = workspace, options, stop
+        self.line = ProgressLine()
+        self.code = 0
+        """Exit code of the command."""
+        self._pace: Pace | None = None
 
-        def on_count(done: int, total: int) -> None:
-            on_step(READING, done, total)
+    @cached_property
+    def profile(self) -> Profile:
+        return load_profile(self.options.profile)
 
-        if options.command == "retrain":
-            return _retrained(workspace, service, question, options, line, on_step), 0
-        questions = [question]
-        if options.command == "evidence" and options.beside:
-            questions.append(replace(question, model=_model(service, question.subject, options, options.beside)))
-        if options.command == "evidence":
-            released(workspace, question)
-            require_free(Path(options.out))
-        if options.command == "gate":
-            against = _model(service, question.subject, options, options.against)
-            if against == question.model:
-                raise UserError(
-                    "Both models are the same: name the new one with --model, or the old one with --against."
-                )
-            questions = [replace(question, model=against), question]
-        for one in questions:
-            stored = service.predicting.identify(one.model)
-            misfit = service.misfit(cases, stored)
-            if misfit:
-                raise UserError(misfit)
-            if service.pending(one).left:
-                for name, words in stored.identity.assumptions:
-                    print(printable(f"{name}: {words}"), file=sys.stderr)
-            try:
-                read = service.read(one.model, cases, on_count)
-            finally:
-                line.clear()
-            if read.note:
-                print(printable(read.note), file=sys.stderr)
-        if options.command == "gate":
-            return _gated(service, questions, options)
-        if options.command == "evidence":
-            try:
-                words = _bundled(workspace, service, questions, Path(options.out), on_step)
-            finally:
-                line.clear()
-            return words, SOME_FAILED if any(service.pending(one).unreadable for one in questions) else 0
-        evaluated = service.evaluate(question)
-        if options.command == "rank":
-            ranking = service.rank(question, options.most)
-            text = ranking_markdown(evaluated.model, evaluated.subject.title, ranking)
-            report = json_text(ranking_facts(ranking)) if options.json else _plain(text)
-        elif options.command == "foretell":
-            predicted = service.rank_captions(question, options.run)
-            text = caption_ranking_markdown(evaluated.model, evaluated.subject.title, predicted)
-            report = json_text(caption_ranking_facts(predicted)) if options.json else _plain(text)
-        elif options.command == "factors":
-            report = _factors(workspace, profile, service, question, options, on_count, line)
-        elif options.command == "compare-methods":
-            compared = service.methods(question, options.reference).compared
-            report = json_text(methods_facts(compared)) if options.json else _plain(methods_markdown(compared))
-        elif options.command == "focus":
-            models = [
-                question.model,
-                *([_model(service, question.subject, options, options.beside)] if options.beside else []),
-            ]
-            focus, questions = Focus(workspace, service), [replace(question, model=one) for one in models]
-            try:
-                focus.look(questions, lambda done, total, step="": on_step(step, done, total))
-            finally:
-                line.clear()
-            shown = focus.figures(*questions)
-            text = rows_markdown(f"Where {' and '.join(shown.models)} look", focus_rows(shown), shown.notes)
-            report = json_text(focus_facts(shown)) if options.json else _plain(text.strip())
+    @cached_property
+    def service(self) -> EvaluationService:
+        return EvaluationService(self.profile, self.workspace, lambda _: None)  # the user may send images to any server
+
+    @cached_property
+    def question(self) -> EvaluationQuestion:
+        """Return the question that the options ask. Raises UserError, also if the images cannot be evaluated."""
+        options = self.options
+        if options.filter is None and not options.test_set:
+            raise UserError("Name a test set, such as “Birds@2”, or a filter with --filter.")
+        version = version_of(self.workspace, options.test_set).number if options.test_set else None
+        subject = Subject(version, filter_of(options.filter or ""), options.split)
+        model = self.model(subject, options.model)
+        question = EvaluationQuestion(subject, model, self.mapping, options.each, options.among_labels)
+        if problem := self.service.cases(subject).view.problem:
+            raise UserError(problem)
+        return question
+
+    @property
+    def mapping(self) -> str:
+        return Path(self.options.mapping).read_text(encoding="utf-8") if self.options.mapping else ""
+
+    def model(self, subject: Subject, text: str) -> UnderTestSettings:
+        """Return the model that `text` names: a name such as torchvision:resnet50, an address, a file or a folder. For
+        "" return the profile's model. Raises UserError.
+        """
+        if not text:
+            listed = next((one for one in self.service.models(subject) if one.from_profile), None)
+            if listed is None:
+                raise UserError("The profile names no model under test for these images: name one with --model.")
+            return listed.settings
+        source, _, name = text.partition(":")
+        if source in SOURCES and name:
+            values = {"source": source, "name": name}
+        elif text.startswith(("http://", "https://")):
+            values = {"source": "http", "address": text}
+        elif Path(text).is_dir():
+            values = {"source": "transformers", "file": text}
+        elif Path(text).is_file():
+            values = {"source": "onnx" if text.endswith(".onnx") else "file", "file": str(Path(text).absolute())}
         else:
-            report = _report(evaluated, options)
-        return report, SOME_FAILED if evaluated.pending.unreadable else 0
-    finally:
-        service.close()
+            raise UserError(
+                f"There is no model {text[:200]!r}: give timm:NAME, torchvision:NAME, a file or an address."
+            )
+        for pair in self.options.set:
+            key, _, value = pair.partition("=")
+            values[key.strip()] = value.strip()
+        try:
+            return UnderTestSettings.model_validate(values)
+        except ValidationError as error:
+            raise UserError(f"The settings of the model are wrong: {reason(error, UnderTestSettings)}.") from error
+
+    def of_model(self, text: str) -> EvaluationQuestion:
+        """Return the question about another model, named as in `model`."""
+        return replace(self.question, model=self.model(self.question.subject, text))
+
+    def compared(self) -> list[EvaluationQuestion]:
+        """Return the question, and the same about the model of `--beside` if one is given."""
+        return [self.question, *([self.of_model(self.options.beside)] if self.options.beside else [])]
+
+    def predict(self, questions: Sequence[EvaluationQuestion]) -> None:
+        """Predict all new images with each model. Raises UserError if a model does not fit the images."""
+        cases = self.service.cases(self.question.subject)
+        for one in questions:
+            stored = self.service.predicting.identify(one.model)
+            if misfit := self.service.misfit(cases, stored):
+                raise UserError(misfit)
+            if self.service.pending(one).left:
+                for name, words in stored.identity.assumptions:
+                    self.line.say(printable(f"{name}: {words}"))
+            read = self.service.read(one.model, cases, self.on_count)
+            if read.note:
+                self.line.say(printable(read.note))
+
+    def evaluated(self) -> Evaluated:
+        """Predict all new images, and return the figures of the question."""
+        self.predict([self.question])
+        found = self.service.evaluate(self.question)
+        self.code = SOME_FAILED if found.pending.unreadable else 0
+        return found
+
+    def on_step(self, what: str, done: int, total: int) -> None:
+        """Show the progress of a step. Raises Cancelled once the work should stop."""
+        stop_if(self.stop)
+        self._pace = self._pace if self._pace is not None and self._pace.total == total else Pace(total)
+        self.line(Progress(what, done, total, self._pace.seconds_left(done)))
+
+    def on_count(self, done: int, total: int) -> None:
+        """Show the progress of reading images. Raises as `on_step`."""
+        self.on_step(READING, done, total)
+
+    def shown(self, facts: dict[str, Any], markdown: str) -> str:
+        """Return the report of a command: its facts as JSON with `--json`, else the Markdown."""
+        return json_text(facts) if self.options.json else _plain(markdown)
+
+    def close(self) -> None:
+        self.line.clear()
+        if "service" in vars(self):
+            self.service.close()
 
 
-def _factors(
-    workspace: Workspace,
-    profile: Profile,
-    service: EvaluationService,
-    question: EvaluationQuestion,
-    options: argparse.Namespace,
-    on_count: OnCount,
-    line: ProgressLine,
-) -> str:
+def effectiveness(work: _Work) -> str:
+    found = work.evaluated()
+    if work.options.json:
+        return json_text(facts_of(found))
+    return file_of(found, "latex" if work.options.latex else "markdown").decode().rstrip("\n")
+
+
+def sensitivity(work: _Work) -> str:
+    found = work.evaluated()
+    if work.options.json:
+        facts = facts_of(found)
+        return json_text(facts | {"figures": [row for row in facts["figures"] if row["part"] in found.edits]})
+    tables = {f"By {table}": rows for table, rows in found.sensitivity.items()}
+    compared = "reconstructions of the same sources" if found.against_control else "the originals"
+    what, wrong = (OF_TRUE_CLASS, "") if found.kind == "classification" else (OF_PIXELS, LOSES)
+    head = f"# Which edits hurt {printable(found.model)}\n\nThe change of {what}, against {compared}.\n"
+    return head + edits_markdown(tables, what, wrong)
+
+
+def rank(work: _Work) -> str:
+    evaluated, ranking = work.evaluated(), work.service.rank(work.question, work.options.most)
+    return work.shown(ranking_facts(ranking), ranking_markdown(evaluated.model, evaluated.subject.title, ranking))
+
+
+def foretell(work: _Work) -> str:
+    evaluated, ranking = work.evaluated(), work.service.rank_captions(work.question, work.options.run)
+    text = caption_ranking_markdown(evaluated.model, evaluated.subject.title, ranking)
+    return work.shown(caption_ranking_facts(ranking), text)
+
+
+def factors(work: _Work) -> str:
     """Have the embedder read what is missing, and return the report of a factor experiment."""
+    work.evaluated()
     jobs = JobQueue()
-    factors = Factors(service, Meaning(profile, load_models(profile), workspace, jobs))
+    experiment = Factors(work.service, Meaning(work.profile, load_models(work.profile), work.workspace, jobs))
     try:
-        factors.read(question, on_count)
+        experiment.read(work.question, work.on_count)
     except UserError as error:  # all else is known without the embedder
-        print(printable(str(error)), file=sys.stderr)
+        work.line.say(printable(str(error)))
     finally:
-        line.clear()
         jobs.close()
-    found = factors.figures(question)
-    return json_text(factor_facts(found)) if options.json else _plain(factors_markdown(found))
+    found = experiment.figures(work.question)
+    return work.shown(factor_facts(found), factors_markdown(found))
 
 
-def _gated(
-    service: EvaluationService, questions: Sequence[EvaluationQuestion], options: argparse.Namespace
-) -> tuple[str, int]:
-    """Compare the second model with the first. Return the report and the exit code."""
-    margin = options.no_worse_than / 100
-    result = service.gate(questions[0], questions[1], margin, options.classes)
-    models = tuple(service.title(one.model) for one in questions)
-    test_set = service.view(questions[0].subject).title
+def compare_methods(work: _Work) -> str:
+    work.evaluated()
+    compared = work.service.methods(work.question, work.options.reference).compared
+    return work.shown(methods_facts(compared), methods_markdown(compared))
+
+
+def focus(work: _Work) -> str:
+    questions = work.compared()
+    work.evaluated()
+    maps = Focus(work.workspace, work.service)
+    maps.look(questions, lambda done, total, step="": work.on_step(step, done, total))
+    shown = maps.figures(*questions)
+    text = rows_markdown(f"Where {' and '.join(shown.models)} look", focus_rows(shown), shown.notes)
+    return work.shown(focus_facts(shown), text.strip())
+
+
+def gate(work: _Work) -> str:
+    """Compare the model with the one of `--against`. The exit code is the answer."""
+    options, old, new = work.options, work.of_model(work.options.against), work.question
+    if old == new:
+        raise UserError("Both models are the same: name the new one with --model, or the old one with --against.")
+    work.predict([old, new])
+    result = work.service.gate(old, new, options.no_worse_than / 100, options.classes)
+    models = work.service.title(old.model), work.service.title(new.model)
+    test_set = work.service.view(new.subject).title
     if options.junit:
         Path(options.junit).write_bytes(gate_junit(test_set, models, result))
-    if options.json:
-        report = json_text({"models": models, "test_set": test_set, **asdict(result)})
-    else:
-        report = _plain(gate_markdown(test_set, models, result).strip())
-    return report, GATE_CODES[result.answer]
+    work.code = GATE_CODES[result.answer]
+    facts = {"models": models, "test_set": test_set, **asdict(result)}
+    return work.shown(facts, gate_markdown(test_set, models, result).strip())
 
 
-def _bundled(
-    workspace: Workspace,
-    service: EvaluationService,
-    questions: Sequence[EvaluationQuestion],
-    file: Path,
-    on_step: OnStep,
-) -> str:
+def evidence(work: _Work) -> str:
     """Write the evidence of the models to a zip. Return a sentence about it."""
-    manifest = write_bundle(workspace, service, questions, file, partial(on_step, "writing images"))
+    questions, file = work.compared(), Path(work.options.out)
+    released(work.workspace, work.question)
+    require_free(file)
+    work.predict(questions)
+    on_image = partial(work.on_step, "writing images")
+    manifest = write_bundle(work.workspace, work.service, questions, file, on_image)
     images = sum(one["name"].startswith("images/") for one in manifest["files"])
+    work.code = SOME_FAILED if any(work.service.pending(one).unreadable for one in questions) else 0
     return (
         f"{file}: {count_of(manifest['figures'], 'figure')}, {count_of(images, 'image')}, "
         f"{in_bytes(file.stat().st_size)}. Unpack it and run python recompute.py to check every figure."
     )
 
 
-def _searched(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
-    """Search a batch for weak cells. Return the report and the exit code."""
+def search(work: _Work) -> str:
+    """Search a batch for weak cells."""
+    options, workspace = work.options, work.workspace
     made = BatchService(workspace)
-    number = int(options.batch) if options.batch.isdecimal() else made.plan(read_plan(Path(options.batch)))
+    number = batches.number_of(made, options.batch)
     given = {name: getattr(options, name) for name in SEARCH_OPTIONS if getattr(options, name) is not None}
     asked, order = BeginSearch.of({"batch": number, **given}), made.order(number)
     if options.yes and made.status(number).batch.approved is None:
         workspace.batches.approve(number, ahead=True)
-    profile = load_profile(options.profile)
-    service = EvaluationService(profile, workspace, lambda _: None)
-    line = ProgressLine()
-
-    def on_count(done: int, total: int) -> None:
-        if stop.is_set():
-            raise Cancelled
-        line(Progress(READING, done, total))
 
     def on_round(view: SearchView) -> None:
         note = f"{view.drawn:,} of {settings.images:,} images, {count_of(len(view.told), 'weak cell')}"
-        line(Progress("searching", 0, 0, None, note))
+        work.line(Progress("searching", 0, 0, None, note))
 
-    facet = ImageFilter(facets={"batch": (workspace.batches.get(number).facet,)})
-    model = _model(service, Subject(filter=facet), options, options.model)
-    settings = asked.settings(model, _mapping(options))
-    search = WeakCellSearch(workspace, service, number, settings, on_count, on_round)
-    search.begin()
-    try:
-        for words in options.ask:
-            search.ask(words, partial(nearest_names, load_models(profile)))
-        with batches.pools(options, options.workers or order.plan.run.workers) as pool:
-            outcome = Engine(workspace, number, order, pool, stop, choose=search.choose).run()
-        line.clear()
-        if outcome == "approval":
-            print(f"Approve the captions first: python -m pipeline batch approve {number}", file=sys.stderr)
-        view = search.view()
-    finally:
-        line.clear()
-        service.close()
-    report = (
-        json_text(asdict(view)) if options.json else _plain(search_markdown(workspace.batches.get(number).name, view))
-    )
-    return report, WAITS if outcome == "approval" else INTERRUPTED if stop.is_set() else 0
+    subject = Subject(filter=ImageFilter(facets={"batch": (workspace.batches.get(number).facet,)}))
+    settings = asked.settings(work.model(subject, options.model), work.mapping)
+    weak_cells = WeakCellSearch(workspace, work.service, number, settings, work.on_count, on_round)
+    weak_cells.begin()
+    for words in options.ask:
+        weak_cells.ask(words, partial(nearest_names, load_models(work.profile)))
+    with batches.pools(options, options.workers or order.plan.run.workers) as pool:
+        outcome = Engine(workspace, number, order, pool, work.stop, choose=weak_cells.choose).run()
+    if outcome == "approval":
+        work.line.say(f"Approve the captions first: python -m pipeline batch approve {number}")
+    work.code = WAITS if outcome == "approval" else INTERRUPTED if work.stop.is_set() else 0
+    view = weak_cells.view()
+    return work.shown(asdict(view), search_markdown(workspace.batches.get(number).name, view))
 
 
-def _retrained(
-    workspace: Workspace,
-    service: EvaluationService,
-    evaluation_question: EvaluationQuestion,
-    options: argparse.Namespace,
-    line: ProgressLine,
-    on_step: OnStep,
-) -> str:
+def retrain(work: _Work) -> str:
+    options = work.options
     names = ("preset", "arms", "seeds", "augmentation", "unseen", "split_seed", "updates", "batch", "rate")
     values = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.shift:
-        values["shift"] = version_of(workspace, options.shift).number
-    question = retraining_question(evaluation_question, BeginRetraining.of(values))
-    retrainings = Retrainings(workspace, service)
+        values["shift"] = version_of(work.workspace, options.shift).number
+    question = retraining_question(work.question, BeginRetraining.of(values))
+    retrainings = Retrainings(work.workspace, work.service)
     is_printed = False
 
     def before_training(what: str, done: int, total: int) -> None:
         nonlocal is_printed
         if what.startswith(TRAINING) and not is_printed:
             is_printed = True
-            line.clear()
-            print(printable(retrainings.expected(question).words), file=sys.stderr)
-        on_step(what, done, total)
+            work.line.say(printable(retrainings.expected(question).words))
+        work.on_step(what, done, total)
 
-    try:
+    with closing(retrainings):
         result = retrainings.retrain(question, before_training)
-    finally:
-        line.clear()
-        retrainings.close()
-    return json_text(result_facts(result)) if options.json else _plain(result_markdown(result))
+    return work.shown(result_facts(result), result_markdown(result))
 
 
-def _trainings(workspace: Workspace, options: argparse.Namespace) -> str:
+def trainings(work: _Work) -> str:
     """Return the list of trainings in the workspace. With `--remove-old`, first remove old trainings."""
-    removed = remove_old(workspace) if options.remove_old else ()
-    trainings = trainings_of(workspace)
-    if options.json:
-        return json_text({"trainings": [asdict(one) for one in trainings], "removed": [asdict(one) for one in removed]})
-    return _plain(trainings_markdown(workspace, trainings, removed))
-
-
-def _asked(service: EvaluationService, workspace: Workspace, options: argparse.Namespace) -> EvaluationQuestion:
-    if options.filter is None and not options.test_set:
-        raise UserError("Name a test set, such as “Birds@2”, or a filter with --filter.")
-    version = version_of(workspace, options.test_set).number if options.test_set else None
-    subject = Subject(version, filter_of(options.filter or ""), options.split)
-    return EvaluationQuestion(
-        subject, _model(service, subject, options, options.model), _mapping(options), options.each, options.among_labels
-    )
-
-
-def _mapping(options: argparse.Namespace) -> str:
-    return Path(options.mapping).read_text(encoding="utf-8") if options.mapping else ""
-
-
-def _model(service: EvaluationService, subject: Subject, options: argparse.Namespace, text: str) -> UnderTestSettings:
-    """Return the model that `text` names: a name such as torchvision:resnet50, an address, a file or a folder. For ""
-    return the profile's model. Raises UserError.
-    """
-    if not text:
-        listed = next((one for one in service.models(subject) if one.from_profile), None)
-        if listed is None:
-            raise UserError("The profile names no model under test for these images: name one with --model.")
-        return listed.settings
-    source, _, name = text.partition(":")
-    if source in SOURCES and name:
-        values = {"source": source, "name": name}
-    elif text.startswith(("http://", "https://")):
-        values = {"source": "http", "address": text}
-    elif Path(text).is_dir():
-        values = {"source": "transformers", "file": text}
-    elif Path(text).is_file():
-        values = {"source": "onnx" if text.endswith(".onnx") else "file", "file": str(Path(text).absolute())}
-    else:
-        raise UserError(f"There is no model {text[:200]!r}: give timm:NAME, torchvision:NAME, a file or an address.")
-    for pair in options.set:
-        key, _, value = pair.partition("=")
-        values[key.strip()] = value.strip()
-    try:
-        return UnderTestSettings.model_validate(values)
-    except ValidationError as error:
-        raise UserError(f"The settings of the model are wrong: {reason(error, UnderTestSettings)}.") from error
-
-
-def _report(found: Evaluated, options: argparse.Namespace) -> str:
-    if options.json:
-        facts = facts_of(found)
-        if options.command == "sensitivity":
-            facts["figures"] = [row for row in facts["figures"] if row["part"] in found.edits]
-        return json_text(facts)
-    if options.command == "sensitivity":
-        tables = {f"By {table}": rows for table, rows in found.sensitivity.items()}
-        compared = "reconstructions of the same sources" if found.against_control else "the originals"
-        what, wrong = (OF_TRUE_CLASS, "") if found.kind == "classification" else (OF_PIXELS, LOSES)
-        head = f"# Which edits hurt {printable(found.model)}\n\nThe change of {what}, against {compared}.\n"
-        return head + edits_markdown(tables, what, wrong)
-    return file_of(found, "latex" if options.latex else "markdown").decode().rstrip("\n")
+    removed = remove_old(work.workspace) if work.options.remove_old else ()
+    listed = trainings_of(work.workspace)
+    facts = {"trainings": [asdict(one) for one in listed], "removed": [asdict(one) for one in removed]}
+    return work.shown(facts, trainings_markdown(work.workspace, listed, removed))
 
 
 def _plain(text: str) -> str:

@@ -16,13 +16,12 @@ from typing import Any
 
 from PIL import Image
 
-from cli.common import SOME_FAILED
-from cli.terminal import ProgressLine, stop_on_signals
+from cli.common import SOME_FAILED, ProgressLine, stop_on_signals
 from core.errors import Cancelled, CannotLoad, UserError, one_line
 from core.images import editing_size
 from core.model_sections import WebFile, Weights, in_bytes
 from core.progress import Pace, Progress, stop_if
-from core.settings import CaptionSettings, ConditioningSettings, ControlKind, EditingSettings, LanguageSettings
+from core.settings import CaptionSettings, ConditioningSettings, EditingSettings, LanguageSettings
 from core.types import Task
 from evaluation.adapters.weights import weights_of
 from pipeline.models import Models, hub, load_models, web_file
@@ -265,27 +264,19 @@ def _step_of(models: Models, profile: Profile, role: str) -> Callable[[], Any]:
         network = ModelUnderTest(profile.under_test()[role])
         return lambda: network.predict(picture)
     if role.startswith("detector of "):
-        kind = _kind(profile, role.removeprefix("detector of "))
+        kind = next(one for one in profile.generator.controlnets if role == f"detector of {one}")
         detector = models.detector(kind)
         return lambda: detector.draw(picture, ConditioningSettings(kind=kind))
     if role == PREVIEW_VAE:
         drawing: Any = models.generator
         return drawing.preview_vae  # type: ignore[no-any-return]
     kinds = profile.generator.controlnets
-    kind = (
-        _kind(profile, role.removeprefix("ControlNet for "))
-        if role.startswith("ControlNet for ")
-        else next(iter(kinds))
-    )
+    kind = next((one for one in kinds if role == f"ControlNet for {one}"), next(iter(kinds)))
     generator = models.generator.on(kind)
     settings = profile.settings.generation.model_copy(update={"steps": 1})
     side = settings.short_side
     control = picture.resize((side, side))
     return lambda: generator.draw([DrawRequest("a bird on a twig", 0, 0)], 1, [control], settings, _nothing)
-
-
-def _kind(profile: Profile, name: str) -> ControlKind:
-    return next(kind for kind in profile.generator.controlnets if kind == name)
 
 
 def _nothing(_done: int, _total: int) -> None: ...

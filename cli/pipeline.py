@@ -22,10 +22,9 @@ from pydantic import ValidationError
 
 from cli import models as model_commands
 from cli import options as asked_for
-from cli.common import DIFFERENT, INTERRUPTED, SOME_FAILED, TERMINATED, WRONG, until_pipe_closes
+from cli.common import DIFFERENT, SOME_FAILED, WRONG, ProgressLine, Stop, exit_code, stop_on_signals
 from cli.parsers import parser_of, whole_number
 from cli.reports import JsonLines, Report, Words
-from cli.terminal import ProgressLine, Stop, Terminated, stop_on_signals
 from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError, one_line
 from core.images import read_image
 from core.lineage import DEFAULT_RECIPE, Lineage
@@ -53,7 +52,7 @@ ACROSS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
-    return until_pipe_closes(lambda: _run(arguments))
+    return exit_code(lambda: _run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -78,10 +77,6 @@ def _run(arguments: Sequence[str] | None) -> int:
     except UserError as error:
         _report(options).error(error)
         return SOME_FAILED if isinstance(error, UnreadableReply) else WRONG
-    except Terminated:
-        return TERMINATED
-    except (Cancelled, KeyboardInterrupt):
-        return INTERRUPTED
 
 
 def augment(options: argparse.Namespace) -> int:
@@ -180,22 +175,13 @@ class _Augmenting:
         self.begun += 1
         self.report.begun(path, self.begun, len(self.folders), folder)
         recipe, picture = recipe_of(request.recipe), read_image(path)
-        mask = asked_for.asked_mask(self.options, path, picture.image.size)
+        image, prompts = picture.image, self.driver.prompts(recipe)
+        mask = asked_for.asked_mask(self.options, path, image.size)
         named = NamedMask(mask.image, mask.classes) if mask else None
-        run_request = run_file.asked_run(
-            recipe,
-            request.task,
-            profile,
-            request.seed,
-            request.settings,
-            self.driver.prompts(recipe),
-            path.name,
-            picture.image,
-            picture.notes,
-            named,
-        )
-        store = FolderStore(folder, run_request, picture.image, mask.image if mask else None, self.stop.saving)
-        notice = notice_for(profile, picture.image)
+        of_request = (recipe, request.task, profile, request.seed, request.settings)
+        run_request = run_file.asked_run(*of_request, prompts, path.name, image, picture.notes, named)
+        store = FolderStore(folder, run_request, image, mask.image if mask else None, self.stop.saving)
+        notice = notice_for(profile, image)
         for note in (*([notice] if notice else ()), *picture.notes, *(mask.notes if mask else ())):
             self.report.note(note, path)
         return store
@@ -279,9 +265,7 @@ def again(options: argparse.Namespace) -> int:
         Driver(profile, models, saved.prompts).run(request, store, tell, stop.asked)
     if differ:
         now = run_file.versions()
-        changed = [
-            f"{name} {then}, now {now.get(name)}" for name, then in saved.versions.items() if now.get(name) != then
-        ]
+        changed = [f"{name} {was}, now {now.get(name)}" for name, was in saved.versions.items() if now.get(name) != was]
         reason = (
             f"Other versions: {'; '.join(changed)}."
             if changed

@@ -1,7 +1,6 @@
 """Output of the command line while it works: text for a person, or JSON with one event per line for a program.
 
-As text, results go to stdout, one path per line, and everything else goes to stderr. As JSON, everything goes to
-stdout.
+As text, results go to stdout, one path per line, and all else goes to stderr. As JSON, everything goes to stdout.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cli.common import printable
-from cli.terminal import ProgressLine
+from cli.common import ProgressLine, printable
 from core.errors import UnreadableReply, UserError, one_line
 from core.lineage import Lineage
 from core.progress import Progress
@@ -120,61 +118,51 @@ class JsonLines:
     `source` if it belongs to a source image. It has the same methods as `Words`.
     """
 
-    def __init__(self) -> None:
-        self._source = ""
-
     def begun(self, source: Path, number: int, total: int, folder: Path) -> None:
-        self._source = str(source)
-        self._tell("begun", number=number, total=total, folder=str(folder))
+        self._tell("begun", source, number=number, total=total, folder=str(folder))
 
     def note(self, text: str, source: Path | None = None) -> None:
-        self._source = str(source or "")
-        self._tell("note", message=text)
+        self._tell("note", source, message=text)
 
     def event(self, source: Path, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
-        self._source = str(source)
         match event:
             case StageBegan():
-                self._tell("stage-begun", stage=event.stage, number=event.number, total=event.total)
+                self._tell("stage-begun", source, stage=event.stage, number=event.number, total=event.total)
             case Progress():
-                self._tell("progress", **vars(event))
+                self._tell("progress", source, **vars(event))
             case StageDone():
                 trace, value = event.value.trace, to_plain(event.value.value)
                 notes = {"remarks": _remarks(event, recipe, task, store), "raw_reply": trace.raw_reply}
-                self._tell("stage-done", stage=event.stage, reused=event.reused, value=value, **notes)
+                self._tell("stage-done", source, stage=event.stage, reused=event.reused, value=value, **notes)
             case Placed():
-                self._tell("placed", words=event.words)
+                self._tell("placed", source, words=event.words)
             case Remarked():
                 self.note(event.words, source)
             case ImageDone():
                 lineage, file = event.lineage, str(store.file_of(event.lineage))
-                self._tell("image-done", file=file, reused=event.reused, **_caption(lineage), seconds=lineage.seconds)
+                drawn = {**_caption(lineage), "seconds": lineage.seconds}
+                self._tell("image-done", source, file=file, reused=event.reused, **drawn)
             case ImageFailed():
-                self._tell("image-failed", **_caption(event.image), message=one_line(event.error))
+                self._tell("image-failed", source, **_caption(event.image), message=one_line(event.error))
 
     def stopped(self, source: Path, store: FolderStore) -> None:
-        self._source = str(source)
-        self._tell("stopped", file=str(store.file), images=store.images)
+        self._tell("stopped", source, file=str(store.file), images=store.images)
 
     def done(self, source: Path, store: FolderStore, failed: int) -> None:
-        self._source = str(source)
-        self._tell("done", file=str(store.file), images=store.images, failed=failed, complete=not failed)
+        self._tell("done", source, file=str(store.file), images=store.images, failed=failed, complete=not failed)
 
     def source_failed(self, source: Path, error: Exception) -> None:
-        self._source = str(source)
-        self._tell("source-failed", message=one_line(error), **_reply(error))
+        self._tell("source-failed", source, message=one_line(error), **_reply(error))
 
     def ended(self, sources: int, failed: int, images_failed: int) -> None:
-        self._source = ""
         self._tell("ended", sources=sources, failed=failed, images_failed=images_failed)
 
     def error(self, error: UserError) -> None:
-        self._source = ""
         self._tell("error", message=str(error), **_reply(error))
         sys.stderr.write(f"{error}\n")
 
-    def _tell(self, event: str, **what: Any) -> None:
-        line = {"event": event, **({"source": self._source} if self._source else {}), **what}
+    def _tell(self, event: str, about: Path | None = None, **what: Any) -> None:
+        line = {"event": event, **({"source": str(about)} if about else {}), **what}
         print(json.dumps(line, ensure_ascii=False), flush=True)
 
 
@@ -186,7 +174,7 @@ def _remarks(event: StageDone, recipe: Recipe, task: Task, store: FolderStore) -
     return [*event.value.trace.notes, *recipe.stage(event.stage).remarks(event.value.value, values, task)]
 
 
-def _reply(error: Exception) -> dict[str, str]:
+def _reply(error: Exception) -> dict[str, Any]:
     """Return the prompt and the reply of a language model that could not be read; empty for other errors."""
     if not isinstance(error, UnreadableReply):
         return {}

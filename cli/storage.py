@@ -28,12 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    counts = (
-        count_of(manifest.runs, "run"),
-        count_of(manifest.test_cases, "test case"),
-        count_of(len(manifest.images), "image"),
-    )
-    print(f"{place}: {', '.join(counts)}, all checked")
+    parts = {"run": manifest.runs, "test case": manifest.test_cases, "image": len(manifest.images)}
+    print(f"{place}: {', '.join(count_of(number, noun) for noun, number in parts.items())}, all checked")
     if not manifest.left_out:
         return 0
     number = len(manifest.left_out)

@@ -8,11 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import quantiles
-from typing import TextIO
 
 from cli.parsers import parser_of
 from core.csv_tables import cells, read_csv
@@ -38,14 +37,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def simulate(options: argparse.Namespace) -> int:
     """Run the simulated workers and print their results."""
-    codes = [line.strip() for line in _text(options.codes).splitlines() if line.strip()] if options.codes else []
+    text = _bytes(options.codes).decode("utf-8", errors="replace") if options.codes else ""
+    codes = [line.strip() for line in text.splitlines() if line.strip()]
     if bool(options.link) == bool(codes):
         raise ValueError("Give the study's link with --link, or a file of personal codes with --codes.")
     known = read_truth(read_csv(_bytes(options.truth), "The file of true answers")) if options.truth else {}
     if not 0 <= options.valid <= 1:
         raise ValueError("The share of valid images, --valid, must be from 0 to 1.")
     crew = _crew(options, len(codes))
-    with _journal(options.journal) as journal:
+    with Path(options.journal).open("a", encoding="utf-8") if options.journal else nullcontext() as journal:
 
         def on_vote(vote: Acknowledged) -> None:
             if journal is not None:
@@ -95,19 +95,6 @@ def _crew(options: argparse.Namespace, codes: int) -> list[Behaviour]:
     if not 0 <= more <= 1000:
         raise ValueError("The number of simulated workers must be from 1 to 1,000.")
     return [usual] * more + crew
-
-
-@contextmanager
-def _journal(name: str) -> Iterator[TextIO | None]:
-    if not name:
-        yield None
-        return
-    with Path(name).open("a", encoding="utf-8") as file:
-        yield file
-
-
-def _text(name: str) -> str:
-    return _bytes(name).decode("utf-8", errors="replace")
 
 
 def _bytes(name: str) -> bytes:

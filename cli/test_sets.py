@@ -24,12 +24,7 @@ from formats.layouts import LAYOUTS
 from formats.types import SPLITS
 from pipeline.profiles.profile import load_profile
 from services.commands import Commands
-from services.test_sets.drafts import (
-    AddToTestSet,
-    ReleaseTestSet,
-    SplitTestSet,
-    TestSetDrafts,
-)
+from services.test_sets.drafts import AddToTestSet, ReleaseTestSet, SplitTestSet, TestSetDrafts
 from services.test_sets.examples import export_version
 from services.test_sets.leaks import LeakRow, check_folder
 from services.test_sets.versions import Versions, draft_of, version_of
@@ -150,9 +145,10 @@ def diff(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Read every file of one version, or of all released versions, and report damage. The exit code is then 1."""
-    versions = [version_of(workspace, options.version)] if options.version else _released(workspace)
+    all_versions = (version for test_set in workspace.test_sets.all() for version in test_set.versions)
+    released = (version for version in all_versions if not version.is_draft)
     lines, fine = [], True
-    for version in versions:
+    for version in [version_of(workspace, options.version)] if options.version else released:
         with counting(version.words) as on_count:
             verified = Versions(workspace).verify(version, on_count)
         fine &= verified.whole
@@ -167,9 +163,7 @@ def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 def export(workspace: Workspace, options: argparse.Namespace) -> Said:
     version, into = version_of(workspace, options.version), Path(options.into)
-    licences = {
-        model: text for name in options.profile for model, text in load_profile(name).drawing_licences().items()
-    }
+    licences = {model: text for one in options.profile for model, text in load_profile(one).drawing_licences().items()}
     with counting(version.words) as on_count:
 
         def progress(state: Progress) -> None:
@@ -212,10 +206,6 @@ def _images(workspace: Workspace, options: argparse.Namespace) -> list[str]:
             raise UserError(f"More than one image of “{options.test_set}” begins with {name}: give more digits.")
         images.append(alike[0])
     return images
-
-
-def _released(workspace: Workspace) -> list[SetVersion]:
-    return [version for test_set in workspace.test_sets.all() for version in test_set.versions if not version.is_draft]
 
 
 def _line(version: SetVersion) -> str:

@@ -6,9 +6,8 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from cli.common import INTERRUPTED, WRONG
+from cli.common import INTERRUPTED, WRONG, remaining, stop_on_signals
 from cli.parsers import Parser, add_workspace_option
-from cli.terminal import remaining, stop_on_signals
 from core.errors import UserError
 from demo import data_set
 from pipeline.models import load_models

@@ -7,7 +7,7 @@ import os
 import threading
 from multiprocessing.context import ForkServerContext
 
-_NEEDED = ["services.curation.import_process", "services.studies.analyses", "scipy.stats"]
+_NEEDED = ["services.curation.import_source", "services.studies.analyses", "scipy.stats"]
 
 
 def own_processes() -> ForkServerContext:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from cli.common import INTERRUPTED
+from cli.common import INTERRUPTED, ProgressLine
 from cli.parsers import whole_number
-from cli.terminal import ProgressLine
 from core.progress import Pace, Progress
 from experiments.coverage import intervals
 

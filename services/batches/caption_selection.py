@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import repeat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -122,8 +123,7 @@ class _Kind(NamedTuple):
     """Edit types and new words of a caption, by which it is selected. Captions of equal kind share one object."""
 
     weights: _Weights
-    """Pairs of an edit type's index in `EDIT_TYPES` and the share of the caption's edits that have this type. The
-    shares add up to 1."""
+    """Index of each edit type in `EDIT_TYPES`, with the share of the caption's edits that have it; shares sum to 1."""
     words: tuple[str, ...]
     """New words of the caption's edits, sorted."""
 
@@ -225,9 +225,8 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """Return the word limit to start with: the maximum number of captions with the same word. It is the highest
-        number within the plan's share of the captions that can then be chosen, so the final limit is no higher. None if
-        the plan sets no limit.
+        """Return the word limit to start with: the highest number of captions with one word that is within the plan's
+        share of the captions which can then be chosen. The final limit is no higher. None without a limit.
         """
         if self.limit_share is None:
             return None
@@ -241,9 +240,7 @@ class _CaptionSelection:
         return low
 
     def _least_share(self) -> float | None:
-        """Return the lowest share of a word that could allow all requested captions. None if no caption is
-        requested.
-        """
+        """Return the lowest share of a word that could allow all requested captions; None if none is requested."""
         if not self.wanted:
             return None
         limits = range(1, self.wanted + 1)
@@ -321,9 +318,7 @@ class _CaptionSelection:
                 break
 
     def _swap(self, source: int, targets: list[float], gains: dict[tuple[_Weights, _Weights], float]) -> bool:
-        """Make the swap within a source that brings the number of captions by type nearest to `targets`. Return False
-        if no swap helps. `gains` caches results of `_gain`.
-        """
+        """Make the swap within a source that gets nearest to `targets`; return False if none helps. Fills `gains`."""
         offers, picked = self.offers[source], self.picked[source]
         come = {kind.weights for offer, kind in enumerate(offers) if offer not in picked}
         better = []
@@ -342,9 +337,7 @@ class _CaptionSelection:
         return False
 
     def _gain(self, gone: _Weights, come: _Weights, targets: list[float]) -> float:
-        """Return how much a swap of two captions changes the sum of (captions of a type - its target)² over all types.
-        Negative is better.
-        """
+        """Return how a swap changes the sum of (captions of a type - its target)² of all types. Negative is better."""
         change = {one: -weight for one, weight in gone}
         for one, weight in come:
             change[one] = change.get(one, 0.0) + weight
@@ -374,20 +367,18 @@ class _CaptionSelection:
             sources_without=len(self.keys) - with_caption,
             offered=self.offered,
             captions=self.number,
-            shares=tuple(self._share(place, name) for place, name in enumerate(EDIT_TYPES) if self._told(place)),
+            shares=tuple(self._shares()),
             words=tuple((word, -count) for count, word in frequent),
             most_of_a_word=self._allowed() if self.limit_share is not None else None,
             least_share_of_a_word=self._least_share() if left["a word too often"] else None,
             left_out={why: left[why] for why in _REASONS},
         )
 
-    def _told(self, place: int) -> bool:
-        return self.by_type[place] > 1e-6 or bool(self.wished and self.wished[place])
-
-    def _share(self, place: int, name: str) -> TypeShare:
-        have = round(self.by_type[place], 6)
-        wished = None if self.wished is None else self.wished[place]
-        return TypeShare(name, wished, have / self.number if self.number else 0.0, have)
+    def _shares(self) -> Iterator[TypeShare]:
+        for name, captions, wished in zip(EDIT_TYPES, self.by_type, self.wished or repeat(None), strict=False):
+            if captions > 1e-6 or wished:
+                captions = round(captions, 6)
+                yield TypeShare(name, wished, captions / self.number if self.number else 0.0, captions)
 
 
 def _in_words(share: TypeShare) -> str:

@@ -26,18 +26,11 @@ from core.version import version
 from services.batches.io_workers import Order
 from services.batches.pools import LOTS_AHEAD, Died, Slot, WorkerPool
 from services.batches.work import Worker
-from services.batches.worker_process import (
-    Answer,
-    LotDone,
-    MakeRunner,
-    Ready,
-    single_threaded_runner,
-    with_helpers,
-)
+from services.batches.worker_process import Answer, LotDone, MakeRunner, Ready, single_threaded_runner, with_helpers
+from storage.workspace import IMAGES
 
 ANSWERS_WITHIN = 600.0
-"""Maximum seconds for all nodes of the cluster to answer the first check. A busy node takes minutes to import packages.
-Ray itself notices a node that is gone."""
+"""Maximum seconds for all nodes to answer the first check: a busy one takes minutes to import packages."""
 _LOOPBACK = ("127.0.0.1", "localhost")
 _NO_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Environment variable. If it is 0 when Ray is imported, Ray listens on 127.0.0.1 only, as it does on Windows and
@@ -92,11 +85,12 @@ class RayPool(WorkerPool[ActorSlot]):
         if number < 1:
             raise UserError("The cluster has neither a GPU nor a CPU to work with: start a node that has one.")
         # Named like an unfinished image file, so that it is removed with these if this process is killed.
-        self._token = order.images / f".{order.process}-{secrets.token_hex(8)}.tmp"
+        images = order.workspace / IMAGES
+        self._token = images / f".{order.process}-{secrets.token_hex(8)}.tmp"
         try:
             self._token.touch()
         except OSError as error:
-            raise UserError(f"{order.images} cannot be written to: {error.strerror}.") from error
+            raise UserError(f"{images} cannot be written to: {error.strerror}.") from error
         try:
             self._ask_all_nodes(order)
             super().__init__(order, number, make)
@@ -179,9 +173,7 @@ class _Actor:
         self._one_at_a_time: AbstractContextManager[object] = nullcontext() if self._order.helpers else threading.Lock()
 
     def begin(self) -> Ready | UserError:
-        """Make the object that does the work. Return `Ready`, or an error if this machine cannot work: it may have
-        joined the cluster after all nodes were checked.
-        """
+        """Return `Ready`, or an error if this machine cannot work: it may have joined after all nodes were checked."""
         if problem := _problem_here(self._order, self._token, version()):
             return UserError(f"A node that has joined the cluster {problem}")
         try:
@@ -212,8 +204,8 @@ def _problem_here(order: Order, token: Path, required: str) -> str:
         return f"does not see the data set: mount {root} there under the same path."
     if not os.path.exists(token):
         return f"does not see the images of the workspace: mount {token.parent} there under the same path."
-    if not os.access(order.images, os.W_OK):
-        return f"may not write to {order.images}: mount it there for writing."
+    if not os.access(token.parent, os.W_OK):
+        return f"may not write to {token.parent}: mount it there for writing."
     return ""
 
 

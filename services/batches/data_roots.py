@@ -5,8 +5,7 @@ has only a token, which can get lost. So a script's plan is accepted only if the
 and only if all paths in the plan lie in one of them, with links resolved. No file of the plan is opened before that
 check, and a refusal is the same whether the file exists or not.
 
-Links within an allowed data set are followed for everybody: a person who can put a link there can also put a copy of
-the file there.
+Links within an allowed data set are followed for everybody: whoever can put a link there can also put a copy there.
 """
 
 from __future__ import annotations
@@ -17,18 +16,12 @@ from pathlib import Path, PurePosixPath
 from core.errors import UserError
 from services.batches.plan_file import BatchPlan, named_paths
 
-CHECKPOINT = "under_test.file"
-"""Name of the setting for the file of a model under test."""
 FOLDER = "backgrounds.folder"
 """Name of the setting for a folder of background pictures."""
-ADDRESS = "under_test.address"
-"""Name of the setting for the address of a server, which gets images."""
 
 
 class DataRoots:
-    """Folders in which scripts may name files. Without folders, scripts cannot plan batches. Raises UserError for a
-    path that is not a folder.
-    """
+    """Folders in which scripts may name files. Without any, they plan no batch. Raises UserError for a missing one."""
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
         for folder in folders:
@@ -68,21 +61,19 @@ class DataRoots:
             if part.is_absolute() or ".." in part.parts or "\0" in text:
                 raise _refusal(f"{name} is {text!r:.200}: a plan by a script may name nothing outside its data set.")
             self._require(name, str(folder / part))
-        if address := plan.make.settings.get(ADDRESS, ""):
+        if address := plan.make.settings.get("under_test.address", ""):
             raise _refusal(
-                f"{ADDRESS} in make.settings is {address!r:.200}: a plan by a script may not name a server, since "
-                "images would be sent there."
+                f"under_test.address in make.settings is {address!r:.200}: a plan by a script may not name a server, "
+                "since images would be sent there."
             )
-        for name in (CHECKPOINT, FOLDER):
+        for name in ("under_test.file", FOLDER):
             place = plan.make.settings.get(name, "")
             if isinstance(place, str) and place:
                 self._require(f"{name} in make.settings", place)
         return plan.with_root(root)
 
     def require_file(self, file: str, field: str, instead: str) -> None:
-        """Raise UserError if a script names a file outside the allowed folders. `field` is the field of its command.
-        `instead` completes the advice "choose ..." of the message.
-        """
+        """Raise UserError for a file outside the allowed folders. `instead` completes the advice “choose …”."""
         if self._place(file) is None:
             files = f"files below {self._names()}" if self._folders else "no file on this machine"
             raise UserError(

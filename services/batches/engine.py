@@ -14,14 +14,12 @@ from core.errors import UserError
 from pipeline.recipes import recipe_of
 from services.batches.io_workers import Order
 from services.batches.planning import Planner
-from services.batches.pools import Pool, Returned, work_off
+from services.batches.pools import Pool, work_off
 from services.batches.shards import handed_out
 from services.batches.work import stages_of
 from storage.workspace import Workspace
 
 Outcome = Literal["done", "approval", "paused", "cancelled"]
-
-
 Choose = Callable[[Planner], bool]
 """Called whenever no image is left to draw. Returns True if it has planned images by `Planner.choose`."""
 OnLot = Callable[[Pass, int], None]
@@ -43,20 +41,18 @@ class Engine:
     ) -> None:
         """`choose` decides which images are drawn, and all others wait. None draws all images."""
         self._workspace, self._ledger, self._number = workspace, workspace.batches, batch
-        self._order, self._pool, self._tell = order, pool, tell
-        self._stop = stop or threading.Event()
+        self._order, self._pool, self._tell, self._stop = order, pool, tell, stop or threading.Event()
         self._recipe = recipe_of(order.plan.make.recipe)
-        self._choose = choose
-        self._planner = Planner(workspace, batch, order, holds_back=choose is not None)
+        self._chooses, self._choose = choose is not None, choose or (lambda _planner: False)
+        self._planner = Planner(workspace, batch, order, holds_back=self._chooses)
         self._ahead: Pool | None = None
 
     def run(self) -> Outcome:
-        """Work until the batch is done, waits for approval, or must stop, and return which. Finished work is always
-        recorded. Raises UserError if another process works on the batch, if its work is handed out to shards, or if no
-        worker can work.
+        """Work until the batch is done, waits for approval, or must stop, and return which. Finished work is recorded.
+        Raises UserError if another process works on it, if shards have its work, or if no worker can work.
         """
-        if (folder := handed_out(self._workspace.folder, self._number)) is not None:
-            number = self._number
+        number = self._number
+        if (folder := handed_out(self._workspace.folder, number)) is not None:
             raise UserError(
                 f"The work of batch {number} is handed out to shards ({folder}): merge their results with `batch merge "
                 f"{number}`, or take the work back with `batch take-back {number}`."
@@ -78,13 +74,11 @@ class Engine:
             self._ahead = self._pool(self._order)
 
     def _has_work(self, stage: Pass) -> bool:
-        """Return True if a pass needs workers. The pass "captions" always does, since it reads the sources. The pass
-        "language" does not if the recipe has no stage in it.
-        """
+        """Return True if a pass needs workers. The pass "language" does not if the recipe has no stage in it."""
         return stage != "language" or bool(stages_of(self._recipe, stage))
 
     def _run(self) -> Outcome:
-        while (batch := self._planner.next_pass()) is not None or self._chosen():
+        while (batch := self._planner.next_pass()) is not None or self._choose(self._planner):
             if batch is None:
                 continue
             if batch.stage == "images" and batch.approved is None:
@@ -93,10 +87,6 @@ class Engine:
                 return stopped
         self._ledger.finish(self._number)
         return "done"
-
-    def _chosen(self) -> bool:
-        """Return True if further images were chosen to be drawn."""
-        return self._choose is not None and self._choose(self._planner)
 
     def _work(self, batch: Batch) -> Outcome | None:
         """Do the planned work of the batch's pass. Return "paused" or "cancelled" if it stopped early, else None."""
@@ -119,14 +109,18 @@ class Engine:
 
         def next_lot() -> Lot | None:
             lot = self._next(batch)
-            if lot is None and batch.stage == "images" and self._choose is not None and not pool.out():
+            if lot is None and batch.stage == "images" and self._chooses and not pool.out():
                 self._planner.next_pass()  # captions may have been edited since
-                lot = self._next(batch) or (self._next(batch) if self._chosen() else None)
+                lot = self._next(batch) or (self._next(batch) if self._choose(self._planner) else None)
             return lot
 
         with closing(work_off(pool, next_lot, is_stopped)) as lots:
             for returned in lots:
-                self._take(batch, returned)
+                if returned.died:
+                    self._ledger.worker_died([piece.id for piece in returned.lot.pieces])
+                else:
+                    self._ledger.record(self._number, returned.done, self._order.plan.images.tries)
+                self._tell(batch.stage, sum(not one.failed for one in returned.done))
         return stopped
 
     def _asked_to_stop(self) -> Outcome | None:
@@ -134,14 +128,6 @@ class Engine:
             return "paused"
         wish = self._ledger.get(self._number).wish
         return {"go": None, "pause": "paused", "cancel": "cancelled"}[wish]  # type: ignore[return-value]
-
-    def _take(self, batch: Batch, returned: Returned) -> None:
-        pieces = [piece.id for piece in returned.lot.pieces]
-        if returned.died:
-            self._ledger.worker_died(pieces)
-        else:
-            self._ledger.record(self._number, returned.done, self._order.plan.images.tries)
-        self._tell(batch.stage, sum(not one.failed for one in returned.done))
 
     def _next(self, batch: Batch) -> Lot | None:
         pieces = self._ledger.claim(self._number, batch.stage)

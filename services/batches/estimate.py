@@ -12,7 +12,7 @@ from pathlib import Path
 from core.model_sections import in_bytes
 from core.settings import Settings
 from core.text_templates import TextTemplates
-from core.words import count_of
+from core.words import count_of, duration
 from services.batches.plan_file import BatchPlan, most_captions
 
 
@@ -39,8 +39,7 @@ class Estimate:
     sources: int
     """Number of source images that still need captions or other text."""
     images: int | None
-    """Maximum number of images left to draw; None if unknown. It can become lower, since fewer captions may be written
-    or chosen."""
+    """Maximum number of images left to draw; None if unknown. Fewer captions may be written or chosen."""
     measured: Measured
     workers: int = 1
     price_an_hour: float | None = None
@@ -82,15 +81,13 @@ class Estimate:
     def words(self) -> tuple[str, ...]:
         """Return the estimate in plain sentences: images, hours, disk, and money if the plan has a price."""
         by_stage = self.hours_by_stage
-        known = [f"{name} {_duration(hours)}" for name, hours in by_stage.items() if hours is not None]
+        known = [f"{name} {duration(3600 * hours)}" for name, hours in by_stage.items() if hours is not None]
         unknown = [name for name, hours in by_stage.items() if hours is None]
         return _TEXTS.paragraphs("estimate.txt", found=self, known=known, unknown=unknown)
 
 
 def images_at_most(plan: BatchPlan, settings: Settings, sources: int) -> int | None:
-    """Return the maximum number of images that a plan makes of `sources` source images, or None if nothing limits their
-    captions. `settings_of` returns the `settings`.
-    """
+    """Return the maximum number of images of `sources` source images; None if nothing limits their captions."""
     written, drawn = most_captions(plan, settings), plan.edits.captions_a_source
     captions = written if drawn is None else drawn
     return None if captions is None else sources * captions * plan.images.seeds_a_caption
@@ -102,16 +99,6 @@ def _times(number: int | None, each: float | None) -> float | None:
     return None if number is None or each is None else number * each
 
 
-def _duration(hours: float) -> str:
-    """Return a duration such as "40 s", "12 min", "3.5 hours" or "96 hours"."""
-    seconds = hours * 3600
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{hours:.1f} hours" if hours < 10 else f"{hours:,.0f} hours"
-
-
 def amount(number: float, currency: str) -> str:
     """Return money as text, such as "12.50 USD": with two decimals, or two significant digits if below 0.1."""
     digits = f"{number:,.2f}" if number >= 0.1 or number == 0 else f"{number:.2g}"
@@ -119,5 +106,5 @@ def amount(number: float, currency: str) -> str:
 
 
 _TEXTS = TextTemplates(
-    Path(__file__).with_name("texts"), amount=amount, count_of=count_of, duration=_duration, in_bytes=in_bytes
+    Path(__file__).with_name("texts"), amount=amount, count_of=count_of, duration=duration, in_bytes=in_bytes
 )

@@ -36,19 +36,18 @@ from services.own_processes import end_with_parent
 from storage.images import ImageFiles
 from storage.inversions import Inversions
 from storage.thumbnails import ThumbnailFiles
+from storage.workspace import IMAGES, INVERSIONS, THUMBNAILS
 
 P = ParamSpec("P")
 T = TypeVar("T")
 MOST_HELPERS = 4
-"""Maximum number of helper processes of a worker. Four encode 50 images of 512 x 512 pixels a second, more than one GPU
-draws."""
+"""Maximum number of helpers of a worker. Four encode 50 images of 512 x 512 pixels a second; a GPU draws fewer."""
 
 THREADS = 8
 """Maximum number of files that a worker without helpers reads or writes at the same time."""
 
 _GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""Device files for GPUs: of NVIDIA, of AMD, and of Linux within Windows. If torch can find a GPU, at least one of them
-exists."""
+"""Device files of GPUs by NVIDIA, AMD, and Linux within Windows. Without any of them, torch finds no GPU."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +59,8 @@ class Order:
     settings: Settings
     at_once: int
     """Number of images that are drawn together. A `Lot` of images has at most this number."""
-    images: Path
-    thumbnails: Path
-    inversions: Path
+    workspace: Path
+    """Folder of the workspace, under the same path on each machine."""
     process: int
     """Number of the process that runs the batch, used in the names of unfinished files."""
     helpers: int | None = None
@@ -93,12 +91,12 @@ class FileWork:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._files = ImageFiles(order.images)
+        self._files = ImageFiles(order.workspace / IMAGES)
         self._files.process = order.process
         self.settle = self._files.settle
         """Waits until the names of all written images are on the disk."""
-        self._thumbnails = ThumbnailFiles(order.thumbnails, self._files)
-        self.inversions = Inversions(order.inversions, self._files)
+        self._thumbnails = ThumbnailFiles(order.workspace / THUMBNAILS, self._files)
+        self.inversions = Inversions(order.workspace / INVERSIONS, self._files)
         self._opening, self._opened = threading.Lock(), list[DataSet]()
 
     @property
@@ -162,9 +160,7 @@ class HelperDied(Exception):
 
 
 class Helpers:
-    """Helper processes that do the work of `FileWork`. They end when this process ends. If a helper dies, its pending
-    and later calls raise HelperDied.
-    """
+    """Processes that do the work of `FileWork`, and end with this one. If one dies, its calls raise HelperDied."""
 
     def __init__(self, order: Order, number: int) -> None:
         # A thread waits for each helper. Python's own pools would leave semaphores behind if this process is killed.
@@ -212,9 +208,8 @@ def data_set_of(plan: BatchPlan) -> DataSet:
 
 
 def read_item(data: DataSet, plan: BatchPlan, item: Item) -> tuple[Picture, Task, Mask | None]:
-    """Return the picture, the task and the mask of an item of the data set. The mask is None for a classification, and
-    for an item without one. Raises UserError for an item that the batch cannot use, and OSError if a file cannot be
-    read.
+    """Return the picture, task and mask (or None) of an item of the data set. Raises UserError for an item that the
+    batch cannot use, and OSError if a file cannot be read.
     """
     content, task = data.read(item.key, item.stamp), plan.task_of(item.label)
     if task.kind != "segmentation" or content.mask is None:
@@ -223,9 +218,7 @@ def read_item(data: DataSet, plan: BatchPlan, item: Item) -> tuple[Picture, Task
 
 
 def helpers_here(workers: int = 1) -> int:
-    """Return the number of helper processes for each of `workers` on this machine. It is 0 without a GPU, since the
-    models then use all cores.
-    """
+    """Return the number of helpers for each of `workers` here; 0 without a GPU, as the models then use all cores."""
     return min(MOST_HELPERS, max(1, cores_here() // workers - 1)) if has_gpu() else 0
 
 

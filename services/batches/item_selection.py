@@ -1,8 +1,7 @@
 """Selects the items of a data set that a plan takes. Pure: reads keys, labels and attributes, and opens no image.
 
 An item's rank in the random order is a hash of the seed and its key, and the items with the lowest ranks are taken. So
-the selection does not depend on the order of the items. If an item is added or removed, at most one other selected item
-changes.
+the selection does not depend on the order of the items. If one is added or removed, at most one other item changes.
 """
 
 from __future__ import annotations
@@ -13,11 +12,9 @@ from collections.abc import Iterable, Iterator
 from heapq import heappush, heappushpop
 
 from core.batches import Item
-from core.words import count_of
+from core.words import count_of, few_names
 from services.batches.plan_file import ChoosePart, nearest_first
 
-NAMED = 5
-"""Maximum number of classes or keys that a sentence names."""
 _SEEN = 1000
 """Maximum number of class names, and of values of an attribute, that are remembered for the report."""
 _RANKS = 2**64
@@ -54,10 +51,11 @@ class ItemSelection(Iterator[Item]):
     @property
     def report(self) -> tuple[str, ...]:
         """Return sentences on items that the plan asks for but the data set lacks. Complete after the last item."""
-        choose = self._choose
-        sentences = [*self._about_classes(), *self._about_attributes()]
+        choose, sentences = self._choose, [*self._about_classes(), *self._about_attributes()]
         if keys := self._missing_keys:
-            sentences.append(f"Not in the data set: {count_of(len(keys), 'key')} of choose.keys: {_few(keys)}.")
+            sentences.append(
+                f"Not in the data set: {count_of(len(keys), 'key')} of choose.keys: {few_names(sorted(keys))}."
+            )
         if self._without_label:
             left = count_of(self._without_label, "item")
             sentences.append(f"Left out, since choose.a_class needs a class and they have no label: {left}.")
@@ -84,9 +82,7 @@ class ItemSelection(Iterator[Item]):
             yield item
 
     def _of_lowest_ranks(self, fitting: Iterable[tuple[int, Item]]) -> list[tuple[int, int, Item]]:
-        """Return the items with the lowest ranks: the plan's number of each class, or else its number in all. Each
-        comes as (negative rank, position among the fitting items, item).
-        """
+        """Return the items of lowest rank, per class or in all, as (negative rank, place among the fitting, item)."""
         a_class = self._choose.a_class
         most = a_class or self._choose.number or 0
         heaps: dict[str, list[tuple[int, int, Item]]] = {}
@@ -131,12 +127,12 @@ class ItemSelection(Iterator[Item]):
         if absent:
             known = [label for label in self._labels if self._labels[label] and label]
             near = f"; there are {nearest_first(absent[0], known)}" if known else "; no item has a label"
-            yield f"Without an item: {count_of(len(absent), 'class')} of choose.classes: {_few(absent)}{near}."
+            yield f"Without an item: {count_of(len(absent), 'class')} of choose.classes: {few_names(absent)}{near}."
         if a_class is not None:
             short = {label: number for label, number in self._of_class.items() if number < a_class}
             short |= {label: 0 for label in self._classes if label not in self._of_class and label not in absent}
             if short:
-                numbers = _few(f"{label} ({number})" for label, number in short.items())
+                numbers = few_names(sorted(f"{label} ({number})" for label, number in short.items()))
                 which = count_of(len(short), "class", "has")
                 yield f"choose.a_class is {a_class}, and {which} fewer items that fit the plan: {numbers}."
 
@@ -146,10 +142,4 @@ class ItemSelection(Iterator[Item]):
             known = [value for value in counts if counts[value] and value]
             if absent:
                 near = f"there are {nearest_first(absent[0], known)}" if known else "no item has this attribute"
-                yield f"No item has choose.attributes.{name} = {_few(absent)}; {near}."
-
-
-def _few(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
-    return ", ".join(ordered[:NAMED]) + more
+                yield f"No item has choose.attributes.{name} = {few_names(absent)}; {near}."

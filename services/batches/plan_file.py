@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -86,11 +87,9 @@ def _checks(names: tuple[str, ...]) -> tuple[str, ...]:
 def _filled(names: tuple[str, ...]) -> tuple[str, ...]:
     if not all(name.strip() for name in names):
         raise ValueError("one of the names is empty")
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"“{name[:80]}” is listed twice: take one out")
-        seen.add(name)
+    twice = next((name for name, number in Counter(names).items() if number > 1), None)
+    if twice is not None:
+        raise ValueError(f"“{twice[:80]}” is listed twice: take one out")
     return names
 
 
@@ -103,8 +102,6 @@ def _scalars(settings: dict[str, Any]) -> dict[str, Any]:
 
 Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_filled)]
 """At least one name, without duplicates."""
-Scalars = Annotated[dict[str, Any], AfterValidator(_scalars)]
-"""Numbers, texts or booleans, by name."""
 
 
 class _Part(BaseModel):
@@ -153,8 +150,7 @@ class ChoosePart(_Part):
     a_class: int | None = Field(None, ge=1)
     """Maximum number of items of each class, drawn at random; None for no limit."""
     share: float | None = Field(None, gt=0, le=1)
-    """Share of the items, above 0 and at most 1. Each item is drawn at random by itself, so their number is
-    approximate."""
+    """Share of the items, above 0 and at most 1. Each item is drawn by itself, so their number is approximate."""
     number: int | None = Field(None, ge=1)
     """Maximum number of items in all, drawn at random; None for no limit."""
     attributes: dict[str, Names] = Field(default_factory=dict)
@@ -162,7 +158,6 @@ class ChoosePart(_Part):
     keys: Names | None = None
     """Only items with these keys. A plan's file may instead name a text file with one key per line."""
     seed: int = Field(0, ge=0, le=LARGEST)
-    """Seed of the random choice."""
 
     @model_validator(mode="after")
     def _one_size(self) -> ChoosePart:
@@ -175,10 +170,9 @@ class MakePart(_Part):
     """Settings for making test cases."""
 
     profile: str = Field(min_length=1)
-    """Name of a profile, or path of a user's .toml file. A plan's file may give the path relative to its own folder;
-    here it is absolute."""
+    """Name of a profile, or absolute path of a user's .toml file. A plan's file may give it relative to its folder."""
     recipe: str = DEFAULT_RECIPE
-    settings: Scalars = Field(default_factory=dict)
+    settings: Annotated[dict[str, Any], AfterValidator(_scalars)] = Field(default_factory=dict)
     """Settings that differ from the profile's, by names such as "generation.steps"."""
     seed: int = Field(0, ge=0, le=LARGEST)
     """Seed from which the seeds of replies and images are derived."""
@@ -239,9 +233,8 @@ class BatchPlan(_Part):
 
     @property
     def digest(self) -> str:
-        """Return a SHA-256, in hexadecimal, of all that changes the plan's images. Name, note, cost and workers are
-        left out. So are keys with their default value: a key of a later version changes only the digests of plans that
-        use it.
+        """Return a SHA-256, in hexadecimal, of all that changes the plan's images. Keys with their default value are
+        left out, so that a key of a later version changes only the digests of plans that use it.
         """
         plain = self.model_dump(mode="json", exclude=_TRIFLES, exclude_defaults=True)
         return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
@@ -277,13 +270,7 @@ def read_plan(path: Path) -> BatchPlan:
     Raises UserError for a file that cannot be read, an unknown key, or a wrong value, such as an unknown layout,
     profile, recipe or setting. The error's `field` is the wrong key.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"The plan {path} is not UTF-8 text: save it as UTF-8.") from error
-    except OSError as error:
-        raise UserError(f"The plan {path} cannot be read: {error.strerror or error}.") from error
-    return plan_from_text(text, path)
+    return plan_from_text(_text_in(path, f"The plan {path}"), path)
 
 
 def plan_from_text(text: str, path: Path) -> BatchPlan:
@@ -331,10 +318,7 @@ def settings_of(plan: BatchPlan) -> Settings:
     profile_name = plan.make.profile
     if not profile_name.endswith(".toml") and profile_name not in profile_names():
         raise _unknown("profile", profile_name, "make.profile", profile_names())
-    profile, recipes = load_profile(profile_name), [recipe.name for recipe in known_recipes()]
-    if plan.make.recipe not in recipes:
-        raise _unknown("recipe", plan.make.recipe, "make.recipe", recipes)
-    recipe = recipe_of(plan.make.recipe)
+    profile, recipe = load_profile(profile_name), _recipe(plan.make.recipe, "make.recipe")
     if hindrance := recipe.cannot_draw(profile):
         raise UserError(f"make.recipe is {recipe.name!r}. {hindrance}", field="make.recipe")
     defaults = recipe.settings_in(profile)
@@ -382,10 +366,11 @@ def settings_of(plan: BatchPlan) -> Settings:
             field=limit,
         )
     if edits.captions_a_source is not None and written is not None and edits.captions_a_source > written:
+        section = recipe.stage("counterfactuals").settings
         raise UserError(
             f"edits.captions_a_source is {edits.captions_a_source}, but at most "
             f"{count_of(written, 'caption', 'is')} written for a source image: lower it, or raise "
-            f"{_number_of_captions(recipe)} under make.settings.",
+            f"{section}.{'per_type' if section == 'perturbations' else 'captions'} under make.settings.",
             field="edits.captions_a_source",
         )
     return settings
@@ -424,12 +409,18 @@ def plans_of_methods(plan: BatchPlan, methods: Sequence[str]) -> tuple[tuple[Bat
 def _method_of(name: str) -> tuple[Recipe, str]:
     """Return the recipe and the start that the name of a method says, "" for the profile's start."""
     recipe_name, _, start = name.partition(":")
-    recipes, starts = [recipe.name for recipe in known_recipes()], get_args(Start)
-    if recipe_name not in recipes:
-        raise _unknown("recipe", recipe_name, "methods", recipes)
+    recipe, starts = _recipe(recipe_name, "methods"), get_args(Start)
     if start and start not in starts:
         raise UserError(f"{start!r:.80} is no start of a drawing: write {' or '.join(starts)}.", field="methods")
-    return recipe_of(recipe_name), start
+    return recipe, start
+
+
+def _recipe(name: str, key: str) -> Recipe:
+    """Return the recipe of a name. Raises UserError with `key` as its field for an unknown one."""
+    recipes = {recipe.name: recipe for recipe in known_recipes()}
+    if name not in recipes:
+        raise _unknown("recipe", name, key, recipes)
+    return recipes[name]
 
 
 def _by(plan: BatchPlan, recipe: Recipe, start: str, title: str) -> BatchPlan:
@@ -467,21 +458,13 @@ def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
     return drawn_with.captions if limited else None
 
 
-def _number_of_captions(recipe: Recipe) -> str:
-    """Return the name of the setting that limits the captions of a source image."""
-    section = recipe.stage("counterfactuals").settings
-    return f"{section}.{'per_type' if section == 'perturbations' else 'captions'}"
-
-
 def _unknown(what: str, name: str, key: str, known: Iterable[str]) -> UserError:
-    there_are = nearest_first(name, known)
-    return UserError(f"There is no {what} {name!r:.80} for {key}. There are: {there_are}.", field=key)
+    message = f"There is no {what} {name!r:.80} for {key}. There are: {nearest_first(name, known)}."
+    return UserError(message, field=key)
 
 
 def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple[str, str]:
-    """Split the name of a setting into section and field. Raises UserError if the setting is unknown, if the recipe
-    does not read it, or if the plan has another key for it.
-    """
+    """Split a setting into section and field. Raises UserError if the recipe or the plan has no such setting."""
 
     def read(setting: str) -> bool:
         section = setting.partition(".")[0]
@@ -541,16 +524,19 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _keys_in(file: Path, path: Path) -> list[str]:
     """Return the keys in a file: one per line, without empty lines. Raises UserError for an unreadable file."""
-    try:
-        lines = file.read_text(encoding="utf-8").split("\n")  # reading turns every line ending into this one
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"The file {file}, which the plan {path} names under choose.keys, is not UTF-8 text."
-        ) from error
-    except OSError as error:
-        message = f"The file {file}, which the plan {path} names under choose.keys, cannot be read: "
-        raise UserError(f"{message}{error.strerror or error}.", field="choose.keys") from error
+    what = f"The file {file}, which the plan {path} names under choose.keys,"
+    lines = _text_in(file, what, "choose.keys").split("\n")  # reading turns every line ending into this one
     return [line for line in lines if line.strip()]
+
+
+def _text_in(file: Path, what: str, field: str = "") -> str:
+    """Return the text of a file. Raises UserError, with `what` as its subject, if the file is unreadable."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{what} is not UTF-8 text: save it as UTF-8.", field=field) from error
+    except OSError as error:
+        raise UserError(f"{what} cannot be read: {error.strerror or error}.", field=field) from error
 
 
 def _refusal(path: Path, error: ValidationError) -> UserError:
@@ -563,21 +549,18 @@ def _refusal(path: Path, error: ValidationError) -> UserError:
         there_are = f"There are: {nearest_first(name, known)}."
         return UserError(f"The plan {path} has an unknown key: {place.key:.120}. {there_are}", field=place.key)
     if first["type"] == "missing":
-        section = place.key in BatchPlan.model_fields
-        what = f"the section [{place.key}]" if section else place.key
-        needs = _needed(BatchPlan.model_fields[place.key].annotation) if section else ""
-        return UserError(f"The plan {path} lacks {what}: add it{needs}.", field=place.key)
+        what = f"{place.key}: add it"
+        if place.key in BatchPlan.model_fields:
+            part: Any = BatchPlan.model_fields[place.key].annotation
+            names = [name for name, field in part.model_fields.items() if field.is_required()]
+            what = f"the section [{place.key}]: add it with {' and '.join(names)}"
+        return UserError(f"The plan {path} lacks {what}.", field=place.key)
     why = _in_toml_words(reason(error, BatchPlan))
     value = first["input"]
     was = (
         f" {_toml(value):.60}" if isinstance(value, bool | int | float | str) and first["type"] != "value_error" else ""
     )
     return UserError(f"The plan {path} has a wrong value{was} at {place.key}: {why}.", field=place.key)
-
-
-def _needed(section: Any) -> str:
-    names = [name for name, field in section.model_fields.items() if field.is_required()]
-    return f" with {' and '.join(names)}"
 
 
 def _in_toml_words(message: str) -> str:

@@ -1,8 +1,7 @@
 """Plans the work of each pass of a batch (captions, language, images) in its ledger before any of it is done.
 
 The order of the sources alone decides which work is done together in a lot. Each image records its place in the group
-that it is drawn in, and the group's size. So a plan gives the same images with any number of workers, of retries and of
-dead workers.
+that it is drawn in, and the group's size. So a plan gives the same images with any number of workers and retries.
 """
 
 from __future__ import annotations
@@ -88,8 +87,8 @@ class Planner:
                 return self._ledger.get(self._number)
         return None
 
-    def _lacking(self, stage: Pass) -> Iterator[tuple[BatchSource, ...]]:
-        """Yield the sources without planned work in a pass, in groups that are planned together."""
+    def _sources(self, stage: Pass | None) -> Iterator[tuple[BatchSource, ...]]:
+        """Yield the sources without planned work in a pass, or all for None, in groups that are planned together."""
         after = 0
         while some := self._ledger.sources(self._number, stage, after, TOGETHER):
             yield some
@@ -97,7 +96,7 @@ class Planner:
 
     def _plan_text(self, stage: Pass) -> None:
         """Plan the text stages of each source. Of sources with the same picture, only the first gets text."""
-        for some in self._lacking(stage):
+        for some in self._sources(stage):
             first, work, twice = self._ledger.next_lot(self._number, stage), list[NewWork](), dict[str, str]()
             for place, source in enumerate(some):
                 lot, at = divmod(place, SOURCES_OF_A_LOT)
@@ -115,10 +114,10 @@ class Planner:
 
     def _plan_images(self) -> None:
         self._plan_edited()
-        if next(self._lacking("images"), None) is None:
+        if next(self._sources("images"), None) is None:
             return
         shared = select_captions(self._written(), self._order.plan)
-        for some in self._lacking("images"):
+        for some in self._sources("images"):
             self._plan_drawing(some, shared)
         self._ledger.note(self._number, shared.report.sentences())
 
@@ -126,13 +125,11 @@ class Planner:
         """Yield key and captions of each source that has captions. Sources with planned images are included, so that
         pausing a batch does not change which captions are chosen for the rest.
         """
-        after = 0
-        while some := self._ledger.sources(self._number, None, after, TOGETHER):
+        for some in self._sources(None):
             runs = self._ledger.source_runs([source.run for source in some if source.run])
             for source in some:
                 if source.run and (captions := self._recipe.captions(_bare(runs[source.run]))) is not None:
                     yield source.item.key, captions
-            after = some[-1].id
 
     def _plan_drawing(self, some: Sequence[BatchSource], shared: SelectedCaptions) -> None:
         runs = self._ledger.source_runs([source.run for source in some if source.run])
@@ -172,9 +169,7 @@ class Planner:
         self._ledger.choose(self._number, work)
 
     def _plan_edited(self) -> None:
-        """Plan images again if their captions were edited in Explore after planning and they are not begun. A search
-        also gets the captions that a person added there.
-        """
+        """Plan images again whose captions were edited in Explore, unless begun. A search also gets added captions."""
         planning = self._method.planning(self._order.settings)
         for source in self._ledger.edited(self._number):
             run = self._ledger.source_runs([source.run or ""])[source.run or ""]
@@ -222,9 +217,8 @@ class Planner:
 def caption_now(
     recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
-    """Find a planned caption among the captions of its run, which may have been edited since. Return its index there,
-    and the caption to draw now, which is None if it was taken out. If no version of the run has the caption, return
-    only None.
+    """Find a planned caption among the captions of its run, which may have been edited since. Return its index and the
+    caption to draw now, None if it was taken out. Return only None if no version of the run has it.
     """
     captions_now = recipe.captions(_bare(run))
     now = captions_now.items if captions_now is not None else ()

@@ -131,7 +131,6 @@ class WorkerPool(ABC, Generic[S]):
         self._deaths = 0
         self._single_lots: deque[Lot] = deque()
         """Lots of one piece of work that wait for an idle worker."""
-        self.workers = workers
         self._slots = [self._started() for _ in range(workers)]
 
     def room(self) -> int:
@@ -171,11 +170,6 @@ class WorkerPool(ABC, Generic[S]):
         """End the workers. Unfinished `Lot` objects do not come back."""
         slots, self._slots = self._slots, []
         self._end(slots)
-
-    @property
-    def processes(self) -> tuple[int, ...]:
-        """Return the process ids of the ready workers, each on its own machine."""
-        return tuple(slot.process for slot in self._slots if slot.process)
 
     @abstractmethod
     def _started(self) -> S:

@@ -88,9 +88,7 @@ class BatchRuns:
         data_roots: DataRoots | None = None,
         scenes: DrawnScenes | None = None,
     ) -> None:
-        """Plans by scripts may name files only in `data_roots`; None allows no such plan. `scenes` draws the data sets
-        of drawn scenes that plans name.
-        """
+        """Plans by scripts may name files only in `data_roots`. `scenes` draws the data sets of drawn scenes."""
         workers = partial(workers_here, spare=1)  # leaves one core to the pages
         self._workspace, self._ledger = workspace, workspace.batches
         self._changes, self._data_roots = changes or Changes(), data_roots or DataRoots()
@@ -105,59 +103,90 @@ class BatchRuns:
         self._thread: threading.Thread | None = None
         self._closing = False
         self.pool: Callable[[Order], Pool] = lambda order: ProcessPool(order, order.plan.run.workers or workers())
-        """Returns a pool of workers for an `Order`."""
         self.planning = WorkQueue(self._changes, name=PLANNING)
         """Queue of plans whose items are being chosen; each result is the number of its batch."""
 
     # Commands of pages and scripts
 
     @does("begin-batch", BatchCommand)
-    def begin_batch(self, batch: int) -> dict[str, Any]:
-        """Begin or resume a batch; while another one runs, it waits for its turn. Raises UserError as `begin`."""
-        self.begin(batch)
-        return self._facts(batch)
+    def begin(self, batch: int) -> dict[str, Any]:
+        """Begin or resume a batch; while another one runs, it waits for its turn. Raises UserError if it is done, waits
+        for approval, or another process works on it.
+        """
+        status = self.status(batch)
+        title = f"“{status.batch.name}”"
+        with self._lock:
+            place = self._place(batch)
+            if place == "stopping":
+                raise UserError(f"{title} is about to stop: begin it once it has stopped.")
+            if not place:
+                if status.state in ("running", "stopping"):
+                    raise UserError(f"Another process works on {title} already: wait until it ends, or pause it first.")
+                if status.state == "done":
+                    raise UserError(f"{title} is done: nothing is left to do.")
+                if status.state == "unplanned":
+                    raise UserError(f"The planning of {title} was interrupted: plan it again.")
+                if status.state == "approval" and not any(one.left for one in status.passes[:-1]):
+                    raise UserError(f"The captions of {title} wait for your approval: approve them first.")
+                self._line_up(batch)
+        return facts_of(self.status(batch))
 
     @does("pause-batch", BatchCommand)
-    def pause_batch(self, batch: int) -> dict[str, Any]:
-        """Pause a batch; unfinished work is done when it is resumed. Raises UserError as `pause`."""
-        self.pause(batch)
-        return self._facts(batch)
+    def pause(self, batch: int) -> dict[str, Any]:
+        """Pause a batch; unfinished work is done when it is resumed. Raises UserError if no process works on it."""
+        status = self.status(batch)
+        if not status.at_work:
+            raise UserError(f"Nobody works on “{status.batch.name}” now: there is nothing to pause.")
+        return self._stop(batch, "pause")
 
     @does("cancel-batch", BatchCommand)
-    def cancel_batch(self, batch: int) -> dict[str, Any]:
-        """Cancel a batch; finished work stays, and the batch can be begun again. Raises UserError as `cancel`."""
-        self.cancel(batch)
-        return self._facts(batch)
+    def cancel(self, batch: int) -> dict[str, Any]:
+        """Cancel a batch; finished work stays, and the batch can be begun again. Raises UserError if it is over."""
+        status = self.status(batch)
+        if status.state in ("done", "cancelled"):
+            raise UserError(f"“{status.batch.name}” is {status.state} already.")
+        return self._stop(batch, "cancel")
 
     @does("approve-batch", BatchCommand)
-    def approve_batch(self, batch: int) -> dict[str, Any]:
-        """Approve the captions of a batch: its images are drawn from then on. Raises UserError as `approve`."""
-        self.approve(batch)
-        return self._facts(batch)
+    def approve(self, batch: int) -> dict[str, Any]:
+        """Approve the captions of a batch: its images are drawn from then on. Raises UserError if none wait."""
+        status = self.status(batch)
+        if status.at_work:
+            raise UserError(f"“{status.batch.name}” is at work: its captions are shown when all of them are written.")
+        self._ledger.approve(batch)
+        return self.begin(batch)
 
     @does("retry-batch", BatchCommand)
-    def retry_batch(
+    def retry(
         self,
         batch: int,
         reason: Annotated[
             str, Field(description="The reason, word for word, as show_batch gives it; empty: all that failed")
         ] = "",
     ) -> dict[str, Any]:
-        """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError as `retry`."""
-        again = self.retry(batch, reason)
-        return {**self._facts(batch), "again": again}
+        """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError for none."""
+        status = self.status(batch)
+        if status.at_work and not status.here:
+            raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")
+        again = self._ledger.retry_failed(batch, reason or None)
+        if not again:
+            raise UserError("Nothing has failed for this reason." if reason else "Nothing has failed.")
+        with self._lock:
+            if self._run is not None and self._run.number == batch and not self._run.stop.is_set():
+                self._run.again = True
+            elif self._place(batch) == "":
+                self._line_up(batch)
+        return {**facts_of(self.status(batch)), "again": again}
 
     @does("list-batches", Query)
     def list_batches(self) -> dict[str, Any]:
         """List the batches with their progress, the latest first."""
-        return {"batches": [dict(facts_of(status)) for status in self.all()]}
+        return {"batches": [facts_of(status) for status in self.all()]}
 
-    @does("show-batch", Query)
-    def show_batch(
-        self, batch: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The batch, as list_batches gives it")]
-    ) -> dict[str, Any]:
+    @does("show-batch", BatchCommand, looks=True)
+    def show_batch(self, batch: int) -> dict[str, Any]:
         """Show a batch: progress, cost, failures by reason, captions waiting for approval, latest images."""
-        return dict(details_facts(self.details(batch)))
+        return details_facts(self.details(batch))
 
     # Queries
 
@@ -175,7 +204,6 @@ class BatchRuns:
         return self._service.details(self.status(number))
 
     def all(self) -> tuple[BatchStatus, ...]:
-        """Return all batches, the latest first."""
         return tuple(self.status(batch.id) for batch in self._ledger.all())
 
     # Commands
@@ -201,50 +229,9 @@ class BatchRuns:
 
         return self.planning.wait(self.planning.begin(PLANNING, plan.digest, work).id, PLANNING_SECONDS)
 
-    def begin(self, number: int) -> None:
-        """Queue a batch. Raises UserError if it is done, waits for approval, or another process works on it."""
-        status = self.status(number)
-        title = f"“{status.batch.name}”"
-        with self._lock:
-            if self._place(number) in ("waiting", "running"):
-                return
-            if self._place(number) == "stopping":
-                raise UserError(f"{title} is about to stop: begin it once it has stopped.")
-            if status.state in ("running", "stopping"):
-                raise UserError(f"Another process works on {title} already: wait until it ends, or pause it first.")
-            if status.state == "done":
-                raise UserError(f"{title} is done: nothing is left to do.")
-            if status.state == "unplanned":
-                raise UserError(f"The planning of {title} was interrupted: plan it again.")
-            if status.state == "approval" and not any(one.left for one in status.passes[:-1]):
-                raise UserError(f"The captions of {title} wait for your approval: approve them first.")
-            self._line_up(number)
-
-    def pause(self, number: int) -> None:
-        """Pause a batch, whichever process works on it. Raises UserError if no process does."""
-        status = self.status(number)
-        if not status.at_work:
-            raise UserError(f"Nobody works on “{status.batch.name}” now: there is nothing to pause.")
-        self._stop(number, "pause")
-
-    def cancel(self, number: int) -> None:
-        """Stop the work on a batch and mark it as cancelled. Raises UserError if it is done or cancelled already."""
-        status = self.status(number)
-        if status.state in ("done", "cancelled"):
-            raise UserError(f"“{status.batch.name}” is {status.state} already.")
-        self._stop(number, "cancel")
-
-    def approve(self, number: int) -> None:
-        """Approve the captions of a batch, and queue it to draw. Raises UserError if there is nothing to approve."""
-        status = self.status(number)
-        if status.at_work:
-            raise UserError(f"“{status.batch.name}” is at work: its captions are shown when all of them are written.")
-        self._ledger.approve(number)
-        self.begin(number)
-
     def search(self, number: int, choose: Choose) -> None:
-        """Approve the captions of a batch, and queue it to draw what `choose` chooses. Raises UserError if it is at
-        work, or not all its captions are written.
+        """Approve a batch's captions, and draw what `choose` chooses. Raises UserError at work, or for lacking
+        captions.
         """
         status = self.status(number)
         if status.at_work:
@@ -260,21 +247,6 @@ class BatchRuns:
         with self._lock:
             return self._place(number) == "stopping"
 
-    def retry(self, number: int, reason: str = "") -> int:
-        """Plan failed work again, all or for one reason. Return the number of pieces. Raises UserError if it is 0."""
-        status = self.status(number)
-        if status.at_work and not status.here:
-            raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")
-        again = self._ledger.retry_failed(number, reason or None)
-        if not again:
-            raise UserError("Nothing has failed for this reason." if reason else "Nothing has failed.")
-        with self._lock:
-            if self._run is not None and self._run.number == number and not self._run.stop.is_set():
-                self._run.again = True
-            elif self._place(number) == "":
-                self._line_up(number)
-        return again
-
     def close(self, seconds: float = CLOSING_SECONDS) -> None:
         """Stop the running batch, which can resume later, and begin no other. Wait at most `seconds` for its end."""
         with self._lock:
@@ -289,9 +261,6 @@ class BatchRuns:
 
     # Implementation
 
-    def _facts(self, number: int) -> dict[str, Any]:
-        return dict(facts_of(self.status(number)))
-
     def _place(self, number: int) -> Place:
         if self._run is not None and self._run.number == number:
             return "stopping" if self._run.stop.is_set() else "running"
@@ -305,7 +274,7 @@ class BatchRuns:
             self._thread = threading.Thread(target=self._serve, name="batches", daemon=True)
             self._thread.start()
 
-    def _stop(self, number: int, wish: Wish) -> None:
+    def _stop(self, number: int, wish: Wish) -> dict[str, Any]:
         with self._lock:
             if number in self._waiting:
                 self._waiting.remove(number)
@@ -313,6 +282,7 @@ class BatchRuns:
                 self._run.wish, self._run.again = wish, False
                 self._run.stop.set()
             self._ledger.set_wish(number, wish)
+        return facts_of(self.status(number))
 
     def _serve(self) -> None:
         while True:
@@ -338,8 +308,7 @@ class BatchRuns:
         try:
             order = self._service.order(run.number)
             Engine(
-                *(self._workspace, run.number, order, self.pool, run.stop, lambda _stage, _done: self._changes.tell()),
-                choose=run.choose,
+                self._workspace, run.number, order, self.pool, run.stop, lambda *_: self._changes.tell(), run.choose
             ).run()
         except Cancelled:  # while images were chosen
             return ""
@@ -354,16 +323,9 @@ class BatchRuns:
 def _read(text: str) -> BatchPlan:
     """Return the plan in a text. Raises UserError, also for a relative path, since a text is in no folder."""
     for name, path in named_paths(text).items():
-        if not path:
-            raise UserError(
-                f"{name} is empty: write an absolute path on the studio's machine, such as “/data/imagenet”.",
-                field="plan",
-            )
         if not Path(path).is_absolute():
-            raise UserError(
-                f"{name} is {path!r:.200}: write an absolute path on the studio's machine, such as “/data/imagenet”.",
-                field="plan",
-            )
+            advice = "write an absolute path on the studio's machine, such as “/data/imagenet”"
+            raise UserError(f"{name} is {f'{path!r:.200}' if path else 'empty'}: {advice}.", field="plan")
     try:
         return plan_from_text(text, PLAN)
     except UserError as error:

@@ -7,29 +7,30 @@ Progress is read from the ledger alone, so that a batch looks the same whichever
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from core.batches import PASSES, Batch, Counted, FailedGroup, Item, Pass, WorkState
+from core.batches import PASSES, Batch, BatchSource, Counted, FailedGroup, Item, Pass, WorkState
 from core.csv_tables import facts
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from formats.in_place import DataSet
-from pipeline.profiles.profile import load_profile
+from pipeline.profiles.profile import load_profile, notice_for
 from pipeline.recipes import edits_in_words, recipe_of
 from services.batches.estimate import Estimate, Measured, images_at_most
-from services.batches.io_workers import Order, data_set_of
+from services.batches.io_workers import Order, data_set_of, read_item
 from services.batches.item_selection import ItemSelection
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, settings_of
 from services.batches.planning import caption_now
 from services.batches.pools import workers_here
-from services.batches.sample_look import SampleLook, look_at
-from storage.workspace import IMAGES, INVERSIONS, THUMBNAILS, Workspace
+from storage.workspace import Workspace
 
 AT_ONCE = 8
 """Number of images that are drawn together if the settings give none."""
@@ -39,8 +40,6 @@ LEFT_OUT = 8
 """Maximum number of left-out files or rows of a data set that the notes of a batch list."""
 COUNTED = 200
 """Number of items between two progress reports while a batch is planned."""
-SAMPLED = 12
-"""Maximum number of captions shown for approval."""
 LATEST = 12
 """Maximum number of latest images shown of a batch."""
 WEIGHED = 12
@@ -72,16 +71,13 @@ class PassStatus:
 
     @property
     def total(self) -> int:
-        """Return the number of all pieces of work in the pass."""
         return sum(one.number for one in self.counts.values())
 
     def number(self, state: WorkState) -> int:
-        """Return the number of pieces of work in a state."""
         return self.counts[state].number if state in self.counts else 0
 
     @property
     def left(self) -> int:
-        """Return the number of pieces of work left to do."""
         return self.number("planned") + self.number("leased")
 
     @property
@@ -123,9 +119,7 @@ class BatchStatus:
 
     @property
     def state(self) -> State:
-        """Return the batch's state in this process if it has one here, else the state in the ledger. Only the ledger
-        knows if another process asked a running batch to stop.
-        """
+        """Return the state in this process, else in the ledger, which knows of stop requests by other processes."""
         recorded = self._recorded_state()
         return recorded if self.place == "running" and recorded == "stopping" else self.place or recorded
 
@@ -152,12 +146,10 @@ class BatchStatus:
 
     @property
     def current(self) -> PassStatus:
-        """Return the current pass."""
         return next(one for one in self.passes if one.stage == self.batch.stage)
 
     @property
     def images(self) -> PassStatus:
-        """Return the pass that draws the images."""
         return self.passes[-1]
 
     @property
@@ -173,9 +165,7 @@ class BatchStatus:
 
     @property
     def cost_of_valid(self) -> float | None:
-        """Return all costs so far, divided by the number of valid test cases: the accepted images, times `share_valid`
-        if studies judged some. None if unknown.
-        """
+        """Return the costs so far per valid test case: accepted images times `share_valid`. None if unknown."""
         valid = self.accepted * (1.0 if self.share_valid is None else self.share_valid)
         return None if self.cost is None or not valid else self.cost / valid
 
@@ -191,6 +181,56 @@ class CaptionSample:
     edits: str
     new_caption: str
     source_sha: str
+
+
+IN_DATA_SET, IN_WORKSPACE = 24, 100
+"""Maximum number of source images to check: in a data set, and in the workspace, where that is quicker."""
+
+
+@dataclass(frozen=True)
+class SampleLook:
+    """Result of checking some source images of a batch."""
+
+    looked_at: int
+    unknown: frozenset[str] = frozenset()
+    """Keys of pictures that the profile's models were not made for."""
+    problems: Mapping[str, int] = field(default_factory=dict)
+    """Reasons why images cannot be used, each with the number of checked images. The most frequent reason is first."""
+
+
+def look_at(workspace: Workspace, batch: Batch, plan: BatchPlan) -> SampleLook:
+    """Check some source images of a batch. Raises UserError if its profile or data set is gone."""
+    profile, some = load_profile(batch.profile), _some_sources(workspace, batch.id)
+    unknown, problems = set[str](), Counter[str]()
+    if read := [source for source in some if source.run]:
+        runs = workspace.batches.source_runs([source.run or "" for source in read])
+        for source in read if profile.notice else ():
+            if notice_for(profile, workspace.images.load(runs[source.run or ""].source_sha)):
+                unknown.add(source.item.key)
+        return SampleLook(len(read), frozenset(unknown))
+    data, some = data_set_of(plan), some[:: max(1, -(-len(some) // IN_DATA_SET))]
+    for source in some:
+        try:
+            picture, _, _ = read_item(data, plan, source.item)
+        except UserError as error:
+            problems[str(error)] += 1
+            continue
+        if notice_for(profile, picture.image):
+            unknown.add(source.item.key)
+    return SampleLook(len(some), frozenset(unknown), dict(problems.most_common()))
+
+
+def _some_sources(workspace: Workspace, batch: int) -> Sequence[BatchSource]:
+    """Return all sources of a batch, or `IN_WORKSPACE` of them, evenly spaced."""
+    total = workspace.batches.count_sources(batch)
+    if total <= IN_WORKSPACE:
+        return workspace.batches.sources(batch, limit=IN_WORKSPACE)
+    first = workspace.batches.sources(batch, limit=1)[0].id
+    return [
+        source
+        for place in range(IN_WORKSPACE)
+        for source in workspace.batches.sources(batch, after=first - 1 + place * total // IN_WORKSPACE, limit=1)
+    ]
 
 
 @dataclass(frozen=True)
@@ -237,17 +277,11 @@ class BatchService:
         if first is None:
             raise UserError("The plan chooses no image of the data set: correct its section [choose].")
         if number is None:
+            plain, at_once = settings.model_dump(mode="json"), settings.generation.batch or AT_ONCE
             number = self._ledger.create(
-                plan.name,
-                plan.toml_text(),
-                plan.digest,
-                profile.name,
-                plan.make.recipe,
-                settings.model_dump(mode="json"),
-                settings.generation.batch or AT_ONCE,
+                plan.name, plan.toml_text(), plan.digest, profile.name, plan.make.recipe, plain, at_once
             )
-        items = chain([first], chosen)
-        self._ledger.add_sources(number, items)
+        self._ledger.add_sources(number, chain([first], chosen))
         self._ledger.is_planned(number, (*chosen.report, *_left_out(data)))
         return number
 
@@ -259,7 +293,6 @@ class BatchService:
         return order_of(plan_of(batch), batch.at_once, self._workspace.folder, self._workspace.images.process)
 
     def passes(self, number: int) -> tuple[PassStatus, ...]:
-        """Return the progress of each pass of a batch."""
         counts = self._ledger.counts(number)
         waiting = self._ledger.waiting(number) if "skipped" in counts["images"] else 0
         return tuple(
@@ -299,7 +332,7 @@ class BatchService:
             status=status,
             hour=self._hour(number, status.batch.stage),
             failures=self._ledger.failures(number),
-            sample=self.sample(number, SAMPLED) if status.state == "approval" else (),
+            sample=self.sample(number) if status.state == "approval" else (),
             latest=self._ledger.latest_images(number, LATEST),
             estimate=left,
             look=self.look(status),
@@ -352,7 +385,8 @@ class BatchService:
 
     def measured(self, batch: Batch) -> Measured:
         """Return the measurements of all batches with the profile, recipe and settings of this one."""
-        alike = [one.id for one in self._ledger.all() if _settings_of(one) == _settings_of(batch)]
+        made_with = attrgetter("profile", "recipe", "settings")
+        alike = [one.id for one in self._ledger.all() if made_with(one) == made_with(batch)]
         counts = [self._ledger.counts(number) for number in alike]
 
         def seconds(stage: Pass) -> float | None:
@@ -360,9 +394,7 @@ class BatchService:
             number = sum(one.number for one in done)
             return sum(one.seconds for one in done) / number if number else None
 
-        return Measured(
-            seconds("captions"), seconds("language"), seconds("images"), bytes_an_image=self._bytes_an_image(alike)
-        )
+        return Measured(seconds("captions"), seconds("language"), seconds("images"), self._bytes_an_image(alike))
 
     def _bytes_an_image(self, batches: Sequence[int]) -> float | None:
         shas = [sha for number in batches for _, sha, _ in self._ledger.latest_images(number, WEIGHED)][:WEIGHED]
@@ -404,30 +436,16 @@ def _left_out(data: DataSet) -> Iterator[str]:
         yield f"{len(rows) - LEFT_OUT:,} more files or rows of the data set were noticed in the same way."
 
 
-def _settings_of(batch: Batch) -> object:
-    return batch.profile, batch.recipe, batch.settings
-
-
 def order_of(plan: BatchPlan, at_once: int, workspace: Path, process: int) -> Order:
     """Return the `Order` for the workers of a plan. `workspace` is a folder; `process` as in `Order`."""
-    return Order(
-        plan=plan,
-        profile=load_profile(plan.make.profile),
-        settings=settings_of(plan),
-        at_once=at_once,
-        images=workspace / IMAGES,
-        thumbnails=workspace / THUMBNAILS,
-        inversions=workspace / INVERSIONS,
-        process=process,
-    )
+    return Order(plan, load_profile(plan.make.profile), settings_of(plan), at_once, workspace, process)
 
 
 def plan_of(batch: Batch) -> BatchPlan:
-    """Return the plan of a batch."""
     return plan_from_text(batch.plan, Path(f"of the batch {batch.id}"))
 
 
-def facts_of(status: BatchStatus) -> Mapping[str, Any]:
+def facts_of(status: BatchStatus) -> dict[str, Any]:
     """Return the progress of a batch as plain data."""
     batch = status.batch
     return {
@@ -448,7 +466,7 @@ def facts_of(status: BatchStatus) -> Mapping[str, Any]:
     }
 
 
-def details_facts(details: BatchDetails) -> Mapping[str, Any]:
+def details_facts(details: BatchDetails) -> dict[str, Any]:
     """Return all that is shown of one batch, as plain data."""
     estimate = details.estimate
     return {

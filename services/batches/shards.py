@@ -90,38 +90,33 @@ def progress(workspace: Path, batch: int) -> Progress | None:
 
 
 def hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
-    """Write the lots of the current pass to files for shards. Lots handed out before stay. Return "shards" if shards
-    have work, "approval" if the captions wait for approval, "done" if nothing is left. Raises UserError while another
-    process works on the batch.
+    """Write the lots of the current pass to files for shards; lots handed out before stay. Return whether shards have
+    work, the captions wait for approval, or all is done. Raises UserError while another process has the batch.
     """
     if handed_out(workspace.folder, batch) is not None:
         return "shards"
-    with _held(workspace, batch):
-        return _hand_out(workspace, batch, order)
-
-
-def _hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
     ledger = workspace.batches
-    current = Planner(workspace, batch, order).next_pass()
-    if current is None:
-        ledger.finish(batch)
-        return "done"
-    if current.stage == "images" and current.approved is None:
-        return "approval"
-    folder = workspace.folder / SHARDS / str(batch) / f"{current.stage}-{order.process}"
-    folder.mkdir(parents=True, exist_ok=True)
-    half = folder / f"{LOTS}.tmp"
-    header = _Header(batch, current.stage, current.plan, current.at_once, version(), order.process)
-    with half.open("w", encoding="utf-8") as file:
-        file.write(_line(to_plain(header)))
-        number = 0
-        while pieces := ledger.claim(batch, current.stage):
-            file.write(_line({"lot": number, "pieces": [to_plain(piece) for piece in pieces]}))
-            number += 1
-        file.flush()
-        os.fsync(file.fileno())
-    half.rename(folder / LOTS)
-    return "shards"
+    with _held(workspace, batch):
+        current = Planner(workspace, batch, order).next_pass()
+        if current is None:
+            ledger.finish(batch)
+            return "done"
+        if current.stage == "images" and current.approved is None:
+            return "approval"
+        folder = workspace.folder / SHARDS / str(batch) / f"{current.stage}-{order.process}"
+        folder.mkdir(parents=True, exist_ok=True)
+        half = folder / f"{LOTS}.tmp"
+        header = _Header(batch, current.stage, current.plan, current.at_once, version(), order.process)
+        with half.open("w", encoding="utf-8") as file:
+            file.write(_line(to_plain(header)))
+            number = 0
+            while pieces := ledger.claim(batch, current.stage):
+                file.write(_line({"lot": number, "pieces": [to_plain(piece) for piece in pieces]}))
+                number += 1
+            file.flush()
+            os.fsync(file.fileno())
+        half.rename(folder / LOTS)
+        return "shards"
 
 
 def take_back(workspace: Workspace, batch: int) -> bool:

@@ -29,15 +29,7 @@ from pipeline.recipes import Recipe, recipe_of
 from pipeline.request import Event, ImageFailed, MemoryStore, Request
 from pipeline.seams import Models
 from pipeline.stages.generation import PlannedImage
-from services.batches.io_workers import (
-    FileWork,
-    Helpers,
-    IoThreads,
-    IoWorkers,
-    OpenedSource,
-    Order,
-    UnreadSource,
-)
+from services.batches.io_workers import FileWork, Helpers, IoThreads, IoWorkers, OpenedSource, Order, UnreadSource
 
 T = TypeVar("T")
 Awaited = Callable[[], T]
@@ -49,9 +41,7 @@ _Sources = Mapping[int, Callable[[], OpenedSource | UnreadSource]]
 
 
 def stages_of(recipe: Recipe, stage: Pass) -> tuple[StageName, ...]:
-    """Return the text stages of a pass. "captions" has the first stages, which show the source image to a captioner or
-    segmenter, and "language" has all others.
-    """
+    """Return the text stages of a pass: “captions” has the first ones, which see the source, “language” the others."""
     names, looking = recipe.names, ("captioner", "segmenter")
     first = next((place for place, one in enumerate(recipe.stages) if one.producer not in looking), len(names))
     return {"captions": names[:first], "language": names[first:], "images": ()}[stage]
@@ -154,21 +144,11 @@ class Worker:
             if run.source_sha not in stores:
                 stores[run.source_sha] = _SavingStore(source, run, self._io)
             by_source.setdefault(run.source_sha, []).append(piece)
-        works = [
-            SourceWork(
-                Request(
-                    self._task(pieces[0]),
-                    self._order.settings,
-                    self._recipe.name,
-                    self._order.plan.make.seed,
-                    stages=(),
-                    images=tuple(self._planned(piece) for piece in pieces),
-                    watched=False,
-                ),
-                stores[source],
-            )
-            for source, pieces in by_source.items()
-        ]
+        works, settings, seed = list[SourceWork](), self._order.settings, self._order.plan.make.seed
+        for sha, pieces in by_source.items():
+            task, images = self._task(pieces[0]), tuple(self._planned(piece) for piece in pieces)
+            request = Request(task, settings, self._recipe.name, seed, stages=(), images=images, watched=False)
+            works.append(SourceWork(request, stores[sha]))
         if works:
             numbered = [*stores.values()]
             draw(self._driver, works, lambda number, event: numbered[number].tell(event), at_once=self._order.at_once)

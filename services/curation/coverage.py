@@ -87,15 +87,13 @@ def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: st
     """Return the table of the most common rows and columns. `find` selects the rows whose value contains this text."""
     line_facet, place_facet = facets_of(grid)
     facet_counts = catalogue.facets(names=(line_facet, place_facet), most=_ALL)
-    search_text = " ".join(find.split()).casefold()
-    lines = [
-        Head(value, number) for value, number in facet_counts[line_facet].items() if search_text in value.casefold()
-    ]
+    text = " ".join(find.split()).casefold()
+    lines = [Head(value, number) for value, number in facet_counts[line_facet].items() if text in value.casefold()]
     places = [Head(value, number) for value, number in facet_counts[place_facet].items()]
     if place_facet == "edit type":
         places += [Head(value, 0) for value in EDIT_TYPES if value not in facet_counts[place_facet]]
     shown_lines, shown_places = lines[:MOST_LINES], places[:MOST_PLACES]
-    names = [head.value for head in shown_lines] + ([] if search_text else [""])
+    names = [head.value for head in shown_lines] + ([] if text else [""])
     counted = catalogue.coverage(grid, lines=names, places=[head.value for head in shown_places] + [""])
     cells = {(cell.line, cell.place): cell for cell in counted}
     neither = 0 if grid == GRIDS[0] else catalogue.count(cell_filter(grid, "", "")).number
@@ -118,9 +116,9 @@ def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: st
     )
 
 
-def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
-    """Return at most `most` gaps. A gap is a cell without images whose row and column have images. If any image of the
-    table is accepted, a cell without an accepted image is a gap too.
+def gaps(table: CoverageTable) -> tuple[Gap, ...]:
+    """Return at most `MOST_GAPS` gaps: cells without images whose row and column have images. If any image of the table
+    is accepted, cells without an accepted image are gaps too.
 
     Gaps that would have most images in proportion come first: the order is by the product of the numbers of images in
     their row and column.
@@ -136,7 +134,7 @@ def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
                 missing.append(Gap(line, place, "images", None))
             elif any_accepted and not cell.reviews.get("accepted"):
                 missing.append(Gap(line, place, "accepted images", cell))
-    return tuple(sorted(missing, key=lambda gap: -gap.line.images * gap.place.images)[:most])
+    return tuple(sorted(missing, key=lambda gap: -gap.line.images * gap.place.images)[:MOST_GAPS])
 
 
 def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], falling: bool = True) -> tuple[Head, ...]:

@@ -58,10 +58,7 @@ class ImagesCommand(Command):
     )
     filter: Filter | None = Field(None, description=WHICH)
     expected: int | None = Field(
-        None,
-        ge=0,
-        le=LARGEST_ID,
-        description="Number of images that you saw the filter match; with another number now, nothing is done",
+        None, ge=0, le=LARGEST_ID, description="Number of matches you saw; with another number now, nothing is done"
     )
     author: Author = ""
     key: Key = ""
@@ -116,18 +113,14 @@ class CurationDecisions:
         reason: Annotated[str, Field(max_length=10 * LONGEST_REASON, description="Reason of a rejection")] = "",
         session: Annotated[
             int | None,
-            Field(
-                ge=1,
-                le=LARGEST_ID,
-                description="The session of this decision; the answer may name an image to show again",
-            ),
+            Field(ge=1, le=LARGEST_ID, description="The session of this decision; the answer may name one to repeat"),
         ] = None,
     ) -> Decided:
         """Accept or reject images of the catalogue, or withdraw their verdicts. If one image cannot be decided, none
         is. Raises UserError if the filter matches no image, or another number of images than expected.
         """
         change = self._decisions.review(sent.target, verdict, reason, sent.author, session, sent.key)
-        done = {"accepted": "Accepted {}.", "rejected": "Rejected {}.", "open": "Withdrew the verdict on {}."}
+        done = {"accepted": "Accepted", "rejected": "Rejected", "open": "Withdrew the verdict on"}
         repeat = self._repeat(session) if session is not None and change.decision else 0
         return _told(change, done[verdict], f"{verdict} already", repeat)
 
@@ -140,14 +133,12 @@ class CurationDecisions:
         ],
         put: Annotated[bool, Field(description="True to add the tag, false to remove it")] = True,
     ) -> Decided:
-        """Add a tag to images of the catalogue, or remove it. Raises UserError as `decide`, and for an empty or too
-        long tag.
-        """
+        """Add a tag to images of the catalogue, or remove it. Raises UserError as `decide`, and for an invalid tag."""
         tag = " ".join(tag.split())
         change = self._decisions.tag(sent.target, tag, put, sent.author, sent.key)
         if put:
-            return _told(change, f"Put the tag “{_safe(tag)}” on {{}}.", "tagged so already")
-        return _told(change, f"Took the tag “{_safe(tag)}” off {{}}.", "not tagged so")
+            return _told(change, f"Put the tag “{tag}” on", "tagged so already")
+        return _told(change, f"Took the tag “{tag}” off", "not tagged so")
 
     @does("relabel-images", ImagesCommand)
     def relabel(
@@ -162,7 +153,7 @@ class CurationDecisions:
         """
         label = " ".join(label.split())
         change = self._decisions.relabel(sent.target, label, sent.author, sent.key)
-        return _told(change, f"Gave the label “{_safe(label)}” to {{}}.", "labelled so already")
+        return _told(change, f"Gave the label “{label}” to", "labelled so already")
 
     @does("undo-decision")
     def undo(
@@ -178,8 +169,8 @@ class CurationDecisions:
         """
         back = self._decisions.take_back(decision, author, key)
         what = {"review": "the verdict", "tag": "the tag", "label": "the label"}[back.kind]
-        done = f"{'Done again' if back.again else 'Taken back'}: {what} “{_safe(back.what)}” on {{}}."
-        sentences = [done.format(count_of(back.changed, "image"))] if back.changed else ["Nothing was changed."]
+        done = f"{'Done again' if back.again else 'Taken back'}: {what} “{back.what}” on"
+        sentences = [f"{done} {count_of(back.changed, 'image')}." if back.changed else "Nothing was changed."]
         if back.left:
             stay = f"{count_of(back.left, 'image', 'stays')} as {'it is' if back.left == 1 else 'they are'}"
             sentences.append(f"{stay}: something else was decided since.")
@@ -212,9 +203,7 @@ class CurationDecisions:
         verdict: Annotated[Verdict, Field(description="The verdict on the image now")],
         reason: Annotated[str, Field(max_length=10 * LONGEST_REASON, description="Reason of a rejection")] = "",
     ) -> dict[str, bool]:
-        """Judge an image that a session shows again; its verdict stays unchanged. Raises UserError for an image that
-        the session did not ask about again.
-        """
+        """Judge an image that a session shows again; its verdict stays unchanged. Raises UserError for any other."""
         return {"agrees": self._decisions.answer_repeat(session, entry, verdict, reason)}
 
     @does("review-figures", Query)
@@ -249,12 +238,8 @@ class CurationDecisions:
 
 
 def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
-    """Return a change with sentences: `done` on the changed images, `already` on the unchanged ones."""
-    sentences = [done.format(count_of(change.changed, "image"))] if change.changed else ["Nothing was changed."]
+    """Return a change with sentences: `done`, such as "Accepted", and `already` on the unchanged images."""
+    sentences = [f"{done} {count_of(change.changed, 'image')}." if change.changed else "Nothing was changed."]
     if change.same:
         sentences.append(f"{count_of(change.same, 'image', 'was')} {already}.")
     return Decided(change.decision, change.changed, change.same, " ".join(sentences), repeat)
-
-
-def _safe(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")

@@ -12,7 +12,6 @@ import numpy as np
 from core.catalogue import Bar, CatalogueEntry, CataloguePage, Count, CoverageGrid, ScoreCounts
 from core.image_filter import Facet, ImageFilter
 from core.images import read_image
-from core.judgements import JudgeReply
 from core.latest import Latest
 from core.stored_runs import StoredTestCase, StoredValue
 from core.test_sets import SetVersion
@@ -127,6 +126,8 @@ class Gallery:
         self._check_agreements, self._judging = check_agreements, judging
         self.entry = workspace.catalogue.get
         """Returns one image. Raises UserError for an unknown one."""
+        self.judge_replies = workspace.judgements.replies
+        """Returns the questions to a judge about an image and its replies, by the name of the check."""
         self._held = Latest[Held | _Listed](MOST_HELD)
         self._listed = Latest[_Listed | _Alike](MOST_LISTED)
         self._agreements = Latest[Mapping[str, Agreements]](MOST_LISTED)
@@ -271,10 +272,6 @@ class Gallery:
             workspace.decisions.of_entry(entry.id),
             workspace.catalogue.count(ImageFilter(source=entry.source_sha)).number if entry.source_sha else 1,
         )
-
-    def judge_replies(self, entry_id: int) -> Mapping[str, JudgeReply]:
-        """Return the questions to a judge about an image and its replies, by the name of the check."""
-        return self._workspace.judgements.replies(entry_id)
 
     def origin(self, entry_id: int) -> Mapping[StageName, StoredValue]:
         """Return the value that each text stage had when an image was drawn. Raises UserError for an unknown image."""

@@ -1,4 +1,5 @@
-"""Imports a folder, a zip or a tar of any known format into a workspace.
+"""Imports a folder, a zip or a tar of any known format into a workspace, in this process or in one of its own: if a
+file fills the memory, the import ends but the server continues.
 
 Images are saved in groups: first their files on the disk, then their rows in the database. So a stopped or killed
 import can be run again and completes. A source whose import was completed is recognised by the SHA-256 of its content
@@ -9,22 +10,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from core.csv_tables import cells
-from core.errors import UserError, disk_reason
+from core.errors import Cancelled, UserError, disk_reason, out_of_memory
 from core.images import StoredImage, file_hash
 from core.imports import Import, ImportRow
 from core.masks import parse_classes
-from core.progress import OnProgress
+from core.progress import OnProgress, Progress
 from core.test_sets import LONGEST_NAME
 from core.text_templates import TextTemplates
 from core.types import Check, from_plain, to_plain
@@ -33,6 +37,7 @@ from formats.files import open_files
 from formats.layouts import LAYOUTS
 from formats.reading import read
 from formats.types import Example, Imported, Report
+from services.own_processes import end_with_parent, own_processes
 from storage.curation.imports import ImportedImage, NewImage
 from storage.engine.rows import whole
 from storage.workspace import Workspace
@@ -44,6 +49,7 @@ MOST_SAID = 1_000_000
 _FOLDER = "importing"
 """Name of the workspace's folder for pictures not imported yet. Each import has its own folder inside."""
 _SHA = re.compile(r"[0-9a-f]{64}")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,8 @@ def bring_in(
     known = tuple(dict.fromkeys(label.strip() for label in labels if label.strip()))
     options = {"layout": layout, "classes": {str(key): value for key, value in named.items()}, "labels": known}
     report = report or Report()
-    with room_in(workspace) as room:
+    room = new_room(workspace)
+    try:
         content = content_of(source, room)
         earlier = workspace.imports.find(content, options)
         if earlier is not None and earlier.state == "done":
@@ -112,6 +119,93 @@ def bring_in(
             each=batches.take,
         )
         return Done(_finish(workspace, batches.save(), imported), already=False)
+    finally:
+        remove_room(room)
+
+
+_ENDED = (
+    "The import ended early, perhaps since memory ran out. Images imported so far stay. Free some memory or leave out "
+    "very large files, then start the same import again."
+)
+
+
+@dataclass(frozen=True)
+class ImportOrder:
+    """The arguments of `bring_in`, to send to the process. `workspace` is the folder of the workspace."""
+
+    workspace: Path
+    source: Path
+    name: str = ""
+    layout: str = ""
+    classes: str = ""
+    labels: tuple[str, ...] = ()
+    at_once: int | None = None
+
+
+def bring_in_apart(
+    order: ImportOrder, on_progress: Callable[[Progress, int], object], begun: Callable[[int], object]
+) -> Done:
+    """Run `bring_in` in another process. `on_progress` gets the progress and the number of rows in the report. An
+    exception of a callback stops the import and is raised again. Raises UserError if the import fails.
+    """
+    context = own_processes()
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_bring_in, args=(theirs, order), name="import", daemon=True)
+    process.start()
+    theirs.close()
+    stopped: Exception | None = None
+    try:
+        while True:
+            message = ours.recv()
+            if isinstance(message, Done):
+                return message
+            if isinstance(message, Exception):
+                raise stopped or message
+            try:
+                if isinstance(message, int):
+                    begun(message)
+                else:
+                    on_progress(*message)
+            except Exception as error:  # noqa: BLE001 - raised above, once the process has cleaned up
+                stopped = error
+            ours.send(stopped is None)
+    except (EOFError, OSError) as error:
+        raise UserError(_ENDED) from error
+    finally:
+        ours.close()
+        process.join()
+
+
+def _bring_in(connection: Connection, order: ImportOrder) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+    with suppress(OSError):  # on Linux: if memory runs out, the kernel kills this process first
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    report = Report()
+
+    def tell(message: object) -> None:
+        connection.send(message)
+        if not connection.recv():
+            raise Cancelled
+
+    def on_progress(progress: Progress) -> None:
+        tell((progress, len(report.rows)))
+
+    answer: Done | Exception
+    try:
+        with Workspace(order.workspace) as workspace:
+            given = cells(order, "source name layout classes labels at_once")
+            answer = bring_in(workspace, **given, progress=on_progress, report=report, begun=tell)
+    except Cancelled as error:
+        answer = error
+    except UserError as error:
+        answer = UserError(str(error), field=error.field)
+    except Exception as error:
+        if not out_of_memory(error):
+            log.exception("an import failed")
+            raise
+        answer = UserError(_ENDED)
+    connection.send(answer)
 
 
 def _finish(workspace: Workspace, number: int, imported: Imported) -> Import:
@@ -233,16 +327,6 @@ def _checks(value: Any) -> tuple[Check, ...]:
 def _known(image: ImportedImage) -> str:
     named = f"test case {image.test_case}" if image.test_case is not None else f"number {image.entry} of the catalogue"
     return f"It is in the workspace already, as {named}: no second one was made."
-
-
-@contextmanager
-def room_in(workspace: Workspace) -> Iterator[Path]:
-    """Make a scratch folder, and remove it when the context ends."""
-    room = new_room(workspace)
-    try:
-        yield room
-    finally:
-        remove_room(room)
 
 
 def new_room(workspace: Workspace) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,8 +24,7 @@ from formats.naming import name_of_file
 from services.changes import Changes
 from services.commands import Missing, does
 from services.curation import import_source
-from services.curation.import_process import ImportOrder, bring_in_apart
-from services.curation.import_source import new_room, remove_room, require_layout
+from services.curation.import_source import ImportOrder, bring_in_apart, new_room, remove_room, require_layout
 from services.edit_conflicts import LARGEST_ID, After
 from services.queries import MOST_LISTED, Query
 from services.test_sets.examples import origin_of
@@ -88,11 +87,6 @@ class ImportService:
         self._cancelled = threading.Event()
         self._thread: threading.Thread | None = None
 
-    @does("stop-import")
-    def stop_import(self) -> dict[str, Any]:
-        """Stop the running import. Imported images stay. Start the same import again to resume it."""
-        return {"stopping": self.stop()}
-
     def require_ready(self, layout: str = "", classes: str = "") -> None:
         """Raise UserError if another import is running, or if a field for `import_upload` is invalid."""
         require_layout(layout)
@@ -130,22 +124,11 @@ class ImportService:
                 raise UserError(f"The upload cannot be stored. {disk_reason(error)}.") from error
             cancelled = self._cancelled = threading.Event()
             self._state = ImportState(shown, upload=1 if self._state is None else self._state.upload + 1)
-
-            def work() -> str:
-                def on_progress(at: Progress, rows: int) -> None:
-                    stop_if(cancelled)
-                    self._tell(done=at.done, total=at.total, seconds_left=at.seconds_left, rows=rows)
-
-                order = ImportOrder(
-                    self._workspace.folder, moved_file, shown, layout, classes, tuple(labels), import_source.AT_ONCE
-                )
-                done = bring_in_apart(order, on_progress, lambda number: self._tell(number=number))
-                self._tell(number=done.imported.id, name=done.imported.name, rows=sum(done.imported.rows.values()))
-                if test_set is None:
-                    return done.words
-                return f"{done.words} {into_set(self._workspace, done.imported.id, test_set).words}"
-
-            self._thread = threading.Thread(target=self._work, args=(work, room), name="import", daemon=True)
+            order = ImportOrder(
+                self._workspace.folder, moved_file, shown, layout, classes, tuple(labels), import_source.AT_ONCE
+            )
+            arguments = order, test_set, cancelled, room
+            self._thread = threading.Thread(target=self._work, args=arguments, name="import", daemon=True)
             self._thread.start()
             return self._state
 
@@ -153,10 +136,11 @@ class ImportService:
         """Return the progress of the latest upload, or None if there was none since the server started."""
         return self._state
 
-    def stop(self) -> bool:
-        """Ask the import of an upload to stop. Return False if none is running."""
+    @does("stop-import")
+    def stop(self) -> dict[str, bool]:
+        """Stop the running import. Imported images stay. Start the same import again to resume it."""
         self._cancelled.set()
-        return self._state is not None and self._state.state == "running"
+        return {"stopping": self._state is not None and self._state.state == "running"}
 
     def close(self, seconds: float = 5.0) -> None:
         """Stop the running import, and wait for it at most this many seconds."""
@@ -212,10 +196,18 @@ class ImportService:
         done = into_set(self._workspace, number, test_set)
         return facts(done, "added already", test_set=done.version.test_set)
 
-    def _work(self, work: Callable[[], str], room: Path) -> None:
+    def _work(self, order: ImportOrder, test_set: str | None, cancelled: threading.Event, room: Path) -> None:
+        def on_progress(at: Progress, rows: int) -> None:
+            stop_if(cancelled)
+            self._tell(done=at.done, total=at.total, seconds_left=at.seconds_left, rows=rows)
+
         state: Literal["done", "failed", "stopped"] = "done"
         try:
-            message = work()
+            done = bring_in_apart(order, on_progress, lambda number: self._tell(number=number))
+            self._tell(number=done.imported.id, name=done.imported.name, rows=sum(done.imported.rows.values()))
+            message = done.words
+            if test_set is not None:
+                message += f" {into_set(self._workspace, done.imported.id, test_set).words}"
         except Cancelled:
             state, message = "stopped", "The import was stopped: start the same import again to resume it."
         except UserError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -25,7 +26,7 @@ from pipeline.seams import Models
 from services.changes import Changes
 from services.commands import does
 from services.curation.views import WHICH, Filter
-from services.edit_conflicts import LARGEST_ID
+from services.edit_conflicts import Id
 from services.jobs import JobQueue
 from storage.workspace import Workspace
 
@@ -115,9 +116,7 @@ class Judging:
         return self.show()
 
     @does("show-judgement", looks=True)
-    def replies(
-        self, entry: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The entry of the catalogue")]
-    ) -> dict[str, Any]:
+    def replies(self, entry: Annotated[Id, Field(ge=1, description="The entry of the catalogue")]) -> dict[str, Any]:
         """Show what the judge was asked about an image, and its whole replies."""
         replies: dict[str, JudgeReply] = self._workspace.judgements.replies(entry)
         return {"replies": [{"check": name, **to_plain(one)} for name, one in replies.items()]}
@@ -155,7 +154,7 @@ class Judging:
         assert section is not None
         at_once = max(1, section.parallel // FACTORS_EACH) if isinstance(section, ServerJudge) else 1
         with self._lock:
-            entries = [self._waiting[place] for place in range(min(at_once, len(self._waiting)))]
+            entries = list(islice(self._waiting, at_once))
         if not entries:
             return
         judge = self._models.judge

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from core.errors import UserError
 from core.image_filter import STANDINGS, UNREAD, Facet, ImageFilter
+from core.latest import Latest
 from pipeline.models.nearest import Floats, products
 from services.commands import does
 from services.curation.meaning import Meaning
@@ -103,9 +104,7 @@ class ImageMap:
     def __init__(self, workspace: Workspace, meaning: Meaning) -> None:
         self._workspace, self._meaning = workspace, meaning
         self._lock = threading.Lock()
-        self._axes: tuple[tuple[int, int], _Axes] | None = None
-        self._pca: tuple[tuple[int, int], Layout] | None = None
-        self._umap: tuple[tuple[int, int], Layout] | None = None
+        self._axes, self._pca, self._umap = Latest[_Axes](1), Latest[Layout](1), Latest[Layout](1)
         self._process: subprocess.Popen[bytes] | None = None
         self._making = Making()
 
@@ -117,20 +116,15 @@ class ImageMap:
         return self._pca_of(table) if name == "pca" else self._umap_of(table)
 
     def _pca_of(self, table: VectorTable) -> Layout:
+        number = len(table.entries)
+        if not number:
+            return Layout(table.entries, np.zeros((0, 2), np.float32))
+        # The directions change only when the number of images has doubled, so that a region stays valid while images
+        # are added.
+        basis = table.version[0], 1 << (number.bit_length() - 1)
         with self._lock:
-            if self._pca is not None and self._pca[0] == table.version:
-                return self._pca[1]
-            number = len(table.entries)
-            if not number:
-                return Layout(table.entries, np.zeros((0, 2), np.float32))
-            # The directions change only when the number of images has doubled, so that a region stays valid while
-            # images are added.
-            basis = table.version[0], 1 << (number.bit_length() - 1)
-            if self._axes is None or self._axes[0] != basis:
-                self._axes = basis, _axes_of(table.rows[: basis[1]])
-            layout = Layout(table.entries, self._axes[1].places(table))
-            self._pca = table.version, layout
-            return layout
+            axes = self._axes.once(basis, lambda: _axes_of(table.rows[: basis[1]]))
+            return self._pca.once(table.version, lambda: Layout(table.entries, axes.places(table)))
 
     def _umap_of(self, table: VectorTable) -> Layout | None:
         path = self._kept(table)
@@ -138,15 +132,15 @@ class ImageMap:
             changed = path.stat().st_mtime_ns
         except FileNotFoundError:
             return None
-        with self._lock:
-            version = table.version[0], changed
-            if self._umap is not None and self._umap[0] == version:
-                return self._umap[1]
+
+        def read() -> Layout:
             coordinates = np.load(path)
             places = _in_unit(coordinates, coordinates.min(axis=0), coordinates.max(axis=0))
             places[:, 0] += UMAP_RIGHT
-            self._umap = version, Layout(table.entries[: len(places)], places)
-            return self._umap[1]
+            return Layout(table.entries[: len(places)], places)
+
+        with self._lock:
+            return self._umap.once((table.version[0], changed), read)
 
     def inside(self, region: Region, allowed: Bits, colours: ShownColours | None = None) -> Bits:
         """Return the `allowed` entries in a region of the map (all if it is ()) that have a shown colour."""
@@ -206,9 +200,7 @@ class ImageMap:
         return colour_of, tuple(Category(*one, count=count) for one, count in zip(names, counts, strict=True))
 
     def _categories(self, entries: Numbers, colour: str, values: Sequence[str]) -> NDArray[np.uint8]:
-        """Return each entry's colour: the index of its first value in `values`, `len(values)` for any other value, and
-        `len(values) + 1` without a value.
-        """
+        """Return each entry's colour: the index of its first value in `values`, then one for others, one for none."""
         catalogue = self._workspace.catalogue
         colour_numbers = np.full(len(entries), len(values) + 1, np.uint8)
         colour_numbers[entry_sets.has(catalogue.bits(_having(colour)), entries)] = len(values)

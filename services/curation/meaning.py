@@ -29,7 +29,7 @@ from pipeline.models.weight_hashes import embedder_key
 from pipeline.profiles.profile import Profile
 from pipeline.seams import BatchEmbedder, Models
 from services.commands import does
-from services.edit_conflicts import LARGEST_ID
+from services.edit_conflicts import Id
 from services.jobs import JobQueue
 from services.queries import MOST_LISTED, ImageQuery, Plain, entry_facts
 from services.test_sets.hashes import hashes_in
@@ -152,9 +152,7 @@ class Meaning:
     # Embedding
 
     def begin(self) -> None:
-        """Begin to embed all images without a vector while the worker thread is idle. A call while this is in progress
-        changes nothing. A call after a failure tries again.
-        """
+        """Embed all images without a vector while the worker thread is idle; after a failure, try again."""
         with self._lock:
             self._problem = ""
             if self._lined_up or self._jobs.closing:
@@ -274,9 +272,7 @@ class Meaning:
         meaning: Annotated[
             str, Field(max_length=400, description="Description of the images, such as “a red bird in the snow”")
         ] = "",
-        like: Annotated[
-            int, Field(ge=0, le=LARGEST_ID, description="The entry of the catalogue that the images should resemble")
-        ] = 0,
+        like: Annotated[Id, Field(description="The entry of the catalogue that the images should resemble")] = 0,
         limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Maximum number of test cases")] = 50,
     ) -> Plain:
         """Find test cases that match a text, or that look like a given test case, the most similar first."""
@@ -316,7 +312,10 @@ class Meaning:
     def vector_of(self, target: Wanted) -> Floats:
         """Return the vector of a target, scaled to length 1. Vectors of texts and pictures are cached."""
         if isinstance(target, str):
-            return self._text_vector(" ".join(target.split()))
+            text = " ".join(target.split())
+            if not any(map(str.isalnum, text)):
+                raise UserError("Say in words what the images should show.", field="meaning")
+            return self._wanted.once((self.embedder, text), lambda: _unit(self._models.embedder.text(text)))
         if isinstance(target, Picture):
             return self._wanted.once((self.embedder, target), lambda: self._picture_vector(target.sha))
         table = self.table()
@@ -329,11 +328,6 @@ class Meaning:
                 )
             return _unit(self._vectors([self._workspace.images.load(sha).convert("RGB")])[0])
         return _unit(table.rows[row])
-
-    def _text_vector(self, text: str) -> Floats:
-        if not any(map(str.isalnum, text)):
-            raise UserError("Say in words what the images should show.", field="meaning")
-        return self._wanted.once((self.embedder, text), lambda: _unit(self._models.embedder.text(text)))
 
     def _picture_vector(self, sha: str) -> Floats:
         if sha not in self._workspace.images.sizes([sha]):

@@ -35,7 +35,7 @@ from core.test_sets import ImageHashes
 from pipeline.models.nearest import close_pairs, nearest
 from services.commands import does
 from services.curation.meaning import Meaning
-from services.edit_conflicts import LARGEST_ID
+from services.edit_conflicts import Id
 from services.queries import ImageQuery, Plain, entry_facts
 from services.test_sets.hashes import hashes_of
 from storage.curation import entry_sets
@@ -90,9 +90,7 @@ class NearDuplicates:
         self._workspace, self._meaning = workspace, meaning
 
     @does("near-duplicates", looks=True)
-    def list_of(
-        self, entry: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The entry of the catalogue")]
-    ) -> Plain:
+    def list_of(self, entry: Annotated[Id, Field(ge=1, description="The entry of the catalogue")]) -> Plain:
         """List the near-duplicates of a test case, including equal images, the most similar first."""
         near = self.of(entry)
         listed = self._workspace.catalogue.listed([one.entry for one in near])

@@ -86,9 +86,7 @@ class CellPlan:
 
     sources: tuple[PlannedSource, ...]
     available: int
-    """Number of usable source images, including `sources`. For weather or time of day some of them may turn out to be
-    unusable, since not all are checked.
-    """
+    """Number of usable source images, including `sources`; an upper bound for weather and time of day."""
     captions: int | None
     """Maximum number of captions of all new runs together; None if the settings of a run do not limit them."""
     images: int | None
@@ -171,7 +169,10 @@ class CellPlans:
         if task_problem(run.task):
             return None
         settings = _limited(self._runs.settings(run), edits)
-        values: Values = {name: run.values[name].value for name in _before_keywords(run)}
+        names = recipe_of(run.recipe).names
+        # Edit types do not affect the stages before the keywords, so their values are kept.
+        kept = names[: names.index("keywords")]
+        values: Values = {name: run.values[name].value for name in kept if name in run.values}
         if any(edits.values()):
             edited = self._edited(run, settings, edits, values)
             if edited is None:
@@ -189,9 +190,9 @@ class CellPlans:
         if "caption" not in values or "keywords" not in run.values:
             return None
         caption = values["caption"].value.text
-        keywords_found: Sequence[Keyword] = run.values["keywords"].value.value.items
+        found: Sequence[Keyword] = run.values["keywords"].value.value.items
         chosen: dict[EditType, Keyword] = {}
-        for keyword in keywords_found:
+        for keyword in found:
             fits = keyword.edit_type in edits and not failed(
                 (
                     *keyword_checks(keyword.text, caption, run.task, keyword.forced),
@@ -203,9 +204,7 @@ class CellPlans:
         if len(chosen) < len(edits):
             return None
         ticked = {keyword.text for keyword in chosen.values()}
-        keywords = Keywords(
-            tuple(Keyword(one.text, one.edit_type, one.text in ticked, one.forced) for one in keywords_found)
-        )
+        keywords = Keywords(tuple(Keyword(one.text, one.edit_type, one.text in ticked, one.forced) for one in found))
         alternatives = Alternatives(
             tuple(
                 KeywordAlternatives(one.text, one.edit_type, (Alternative(edits[one.edit_type]),), one.forced)
@@ -216,14 +215,9 @@ class CellPlans:
         return self._by_person(run, settings, values, {"keywords": keywords, "alternatives": alternatives})
 
     def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
-        """Return the values of a run with a person's edits. Stale earlier values are stored as that person's too, since
-        they contain the words to change and must not be written again.
-        """
-        recipe, pixels, stale = (
-            recipe_of(run.recipe),
-            self._runs.pixels(run.source_sha),
-            self._runs.stale(run, settings),
-        )
+        """Return a run's values with a person's edits. Stale earlier values become the person's, so they are kept."""
+        recipe, pixels = recipe_of(run.recipe), self._runs.pixels(run.source_sha)
+        stale = self._runs.stale(run, settings)
         plain = {name: stage_value.value for name, stage_value in values.items()}
         by_person = {name: value for name, value in plain.items() if name in stale} | dict(edited)
         keys = {name: inputs_key(recipe, name, run.task, pixels, plain | by_person, settings) for name in by_person}
@@ -271,12 +265,6 @@ def _alternatives(command: CellCommand) -> dict[EditType, str]:
 
 def _edits_words(recipe: Recipe) -> bool:
     return recipe.section_card("keywords") == "keywords" and recipe.has("alternatives")
-
-
-def _before_keywords(run: Run) -> tuple[StageName, ...]:
-    """Return the stages before the keywords that have a value: edit types do not affect them, so they are kept."""
-    names = recipe_of(run.recipe).names
-    return tuple(name for name in names[: names.index("keywords")] if name in run.values)
 
 
 def _limited(settings: Settings, edits: Mapping[EditType, str]) -> Settings:

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from core.errors import UserError
 from storage.thumbnails import Seen, Thumbnails
@@ -25,16 +25,6 @@ _AT_ONCE = 500
 """Maximum number of entries per query. If all have thumbnails, checking them takes some milliseconds."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class FillProgress:
-    """Progress of making missing thumbnails."""
-
-    left: int
-    """Number of entries of the catalogue that may have no thumbnail: they are not checked yet."""
-    made: int
-    """Number of thumbnails made since the start."""
 
 
 class ThumbnailFill:
@@ -50,7 +40,6 @@ class ThumbnailFill:
     def __init__(self, thumbnails: Thumbnails, saved: Callable[[], int], idle: Callable[[], bool]) -> None:
         self._thumbnails, self._saved, self._idle = thumbnails, saved, idle
         self._seen: Seen | None = None
-        self._made = 0
         self._rests_until = 0.0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -70,11 +59,6 @@ class ThumbnailFill:
     def give_way(self) -> None:
         """Rest, since somebody uses the gallery now."""
         self._rests_until = time.monotonic() + REST_SECONDS
-
-    def progress(self) -> FillProgress:
-        """Return the progress of making missing thumbnails."""
-        gaps = unseen(self._seen or self._thumbnails.seen(), self._thumbnails.latest_entry()).gaps
-        return FillProgress(sum(last - first + 1 for first, last in gaps), self._made)
 
     def fill(self) -> bool:
         """Make missing thumbnails until none is missing (returns True) or the thread must stop. Raises OSError."""
@@ -100,7 +84,7 @@ class ThumbnailFill:
                 return number, False
             for sha in filter(None, shas):
                 try:
-                    self._made += self._thumbnails.fill(sha)
+                    self._thumbnails.fill(sha)
                 except UserError as error:  # the error is shown when somebody opens the image
                     log.info("there is no thumbnail of %s: %s", sha, error)
         return (pictures[-1][0] - 1 if len(pictures) == _AT_ONCE else first - 1), True

@@ -1,12 +1,12 @@
 """The example workspace: one press of a button makes example data, so that each page has something to show.
 
 The example is made by the commands that people use. It has batches of drawn scenes, reviews, test sets, control sets,
-predictions of models under test, and a study. Each step skips what exists already, so that a stopped example can be
-resumed.
+predictions of models under test, and a study. Each step skips what exists already, so a stopped example can resume.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 import time
@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from core.csv_tables import facts
+from core.csv_tables import plain
 from core.errors import Cancelled, UserError
 from core.image_filter import ImageFilter
 from core.progress import OnCount
@@ -37,7 +37,7 @@ from services.example.votes import simulated_votes
 from services.jobs import JobQueue
 from services.queries import Query
 from services.work_queue import WorkQueue, WorkView
-from storage.example import AUTHOR, ExampleRecord, Kept
+from storage.example import AUTHOR, ExampleRecord
 from storage.workspace import Workspace
 
 MAKING, REMOVING = "making", "removing"
@@ -60,8 +60,7 @@ ACCEPTED, REJECTED = 0.65, 0.15
 """Shares of the test cases that the example accepts and rejects. The others are left for the user to try the review."""
 _PLAN = Path(__file__).with_name("plan.txt")
 TYPES: Mapping[TaskKind, str] = {"classification": 'types = { weather = 2, "time of day" = 1 }', "segmentation": ""}
-"""Lines of the plan with the relative shares of edit types. The classifier learned only fair days, so edits of weather
-and time of day test a likely weakness."""
+"""Relative shares of edit types. The classifier learned only fair days, so weather and time of day are likely weak."""
 Tell = Callable[[float], None]
 """Progress callback: called with the done share of a step, from 0 to 1. An exception from it ends the step."""
 
@@ -86,7 +85,6 @@ class ExampleSet:
 
     title: str
     version: int
-    """Number of the version."""
     model: str
     """Key of the model under test that predicted its images."""
 
@@ -100,7 +98,6 @@ class ExampleView:
 
     state: State
     doing: str = ""
-    """Current step in words."""
     step: int = 0
     """Number of the current step, from 1; 0 before the first."""
     steps: int = 0
@@ -152,7 +149,6 @@ class ExampleWorkspace:
         self._jobs, self._batches, self._evaluations = jobs, batches, evaluations
         self.size = ExampleSize()
         self.new_seed: Callable[[], int] = lambda: secrets.randbelow(SEEDS)
-        """Returns the seed of the next example."""
         self.work = WorkQueue(changes, name="the example workspace")
         """Queue for making and removing the example. At most one piece of work is active."""
         self._at: tuple[str, int, int] = ("", 0, 0)
@@ -161,29 +157,6 @@ class ExampleWorkspace:
         """Parts that the last removal kept."""
         self._closing = False
 
-    @does("make-example", keeps=True)
-    def make_example(self) -> dict[str, Any]:
-        """Fill the workspace with example data: batches of drawn scenes, reviews, test sets, control sets, predictions,
-        and a study with simulated votes. An example that was stopped is resumed. Raises UserError if this studio cannot
-        make an example, or if the example is being removed.
-        """
-        return self._facts(self.make())
-
-    @does("stop-example", keeps=True)
-    def stop_example(self) -> dict[str, Any]:
-        """Stop making the example. Finished parts stay. The example can be resumed or removed later."""
-        return self._facts(self.stop())
-
-    @does("remove-example")
-    def remove_example(self) -> dict[str, Any]:
-        """Remove the data of the example. Parts that people's own work uses stay, and are reported."""
-        return self._facts(self.remove())
-
-    @does("show-example", Query)
-    def show_example(self) -> dict[str, Any]:
-        """Show whether the workspace has an example, and the progress of making or removing it."""
-        return self._facts(self.view())
-
     @property
     def offered(self) -> bool:
         """Return True if this studio can make an example: its profile is the demo's, and it can draw scenes."""
@@ -191,8 +164,12 @@ class ExampleWorkspace:
 
     # Commands
 
+    @does("make-example", keeps=True)
     def make(self) -> ExampleView:
-        """Begin to make the example, or resume it. Raises UserError if it cannot be made, or is being removed."""
+        """Fill the workspace with example data: batches of drawn scenes, reviews, test sets, control sets, predictions,
+        and a study with simulated votes. An example that was stopped is resumed. Raises UserError if this studio cannot
+        make an example, or if the example is being removed.
+        """
         if not self.offered:
             raise UserError("The example is drawn by the demo's own models: start the studio with the profile “demo”.")
         if self.work.going_on(REMOVING, ABOUT) is not None:
@@ -201,15 +178,17 @@ class ExampleWorkspace:
         self.work.begin(MAKING, ABOUT, self._make)
         return self.view()
 
+    @does("stop-example", keeps=True)
     def stop(self) -> ExampleView:
-        """Stop making the example, if it is being made."""
+        """Stop making the example. Finished parts stay. The example can be resumed or removed later."""
         going_on = self.work.going_on(MAKING, ABOUT)
         if going_on is not None:
             self.work.cancel(going_on.id)
         return self.view()
 
+    @does("remove-example")
     def remove(self) -> ExampleView:
-        """Begin to remove the data of the example. If the example is being made, that is stopped first."""
+        """Remove the data of the example. Parts that people's own work uses stay, and are reported."""
         self.stop()
         if self._workspace.example.record() is not None or self._at_work() is not None:
             self.work.begin(REMOVING, ABOUT, self._remove)
@@ -229,28 +208,24 @@ class ExampleWorkspace:
 
     # Queries
 
+    @does("show-example", Query)
+    def show_example(self) -> dict[str, Any]:
+        """Show whether the workspace has an example, and the progress of making or removing it."""
+        return dict(plain(self.view()))
+
     @property
     def active(self) -> bool:
-        """Return True while the example is being made or removed."""
         return self._at_work() is not None
 
     def view(self) -> ExampleView:
-        """Return the current state of the example."""
         record, at_work = self._workspace.example.record(), self._at_work()
         latest = next(iter(self.work.of(ABOUT)), None)
         problem = latest.error if latest is not None and latest.state == "failed" else ""
         if at_work is not None:
-            words, step, steps = self._at
             share = at_work.done / at_work.total if at_work.total else None
-            return ExampleView(
-                "removing" if at_work.kind == REMOVING else "making",
-                words,
-                step,
-                steps,
-                share,
-                at_work.seconds_left if share is not None and share >= SURE else None,
-                at_work.stopping,
-            )
+            left = at_work.seconds_left if share is not None and share >= SURE else None
+            doing: State = "removing" if at_work.kind == REMOVING else "making"
+            return ExampleView(doing, *self._at, share, left, at_work.stopping)
         if record is None:
             return ExampleView("none", problem=problem, kept=self._kept)
         state: State = "made" if record.finished else "unfinished"
@@ -264,10 +239,6 @@ class ExampleWorkspace:
 
     def _at_work(self) -> WorkView | None:
         return next((one for one in reversed(self.work.of(ABOUT)) if one.active), None)
-
-    def _facts(self, view: ExampleView) -> dict[str, Any]:
-        names = "state doing step steps share seconds_left problem kept study"
-        return {**facts(view, names), "sets": [facts(one, "title version model") for one in view.sets]}
 
     # Making
 
@@ -331,7 +302,7 @@ class ExampleWorkspace:
         protected = ", ".join(f'"{name}"' for name in self._profile.tasks.protected)
         return _PLAN.read_text(encoding="utf-8").format(
             name=NAMES[kind],
-            root=_toml_text(str(self._folder(kind, seed))),
+            root=json.dumps(str(self._folder(kind, seed)), ensure_ascii=False),  # also a string of TOML
             kind=kind,
             task="" if kind == "classification" else f"protected = [{protected}]",
             profile=PROFILE,
@@ -404,12 +375,10 @@ class ExampleWorkspace:
         self._commands.send("release-test-set", {"test_set": set_id, "note": NOTE})
 
     def _review(self, kind: TaskKind) -> list[int]:
-        """Accept the test cases that fail the fewest checks, and reject some that fail the most. Test cases that have a
-        verdict keep it. Return the ids of the accepted test cases.
-        """
+        """Accept the test cases that fail fewest checks, and reject some that fail most. Return the accepted ids."""
         number = self._batch(kind)
         assert number is not None
-        runs = {one.run for one in self._workspace.batches.sources(number) if one.run}
+        runs = self._runs({number})
         cases = [one for one in self._workspace.test_cases.candidates() if one.run_id in runs]
         checks = self._checks([one.test_case for one in cases])
         failed = {case: sum(check.passed is False for check in case_checks) for case, case_checks in checks.items()}
@@ -512,7 +481,8 @@ class ExampleWorkspace:
         left = self._workspace.example.remove(batches, self._trained_on(record))
         for kind in get_args(TaskKind) if self.offered else ():
             shutil.rmtree(self._folder(kind, record.seed), ignore_errors=True)
-        self._kept = kept_in_words(left)
+        names = few_names([f"“{name}”" for name in left.test_sets])
+        self._kept = _TEXTS.paragraph("kept.txt", stays=left, names=names)
 
     def _runs(self, batches: set[int]) -> set[str]:
         sources = (one for number in batches for one in self._workspace.batches.sources(number))
@@ -552,16 +522,6 @@ class ExampleWorkspace:
                     time.sleep(LOOK_SECONDS)
                 raise
             time.sleep(LOOK_SECONDS)
-
-
-def kept_in_words(stays: Kept) -> str:
-    """Return sentences on the parts that a removal kept, and why; "" for none."""
-    return _TEXTS.paragraph("kept.txt", stays=stays, names=few_names([f"“{name}”" for name in stays.test_sets]))
-
-
-def _toml_text(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 _TEXTS = TextTemplates(Path(__file__).parent, count_of=count_of)

@@ -18,12 +18,10 @@ CREW = (
 """The simulated annotators: four careful ones, two hasty ones, and two who tend to say yes."""
 
 
-def simulated_votes(
-    rules: Rules, items: Sequence[Item], is_valid: dict[int, bool], seed: int, end: datetime | None = None
-) -> Iterator[ImportedVote]:
-    """Yield simulated votes on the items and control items of a study. The last vote is given at `end`, by default now.
+def simulated_votes(rules: Rules, items: Sequence[Item], valid: dict[int, bool], seed: int) -> Iterator[ImportedVote]:
+    """Yield simulated votes on the items and control items of a study. The last vote is given now.
 
-    Each item gets as many votes as the rules require. `is_valid` has True for each test case that is valid, by id.
+    Each item gets as many votes as the rules require. `valid` has True for each test case that is valid, by id.
     """
     chance = random.Random(f"example votes {seed}")
     voted: list[tuple[int, Item]] = []
@@ -37,10 +35,10 @@ def simulated_votes(
         voted += [(worker, item) for worker in voters]
     chance.shuffle(voted)
     habits = [habit_of(rules.questions, chance) for _ in CREW]
-    vote_end = (end or datetime.now(UTC)) - timedelta(seconds=rules.seconds_expected * len(voted))
+    vote_end = datetime.now(UTC) - timedelta(seconds=rules.seconds_expected * len(voted))
     for worker, item in voted:
         questions = asked(rules.questions, item, item.expected)
-        good = is_valid.get(item.test_case or 0, True)
+        good = valid.get(item.test_case or 0, True)
         vote = judge(
             CREW[worker],
             questions,

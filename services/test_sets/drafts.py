@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -64,10 +65,7 @@ class AddToTestSet(SetCommand):
     )
     filter: Filter | None = Field(None, description=WHICH)
     expected: int | None = Field(
-        None,
-        ge=0,
-        le=LARGEST_ID,
-        description="Number of images that you saw the filter match; with another number now, none is added",
+        None, ge=0, le=LARGEST_ID, description="Number of matches you saw; with another number now, none is added"
     )
     sources: bool = Field(False, description="True to add their source images too")
 
@@ -121,9 +119,7 @@ class SplitResult:
     labels: Mapping[str, Mapping[str, int]]
     """Number of images by split and label."""
     compared: bool = True
-    """True if all sources were compared with each other to find similar ones. May be False in a preview; the split
-    itself compares all.
-    """
+    """True if all sources were compared to find similar ones, as the split itself does. May be False in a preview."""
 
 
 @dataclass(frozen=True)
@@ -156,9 +152,7 @@ class Readiness:
     obstacles: tuple[Obstacle, ...]
     """Known obstacles. A release reports the first of them."""
     not_compared: int
-    """Number of sources, and of images whose source the workspace does not have, that have no hashes yet. A release
-    hashes them and compares them with the others.
-    """
+    """Number of sources, or images whose source is missing, without hashes. A release hashes and compares them."""
     tasks: Mapping[TaskKind, tuple[str, ...]]
     """Images by kind of task, if there are two kinds. They do not prevent a release, but a model has one task."""
 
@@ -170,7 +164,7 @@ class TestSetDrafts:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._sets = workspace, workspace.test_sets
-        self._ready: tuple[int, int, Readiness] | None = None
+        self._ready = Latest[Readiness](1)
         self._twins = Latest[Twins](8)
         self._removals = Latest[tuple[int, Removed]](MOST_UNDONE)
 
@@ -218,8 +212,11 @@ class TestSetDrafts:
         imported = [entry_of(image, name) for name, image in self._workspace.imports.of_entries(entry_ids)]
         cases = [*sent.cases, *of_entries]
         if not cases and not imported:
-            raise _nothing(sent)
-        done = self._put(draft_of(self._workspace, sent.test_set), self._entries(cases, sent.sources) + imported)
+            if sent.filter is None:
+                raise UserError("Name test cases or images, or give a filter, such as review=accepted.", field="cases")
+            words = f"No image fits the filter “{sent.filter.words}”" if sent.filter.words else "No image is there yet"
+            raise UserError(f"{words}: there is nothing to add.", field="filter")
+        done = self.add(sent.test_set, cases, sent.sources, imported)
         return replace(done, left_out=len(entry_ids) - len(of_entries) - len(imported))
 
     def _found(self, sent: AddToTestSet) -> Sequence[int]:
@@ -233,13 +230,9 @@ class TestSetDrafts:
             )
         return ids
 
-    def add(self, test_set: str, cases: Iterable[int], sources: bool = False) -> Added:
-        """Add test cases to a draft, with their sources if asked; all or none. Raises UserError for an unknown one."""
-        return self._put(draft_of(self._workspace, test_set), self._entries(cases, sources))
-
-    def _entries(self, cases: Iterable[int], sources: bool) -> list[SetEntry]:
-        """Return test cases as entries of a test set. If `sources`, each source image follows once."""
-        known_cases = self._sets.cases(cases)
+    def add(self, test_set: str, cases: Iterable[int], sources: bool = False, others: Sequence[SetEntry] = ()) -> Added:
+        """Add test cases to a draft, with their sources, each once, if asked; all or none. Raises UserError."""
+        draft, known_cases = self._draft(test_set), self._sets.cases(cases)
         masks: dict[tuple[str, tuple[int, int]], str] = {}
         entries = [self._entry(case, masks) for case in known_cases]
         if sources:
@@ -250,9 +243,7 @@ class TestSetDrafts:
                 for case in reversed(known_cases)
             }
             entries += [originals[sha] for sha in dict.fromkeys(case.source for case in known_cases)]
-        return entries
-
-    def _put(self, draft: SetVersion, entries: Sequence[SetEntry]) -> Added:
+        entries += others
         added = self._sets.add(draft.number, entries)
         return Added(added, len(entries) - added)
 
@@ -271,9 +262,7 @@ class TestSetDrafts:
     def put_back(
         self,
         test_set: str,
-        removal: Annotated[
-            str, Field(max_length=40, description="The “removal” from the answer of remove-from-test-set")
-        ],
+        removal: Annotated[str, Field(max_length=40, description="The “removal” of remove-from-test-set")],
     ) -> dict[str, int]:
         """Undo a remove-from-test-set: the removed images come back unchanged. Only the last four removals can be
         undone. Raises UserError for a removal that is forgotten or of another draft.
@@ -395,19 +384,14 @@ class TestSetDrafts:
 
     def readiness(self, draft: SetVersion) -> Readiness:
         """Return whether a draft can be released, as far as known at once; cached until something is saved."""
-        saved, known = self._workspace.saved(), self._ready
-        if known is not None and known[:2] == (draft.number, saved):
-            return known[2]
-        readiness = self._readiness(draft)
-        self._ready = (draft.number, saved, readiness)
-        return readiness
+        return self._ready.once((draft.number, self._workspace.saved()), lambda: self._readiness(draft))
 
     def _readiness(self, draft: SetVersion) -> Readiness:
         entries = self._sets.entries(draft.number)
         compared = compared_of(self._workspace, entries)
         obstacles = tuple(self._obstacles(draft, entries, lambda: self._known_units(entries)[0]))
-        tasks = self._sets.tasks(draft.number)
-        return Readiness(obstacles, len(compared) - len(self._sets.hashes(compared)), tasks if len(tasks) > 1 else {})
+        not_compared, tasks = len(compared) - len(self._sets.hashes(compared)), self._sets.tasks(draft.number)
+        return Readiness(obstacles, not_compared, tasks if len(tasks) > 1 else {})
 
     def _draft(self, test_set: str) -> SetVersion:
         return draft_of(self._workspace, test_set)
@@ -426,20 +410,18 @@ class TestSetDrafts:
         compared = compared_of(self._workspace, entries)
         hashes = hashes_of(self._workspace, compared, on_count)
         twins = self._twins.once(frozenset(compared), lambda: twins_of(self._workspace, compared, on_count))
-        return units_of(entries, {sha: image_hashes.perceptual for sha, image_hashes in hashes.items()}, twins)
+        return units_of(entries, {sha: known.perceptual for sha, known in hashes.items()}, twins)
 
     def _known_units(self, entries: Sequence[SetEntry]) -> tuple[tuple[Unit, ...], bool]:
         """Return the groups known from earlier comparisons, and True if all pictures were compared."""
         compared = compared_of(self._workspace, entries)
         hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
-        units = units_of(entries, {sha: image_hashes.perceptual for sha, image_hashes in hashes.items()}, twins or ())
+        units = units_of(entries, {sha: known.perceptual for sha, known in hashes.items()}, twins or ())
         return units, twins is not None and len(hashes) == len(compared)
 
     def not_accepted(self, test_set: str) -> tuple[int, ...]:
-        """Return the catalogue ids of the draft's images that are not accepted. Raises UserError for an unknown test
-        set, and for a test set without a draft.
-        """
-        draft = draft_of(self._workspace, test_set)
+        """Return the catalogue ids of the draft's images that are not accepted. Raises UserError as `draft_of`."""
+        draft = self._draft(test_set)
         cases, imported = self._sets.not_accepted(draft.number), self._sets.brought_not_accepted(draft.number)
         images = [entry.image for entry in self._sets.entries(draft.number) if entry.test_case in cases]
         return self._workspace.catalogue.ids(ImageFilter(images=(*images, *imported)))
@@ -451,9 +433,7 @@ class TestSetDrafts:
         units: Callable[[], Sequence[Unit]],
         thresholds: Mapping[str, float] | None = None,
     ) -> Iterator[Obstacle]:
-        """Yield the obstacles to a release. One is a draft equal to its parent version: with the same images and, if
-        given, the same `thresholds`.
-        """
+        """Yield the obstacles to a release. One is equality with the parent version, in `thresholds` too if given."""
         if not entries:
             yield Obstacle("empty", f"“{draft.set_name}” has no images yet: add some first.")
             return
@@ -461,7 +441,11 @@ class TestSetDrafts:
         yield from _not_accepted(entries, cases, imported)
         parted = any(entry.split for entry in entries)
         if parted:
-            yield from _loose(entries)
+            loose = [entry for entry in entries if not entry.split]
+            if loose:
+                many = count_of(len(loose), "image", "is")
+                words = f"{many} in no split, and others are ({shown_cases(loose)}): split the draft again."
+                yield Obstacle("no split", words, tuple(entry.image for entry in loose))
             yield from _leaks(units(), "Split the draft again by source.")
         if draft.parent:
             parent = version_of(self._workspace, draft.parent)
@@ -488,19 +472,11 @@ def _split(
         for leak in _leaks(units, "Give the images one split, or split all again without “keep”."):
             raise UserError(leak.sentence)
     split_of = proposed(units, shares, sent.seed, sent.keep)
-    labels: dict[str, dict[str, int]] = {}
+    labels = defaultdict[str, Counter[str]](Counter)
     for entry in entries:
-        label_counts = labels.setdefault(split_of[entry.image], {})
-        label_counts[entry.label] = label_counts.get(entry.label, 0) + 1
-    counts = {split: sum(label_counts.values()) for split, label_counts in labels.items()}
+        labels[split_of[entry.image]][entry.label] += 1
+    counts = {split: label_counts.total() for split, label_counts in labels.items()}
     return split_of, SplitResult(len(units), counts, labels)
-
-
-def _nothing(sent: AddToTestSet) -> UserError:
-    if sent.filter is not None:
-        words = f"No image fits the filter “{sent.filter.words}”" if sent.filter.words else "No image is there yet"
-        return UserError(f"{words}: there is nothing to add.", field="filter")
-    return UserError("Name test cases or images, or give a filter, such as review=accepted.", field="cases")
 
 
 def _check_thresholds(thresholds: Mapping[str, float]) -> None:
@@ -533,17 +509,6 @@ def _not_accepted(
         "Accept them, take them out, or release with “unreviewed”.",
         tuple(entry.image for entry in entries if entry.test_case in cases or entry.image in imported),
     )
-
-
-def _loose(entries: Sequence[SetEntry]) -> Iterator[Obstacle]:
-    loose = [entry for entry in entries if not entry.split]
-    if loose:
-        yield Obstacle(
-            "no split",
-            f"{count_of(len(loose), 'image', 'is')} in no split, and others are ({shown_cases(loose)}): split "
-            "the draft again.",
-            tuple(entry.image for entry in loose),
-        )
 
 
 def _leaks(units: Sequence[Unit], advice: str) -> Iterator[Obstacle]:

@@ -61,9 +61,7 @@ def export_version(
 
 
 def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
-    """Return the text `name`, such as "model" or "method", from the lineage in an image's facts; "" if none exists.
-    Facts of imported images may have any shape.
-    """
+    """Return a text, such as the “model”, from the lineage in an image's facts, of any shape; "" if absent."""
     lineage = facts.get("lineage")
     value = lineage.get(name) if isinstance(lineage, dict) else None
     return value if isinstance(value, str) else ""
@@ -127,9 +125,8 @@ _packet = lru_cache(maxsize=64)(xmp)
 
 
 def _is_drawn(entry: SetEntry, facts: Mapping[str, Any]) -> bool:
-    """Return True if a model seems to have drawn the image. That is so if the image is a test case, or if it was
-    imported and has another image as its source, a new caption, edits, or a method in its lineage. An imported
-    photograph has none of these.
+    """Return True if a model seems to have drawn the image: a test case, or an imported image with another source, a
+    new caption, edits, or a method in its lineage. An imported photograph has none of these.
     """
     if entry.role == "source":
         return False

@@ -31,7 +31,6 @@ from storage.workspace import Workspace
 FORMATS = tuple(LAYOUTS)
 """Names of all formats, as used in commands."""
 FORMAT_TITLES = TITLES
-"""Titles of the formats."""
 WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)
 """Names of the formats in which a test set can be written."""
 FOLDER = "exports"
@@ -49,7 +48,6 @@ class ReadyExport:
     """A finished zip that can be downloaded."""
 
     version: str
-    """Id of the version."""
     layout: str
     file: Path
     name: str
@@ -143,10 +141,17 @@ class SetExports:
         try:
             place = self._workspace.scratch(FOLDER)
             (place / _ABOUT).write_text(json.dumps([layout, version.id]), encoding="utf-8")
-            halves = _Halves(on_count)
-            folder = export_version(self._workspace, version, place / name, layout, progress=halves.images)
+            images = max(1, version.entries)  # the first half of the work is to write images, the second to pack files
+
+            def on_image(state: Progress) -> None:
+                on_count(state.done, 2 * images)
+
+            def on_file(done: int, files: int) -> None:
+                on_count(images + images * done // files, 2 * images)
+
+            folder = export_version(self._workspace, version, place / name, layout, progress=on_image)
             file = place / f"{name}.zip"
-            packed(folder, file, name, halves.files)
+            packed(folder, file, name, on_file)
             return ReadyExport(version.id, layout, file, file.name, file.stat().st_size)
         except BaseException as error:
             if place is not None:
@@ -160,24 +165,8 @@ def _of_use(view: WorkView) -> bool:
     return not view.stopping and (view.active or (view.state == "done" and view.result.file.is_file()))
 
 
-class _Halves:
-    """Combines two progress counts: the images written, then the files packed."""
-
-    def __init__(self, on_count: OnCount) -> None:
-        self._on_count, self._total = on_count, 1
-
-    def images(self, state: Progress) -> None:
-        self._total = state.total
-        self._on_count(state.done, 2 * state.total)
-
-    def files(self, done: int, total: int) -> None:
-        self._on_count(self._total + self._total * done // total, 2 * self._total)
-
-
 def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
-    """Pack the files of an export as a zip with one folder `name`. The manifest is the last file. Each file is deleted
-    once it is packed, so that at most one file is on the disk twice.
-    """
+    """Pack the files of an export as a zip with one folder `name`, the manifest last. Each file is then deleted."""
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     files.sort(key=lambda file: file == MANIFEST)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:

@@ -1,6 +1,4 @@
-"""Hashes of the workspace's pictures, computed once from their files and stored; and twins: pairs of a picture and an
-edited copy of it, as found by `core.twins`.
-"""
+"""Stored hashes of the workspace's pictures, and twins: pairs of a picture and an edited copy (`core.twins`)."""
 
 from __future__ import annotations
 

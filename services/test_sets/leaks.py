@@ -103,9 +103,8 @@ def check_folder(
             unknown = []
         if on_count is not None:
             on_count(number, len(files))
-    return LeakReport(
-        version, tuple(sorted(rows, key=lambda row: row.file)), len(files), others, index.size, index.finds_copies
-    )
+    rows.sort(key=lambda row: row.file)
+    return LeakReport(version, tuple(rows), len(files), others, index.size, index.finds_copies)
 
 
 class _Index:
@@ -117,19 +116,16 @@ class _Index:
         roles: dict[str, Role] = dict.fromkeys(sources, "source")
         roles |= {entry.image: entry.role for entry in entries}
         self.size = len(roles)
-        self._pixels: dict[str, tuple[str, Role]] = {}
+        self.pixels: dict[str, tuple[str, Role]] = {}
         self._perceptual: dict[int, tuple[str, Role]] = {}
         self._near = NearHashes()
         for sha, image_hashes in sorted(hashes_of(workspace, roles).items()):
-            self._pixels.setdefault(image_hashes.pixels, (sha, roles[sha]))
+            self.pixels.setdefault(image_hashes.pixels, (sha, roles[sha]))
             self._perceptual.setdefault(image_hashes.perceptual, (sha, roles[sha]))
             self._near.add(image_hashes.perceptual)
         self.finds_copies = self.size <= MOST_TWINS
         self._roles = dict(sorted(roles.items()))
         self._looks = looks_of(workspace, list(self._roles)) if self.finds_copies else looks_of(workspace, [])
-
-    def same(self, pixels: str) -> tuple[str, Role] | None:
-        return self._pixels.get(pixels)
 
     def alike(self, perceptual: int) -> tuple[str, Role, int] | None:
         """Return the image with the closest perceptual hash, its role and distance; None if none is close."""
@@ -159,7 +155,7 @@ def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:
         picture = read_image(path).image
     except UserError as error:
         return LeakRow(file, "not compared", reason=whole(str(error)))
-    same = index.same(image_sha(picture))
+    same = index.pixels.get(image_sha(picture))
     if same is not None:
         return LeakRow(file, "same", *same)
     alike = index.alike(perceptual_hash(picture))

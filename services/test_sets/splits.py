@@ -58,8 +58,7 @@ def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, ke
     largest split would get all of them. So a group goes only to a split that it brings closer to its total share, and
     no split stays empty while there are groups for it.
 
-    With `keep`, a group that has a split keeps it. No group may then have two splits. At least one share must be above
-    0.
+    With `keep`, a group that has a split keeps it. No group may then have two splits. A share must be above 0.
     """
     total = sum(shares.values())
     share_of = {split: share / total for split, share in shares.items() if share > 0}
@@ -86,13 +85,8 @@ def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, ke
         unit_labels = Counter(entry.label for entry in unit)
         open_to = [split for split in share_of if split in empty and len(free) - place <= len(empty)]
         open_to = open_to or [split for split in share_of if 2 * room[split] >= len(unit)]
-        put(
-            unit,
-            max(
-                open_to or [max(share_of, key=room.__getitem__)],
-                key=lambda split: _need(lacking[split], unit_labels, labels),
-            ),
-        )
+        open_to = open_to or [max(share_of, key=room.__getitem__)]
+        put(unit, max(open_to, key=lambda split: _need(lacking[split], unit_labels, labels)))
     return split_of
 
 

@@ -99,16 +99,25 @@ class Versions:
     @does("list-test-sets", Query)
     def list_test_sets(self) -> dict[str, Any]:
         """List the test sets, each with its versions, the latest first."""
-        return {"test_sets": [set_facts(one) for one in self._workspace.test_sets.all()]}
+        rows = [
+            facts(one, "name created", test_set=one.id, versions=[version_facts(version) for version in one.versions])
+            for one in self._workspace.test_sets.all()
+        ]
+        return {"test_sets": rows}
 
     @does("compare-test-sets", Query)
-    def compare_test_sets(
-        self,
-        old: Reference,
-        new: Reference,
-    ) -> dict[str, Any]:
+    def compare_test_sets(self, old: Reference, new: Reference) -> dict[str, Any]:
         """Compare two versions: images that were added or removed, or have another label, mask or split."""
-        return difference_facts(self.compare(old, new))
+        found = self.compare(old, new)
+        single, pairs = cells(found, "added removed"), cells(found, "relabelled remasked resplit")
+        return {
+            "counts": {name: len(entries) for name, entries in (single | pairs).items()},
+            **{name: [entry_facts(entry) for entry in entries] for name, entries in single.items()},
+            **{
+                name: [{"was": entry_facts(was), "now": entry_facts(now)} for was, now in entries]
+                for name, entries in pairs.items()
+            },
+        }
 
     @does("show-test-set", Query)
     def show(
@@ -132,10 +141,9 @@ class Versions:
         """Check that the id of a version is the hash of its content, and that all its files exist and are intact. Also
         list image files that nothing uses (“orphans”); they do no harm. Raises Missing for an unknown version.
         """
-        return {
-            **verified_facts(self.verify(version_of(self._workspace, version))),
-            "orphans": list(self._workspace.images.orphans()[:MOST_LISTED]),
-        }
+        found, orphans = self.verify(version_of(self._workspace, version)), self._workspace.images.orphans()
+        names = {"version": _reference(found.version), "orphans": list(orphans[:MOST_LISTED])}
+        return facts(found, "whole id_holds files missing damaged", **names)
 
     def image(self, reference: str, image: str) -> ImageOfSet:
         """Return one image of a version. Raises Missing for an unknown version, or an image not in it."""
@@ -218,7 +226,7 @@ def draft_of(workspace: Workspace, reference: str) -> SetVersion:
 
 def _of_set(test_set: TestSet, which: str) -> SetVersion:
     for version in test_set.versions:
-        if (version.is_draft and which == DRAFT) or (not version.is_draft and which == str(version.place)):
+        if which == (DRAFT if version.is_draft else str(version.place)):
             return version
     if which == DRAFT:
         raise Missing(f"“{test_set.name}” has no draft: begin one of its next version.", field="version")
@@ -238,10 +246,8 @@ def difference(old: Iterable[SetEntry], new: Iterable[SetEntry]) -> Difference:
     )
 
 
-def set_facts(test_set: TestSet) -> dict[str, Any]:
-    """Return a test set and its versions as plain data."""
-    versions = [version_facts(version) for version in test_set.versions]
-    return facts(test_set, "name created", test_set=test_set.id, versions=versions)
+def _reference(version: SetVersion) -> str:
+    return version.id or f"{version.test_set}@{DRAFT}"
 
 
 def version_facts(version: SetVersion) -> dict[str, Any]:
@@ -249,7 +255,7 @@ def version_facts(version: SetVersion) -> dict[str, Any]:
     return {
         **facts(version, "test_set place parent note thresholds created"),
         "name": version.set_name,
-        "version": version.id or f"{version.test_set}@{DRAFT}",
+        "version": _reference(version),
         "draft": version.is_draft,
         "released": version.released.isoformat() if version.released is not None else "",
         "count": version.entries,
@@ -260,25 +266,6 @@ def version_facts(version: SetVersion) -> dict[str, Any]:
 def entry_facts(entry: SetEntry) -> dict[str, Any]:
     """Return an image of a version as plain data, without its origin."""
     return facts(entry, "image source label split mask_classes role", mask=entry.mask or "", case=entry.test_case)
-
-
-def difference_facts(found: Difference) -> dict[str, Any]:
-    """Return differences as plain data, with the numbers of images first."""
-    single, pairs = cells(found, "added removed"), cells(found, "relabelled remasked resplit")
-    return {
-        "counts": {name: len(entries) for name, entries in (single | pairs).items()},
-        **{name: [entry_facts(entry) for entry in entries] for name, entries in single.items()},
-        **{
-            name: [{"was": entry_facts(was), "now": entry_facts(now)} for was, now in entries]
-            for name, entries in pairs.items()
-        },
-    }
-
-
-def verified_facts(found: Verified) -> dict[str, Any]:
-    """Return the result of a verification as plain data."""
-    version = found.version.id or f"{found.version.test_set}@{DRAFT}"
-    return facts(found, "whole id_holds files missing damaged", version=version)
 
 
 def shown_cases(entries: Sequence[SetEntry]) -> str:

@@ -390,7 +390,7 @@ def test_an_estimate_is_in_numbers_and_words() -> None:
     assert found.bytes == 60e9 and found.money == pytest.approx(found.hours)
     assert found.words() == (
         "Images: at most 125,000 test cases from 25,000 source images.",
-        "Time: about 96 hours with 1 worker (captions 14 hours; language 28 hours; images 54 hours).",
+        "Time: about 3 days 23 h with 1 worker (captions 13 h 53 min; language 27 h 47 min; images 2 days 6 h).",
         "Disk: about 60 GB.",
         "Money: about 95.97 USD at 1.00 USD an hour, 0.00077 USD a test case.",
     )

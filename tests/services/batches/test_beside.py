@@ -47,7 +47,7 @@ def helped(helpers: int, kept: list[ProcessPool], make: MakeRunner = scripted) -
 
 def helpers_of(pool: ProcessPool) -> list[psutil.Process]:
     """Return the helper processes of a pool's only worker."""
-    (worker,) = pool.processes
+    (worker,) = [slot.process for slot in pool._slots]
     found = psutil.Process(worker).children()
     return [one for one in found if "resource_tracker" not in " ".join(one.cmdline())]
 
@@ -89,7 +89,7 @@ def test_when_a_helper_or_its_worker_is_killed_nothing_is_lost(tmp_path: Path, v
     def kill(at: Pass, _done: int) -> None:
         if at == stage and not killed:
             killed.extend(helpers_of(pools[0]))
-            os.kill(killed[0].pid if victim == "helper" else pools[0].processes[0], signal.SIGKILL)
+            os.kill(killed[0].pid if victim == "helper" else pools[0]._slots[0].process, signal.SIGKILL)
 
     made = run(plan, tmp_path / "killed", only_for(stage, helped(2, pools)), kill)
     assert made == run(plan, tmp_path / "here", here)

@@ -124,7 +124,7 @@ def test_two_nodes_make_the_images_of_one_process_also_when_an_actor_is_killed(t
 
     def kill(stage: Pass, _done: int) -> None:
         if stage == "images" and not killed:
-            killed.append(pools[-1].processes[0])
+            killed.append(next(slot.process for slot in pools[-1]._slots if slot.process))
             os.kill(killed[0], signal.SIGKILL)
 
     with on_ray(address=two_nodes):

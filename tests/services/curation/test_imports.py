@@ -625,7 +625,7 @@ def ended(service: ImportService) -> ImportState:
 @pytest.mark.slow
 def test_an_upload_comes_in_beside_the_server(workspace: Workspace, tmp_path: Path) -> None:
     service = ImportService(workspace)
-    assert service.state() is None and not service.stop()
+    assert service.state() is None and not service.stop()["stopping"]
     version, _ = released(tmp_path / "a")
     with workspace_in(tmp_path / "a") as there:
         export_version(there, version, tmp_path / "files", "imagefolder")
@@ -660,7 +660,7 @@ def test_an_upload_can_be_stopped_and_only_one_goes_on(
     with pytest.raises(UserError, match="An import is going on already"):
         service.import_upload(copy, "birds.zip")
     assert copy.exists() and service.listed()["going_on"]["state"] == "running"
-    assert service.stop()
+    assert service.stop()["stopping"]
     held.go_on.set()
     stopped = ended(service)
     assert stopped.state == "stopped" and "start the same import again" in stopped.message
