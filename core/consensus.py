@@ -23,7 +23,6 @@ class ItemOutcome:
     """"consensus"; "no consensus": all votes are in and the item is discarded; "waiting": votes are still to come; "too
     few votes": the study is closed before the item had all votes that the rules require."""
     answer: str
-    """Answer of the consensus, or ""."""
     counts: Mapping[str, int]
     """Number of votes by answer, the most frequent first."""
     valid: bool | None
@@ -43,7 +42,6 @@ class ItemOutcome:
 
 
 Outcomes = Mapping[int, Mapping[str, ItemOutcome]]
-"""Outcomes by item id, then by question id."""
 
 
 def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) -> dict[int, tuple[Vote, ...]]:

@@ -134,14 +134,12 @@ class Lineage:
     counterfactual: CounterfactualCaption
     seed: int
     method: str
-    """The name of a method of `pipeline.methods`."""
     model: str
     prompt: str
     negative_prompt: str
     settings: MethodSettings
     seconds: float
     recipe: str = DEFAULT_RECIPE
-    """The name of the recipe whose captions were drawn."""
     task: Task | None = None
     """Task that the image was made for. Its checks and its review concern only this task. Older records have None, and
     the task of their run is used."""
@@ -166,11 +164,8 @@ class Failure:
     tries: int
     """Number of seeds used so far."""
     message: str
-    """One sentence about the last failure."""
     counterfactual: CounterfactualCaption | None = None
-    """The caption of the image. None for a text stage."""
     seed: int = 0
-    """The seed that was planned for the image."""
     prompt: str = ""
     """Prompt of the last request of a text stage."""
     raw_reply: str = ""

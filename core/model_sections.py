@@ -60,7 +60,6 @@ class Weights(Data):
     size: str = ""
     """Size in words, such as "about 31 GB", for a model without `bytes`."""
     licence: str = ""
-    """Name of the licence."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Weights:
@@ -92,7 +91,6 @@ class WebFile(Weights):
     """A file with weights that a library downloads from a web address and stores at `path`."""
 
     called: str
-    """The model's name in records."""
     url: str
 
     @property
@@ -111,7 +109,6 @@ class PackagedWeights(Weights):
     """Weights that may also come with a Python package: in a folder, on the hub or in a package."""
 
     package: str = ""
-    """A Python package that carries the weights, instead of `path` or `hub`."""
     folder: str = ""
     """The folder of the weights within the package."""
 

@@ -20,7 +20,6 @@ class UndoStep:
     rows: tuple[int, ...]
     """Ids of the step's rows, in the table of the step's kind. A piece of work with many results has several rows."""
     stages: tuple[StageName, ...] = ()
-    """Stages whose values the step changed."""
     by_person: bool = True
     batch: str = ""
     """Id of the piece of work or decision that the step belongs to; "" for a single step."""

@@ -28,9 +28,7 @@ WORK: tuple[ItemKind, ...] = ("item", "control", "quiz")
 LONGEST_WHY = 1000
 """Maximum number of characters in the explanation of a training item's right answers."""
 LONGEST_STUDY_TEXT = 10_000
-"""Maximum number of characters in the instructions, and in the consent text."""
 MOST_TRAINING = 20
-"""Maximum number of training items in a study."""
 AssignmentState = Literal["leased", "submitted", "expired"]
 ApprovalVerdict = Literal["approved", "rejected", "pending"]
 Side = Literal["left", "right"]
@@ -52,9 +50,7 @@ class Question:
     options: tuple[str, ...] = ()
     """Options of a choice question, 2 to 9. Questions of other kinds have fixed options."""
     low: str = ""
-    """Meaning of 1 on a scale."""
     high: str = ""
-    """Meaning of 5 on a scale."""
     valid: tuple[str, ...] = ()
     """Answers that declare the image valid; () for a question that is not about validity."""
     required: bool = True
@@ -132,7 +128,6 @@ class Rules:
 
     questions: tuple[Question, ...]
     template: str = ""
-    """Name of the question template that the questions started from; "" for own questions."""
     votes: Annotated[int, FormNumber(1, 50, "Votes an image", "by as many different workers")] = 5
     """Number of votes of distinct workers for every item (K)."""
     consensus: Annotated[
@@ -150,7 +145,6 @@ class Rules:
     show_captions: bool = False
     """True to show both captions, with changed words marked."""
     consent: str = ""
-    """Text that a worker agrees to before the first item."""
     instructions: str = ""
     examples: tuple[InstructionExample, ...] = ()
     most_items: Annotated[
@@ -160,7 +154,6 @@ class Rules:
     lease_minutes: Annotated[
         float, FormNumber(1, 240, "An image is held for", "then somebody else gets it", "min", whole=False)
     ] = 15.0
-    """Minutes after which an unanswered item goes to another worker."""
     seconds_expected: Annotated[float, FormNumber(0.1, 600, "Time a vote takes", "for the plan", "s", whole=False)] = (
         8.0
     )
@@ -170,7 +163,6 @@ class Rules:
     """Seconds below which a vote counts as too fast. Such votes are reported, but exclude nobody."""
     seed: Annotated[int, FormNumber(0, 2**31 - 1, "Seed", "of samples, order and sides")] = 0
     left_out: tuple[LeftOutItem, ...] = ()
-    """Candidates that never become control, quiz or training items."""
     version: int = 0
     """Number of the version of the rules: 0 for a draft, 1 at the start of the study, plus 1 for each later change."""
 
@@ -183,7 +175,6 @@ class NewItem:
     source_sha: str | None = None
     kind: ItemKind = "item"
     expected: Answers = field(default_factory=dict)
-    """The right answers of a control, quiz or training item."""
     why: str = ""
     """Explanation of a training item's right answers, shown after the worker's answer."""
     label: str = ""
@@ -193,9 +184,7 @@ class NewItem:
     caption: str = ""
     counterfactual: str = ""
     test_case: int | None = None
-    """Id of the test case in this workspace that the item shows, or None."""
     model: str = ""
-    """Name of the model under test that `model_right` refers to."""
     model_right: bool | None = None
     group: str = ""
     """Name of the sample that the item was drawn for, such as "random" or "misclassified"."""
@@ -228,7 +217,6 @@ class Vote:
     seconds: float
     """Seconds of viewing that the page measured and the server limited to the possible."""
     side: Side
-    """Side on which the generated image was shown, "left" or "right"."""
     changes: int = 0
     """Number of times that the worker undid or changed this vote."""
     verdict: ApprovalVerdict = "pending"
@@ -244,10 +232,8 @@ class Worker:
     """A worker under a pseudonym, with their record."""
 
     id: str
-    """Pseudonym of the worker, such as heron-41."""
     created: datetime
     approved: int = 0
-    """Number of approved assignments in all studies."""
     rejected: int = 0
     pending: int = 0
     blocked: bool = False
@@ -326,9 +312,7 @@ class StudyData:
     same_browser: tuple[tuple[str, ...], ...] = ()
     """Groups of workers from the same browser: perhaps one person."""
     linked: bool = False
-    """True if anybody could join by an open link, under any number of names."""
     panelled: bool = False
-    """True if only people named by a panel could join by the open link."""
 
 
 def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tuple[Question, ...]:
@@ -373,7 +357,6 @@ class RuleProblem:
     field: str
     text: str
     label: str = ""
-    """Label of the form's field, unless the text names the field."""
 
     @property
     def words(self) -> str:
@@ -402,7 +385,6 @@ class QuestionFeedback:
     expected: str
     """Right answer; "" if none is known. Then the given answer counts as neither right nor wrong."""
     right: bool | None
-    """True if the answer was right; None if no right answer is known."""
 
 
 @dataclass(frozen=True)
@@ -410,10 +392,8 @@ class Feedback:
     """Feedback on a worker's answers to a training item."""
 
     right: bool
-    """True if the worker gave all known right answers."""
     answers: tuple[QuestionFeedback, ...]
     why: str
-    """Explanation of the right answers, or ""."""
 
 
 def right(item: NewItem, answers: Answers, questions: Sequence[Question]) -> bool:

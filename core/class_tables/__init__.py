@@ -42,7 +42,6 @@ class TableClass:
     wordnet: str = ""
     """WordNet 3.0 id, such as n01440764, or "" if the table has none."""
     group: str = ""
-    """Group of classes in the data set, such as "vehicle", or "" if the data set has no groups."""
 
 
 @dataclass(frozen=True)
