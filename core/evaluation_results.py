@@ -1,4 +1,9 @@
-"""The results of an evaluation, as computed, stored and shown."""
+"""The results of an evaluation, as computed, stored and shown.
+
+A difference is the figure of generated images minus that of originals, unless its description says otherwise. An excess
+is the figure of generated images minus that of reconstructions: the effect of the edits beyond that of drawing. A p
+value called adjusted is corrected for all rows of its table by Holm's method.
+"""
 
 from __future__ import annotations
 
@@ -78,15 +83,12 @@ class ClassRow:
     wrong_originals: int
     """Number of originals of the class that the model gets wrong. It is given even without the other figures."""
     wrong_cases: int
-    """Number of test cases of the class that the model gets wrong. It is given even without the other figures."""
     error_original: Figure
     error_generated: Figure
     difference: Figure
-    """Error on generated images minus error on originals."""
     p_value: float | None
     """p value of the t test that the difference is 0; None with too few test cases."""
     p_adjusted: float | None
-    """p value adjusted for all classes of the table by Holm's method."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,12 @@ class PairedDifference:
     """A comparison of two models on the same test cases. All figures are shares, 0 to 1."""
 
     weighing: Weighing
-    """Unit with equal weight in all figures: the source or the test case."""
     first: Figure
     """Share of test cases that the first model gets wrong."""
     second: Figure
     difference: Figure
     """Error of the second model minus error of the first: above 0 if the first model is better."""
     only_first: int
-    """Number of test cases that only the first model gets wrong."""
     only_second: int
     sources: int
     cases: int
@@ -138,14 +138,10 @@ class GateResult:
     answer: GateAnswer
     """"worse" if any row is, "no worse" if all rows are."""
     margin: float
-    """The allowed rise of the error, 0 to 1."""
     weighing: Weighing
     rows: tuple[GateRow, ...]
-    """All test cases, then the classes if asked for."""
     few: tuple[str, ...]
-    """Classes without a row, as they have fewer than `FEWEST_CASES` test cases."""
     only_first: int
-    """Number of test cases that only the first model gets wrong."""
     only_second: int
     judged: int
     """Number of test cases that people judged with a consensus."""
@@ -170,7 +166,6 @@ class EffectRow:
     """Change of the outcome with a 95 % interval. A main effect compares with the unchanged level, with all other
     factors unchanged. An interaction is the change by both levels minus the changes by each alone."""
     p_adjusted: float | None
-    """P-value adjusted for all rows by Holm's method."""
     answer: EffectAnswer
     needed: int | None
     """About how many sources would be enough, if the effect stayed as it is; None if told or too many."""
@@ -183,7 +178,6 @@ class FactorEffects:
     """Main effects and two-way interactions of factors on one outcome."""
 
     unchanged: Figure
-    """Mean of the outcome on images without any change."""
     rows: tuple[EffectRow, ...]
     """Main effects first. Within both kinds, told effects first, the largest first."""
     few: int
@@ -202,7 +196,6 @@ class MixedRow:
     effect: Figure
     """Change of the look of `seen`, -1 to 1, if only `asked` is changed, with a 95 % interval."""
     own: Figure
-    """Change of the look of `seen` if it is asked for."""
     p_adjusted: float | None
 
     @property
@@ -245,7 +238,6 @@ class Effectiveness:
     split: str
     """The split that all sources belong to, such as "test"; "" without a split."""
     weighing: Weighing
-    """Unit with equal weight in all errors and differences: the source or the test case."""
     sources: int
     cases: int
     left_out: int
@@ -253,7 +245,6 @@ class Effectiveness:
     error_original: Figure
     error_generated: Figure
     difference: Figure
-    """Error on generated images minus error on originals."""
     factor: Figure
     """Error on generated images / error on originals. Without errors on originals only `low` has a value, the least
     possible."""
@@ -265,7 +256,6 @@ class Effectiveness:
     error_reconstructed: Figure
     """Error on reconstructions. It has no value if there are none."""
     excess: Figure
-    """Error on generated images minus error on reconstructions: the effect of the edits beyond that of drawing."""
     flips: Flips
     together: Together
     clustering: Clustering
@@ -283,7 +273,6 @@ class LostClass:
     cases: int
     """Number of test cases on whose original the segmenter finds the class."""
     lost: int
-    """Number of test cases on which the segmenter loses the class, of those on whose original it finds the class."""
     controls: int
     """Number of reconstructions on whose original the segmenter finds the class."""
     lost_in_controls: int
@@ -302,18 +291,15 @@ class LossEffect:
     cases: int
     """Number of test cases that count, because the segmenter finds a protected class on their original."""
     left_out: int
-    """Number of test cases left out, because the segmenter finds no protected class on their original."""
     missed: Figure
     """Share of originals on which the segmenter misses a protected class of the mask."""
     generated: Figure
-    """Share of test cases on which the segmenter loses a class."""
     controlled: int
     """Number of sources with a reconstruction. The next three figures use only these sources."""
     generated_controlled: Figure
     reconstructed: Figure
     """Share of reconstructions on which the segmenter loses a class, compared with the same originals."""
     excess: Figure
-    """Share for generated images minus share for reconstructions: the effect of the edits beyond that of drawing."""
     newly_wrong: int
     """Number of test cases on which the segmenter loses a class although it finds all classes on their original."""
     together: Together
@@ -341,20 +327,17 @@ class SegmentationEffect:
 
     split: str
     weighing: Weighing
-    """Unit with equal weight in all figures: the source or the test case."""
     sources: int
     cases: int
     miou_original: Figure
     miou_generated: Figure
     difference: Figure
-    """mIoU on generated images minus mIoU on originals."""
     controlled: int
     """Number of sources with a reconstruction. The next four figures use only these sources."""
     miou_original_controlled: Figure
     miou_generated_controlled: Figure
     miou_reconstructed: Figure
     excess: Figure
-    """mIoU on generated images minus mIoU on reconstructions."""
     miou_where_kept: Figure
     """mIoU on the generated images whose masks still fit, according to a check."""
     kept: int
@@ -377,7 +360,6 @@ class Order:
     """Number of distinct faults that the reviewed images show, for each budget."""
     all_faults: int
     images: Mapping[float, int]
-    """Number of images reviewed, for each budget."""
     ranks: tuple[int, ...] = ()
     """One-based rank of the first image that shows each fault, in ascending order."""
 
@@ -406,7 +388,6 @@ class MappingRow:
     classes: tuple[str, ...]
     """Names of the model's classes that count as right for the label; () if the label is not mapped."""
     rule: str
-    """Rule that mapped the label; "" if the label is not mapped."""
     note: str
     suggestions: tuple[str, ...] = ()
     marked: bool = False
@@ -418,10 +399,8 @@ class MappingReport:
     """Report on how labels map to the classes of a model. It is shown before anything is computed."""
 
     summary: str
-    """Summary of the mapping in one to five sentences."""
     mapped: tuple[MappingRow, ...]
     unmapped: tuple[MappingRow, ...]
     left_over: tuple[str, ...]
-    """Classes of the model that no label maps to."""
     together: tuple[str, ...]
     """Labels that a segmenter cannot tell apart. They are measured as one class."""

@@ -46,7 +46,6 @@ class Proportion:
     value: float | None
     """The share count / n, 0 to 1; None if n is 0."""
     low: float | None
-    """Lower end of the interval, 0 to 1; None if undefined."""
     high: float | None
     words: str
 
@@ -64,7 +63,6 @@ class Mean:
     low: float | None
     high: float | None
     n: int
-    """Number of images that the mean is computed from."""
     words: str
 
 

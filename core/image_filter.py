@@ -129,7 +129,6 @@ class ImageFilter:
 
     facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
     without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
-    """Values that an image must not have."""
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Outcomes (`CHECK_OUTCOMES`) by the name of a check."""
     models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -153,7 +152,6 @@ class ImageFilter:
     test_cases: bool = False
     """True to select only test cases made in this workspace, without imported images."""
     not_in_study: str = ""
-    """Id of a study whose items are excluded."""
 
     @staticmethod
     def read(address: str) -> ImageFilter:

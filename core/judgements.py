@@ -54,4 +54,3 @@ class JudgeCost:
     images: int
     seconds: float | None
     tokens: float | None
-    """Mean tokens of an image; None if the server reports none."""

@@ -22,7 +22,6 @@ class PersonQuestion:
 
     text: str
     options: tuple[str, ...] = ()
-    """Answers to choose from; () for a free line of text."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ class Guess:
 
     label: str
     probability: float
-    """Probability of the class, 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class Prediction:
 
     kind: TaskKind
     model: str
-    """The model's name on the page."""
     top: tuple[Guess, ...] = ()
     """Classifier's guesses, likeliest first, at most `TOP`; empty for segmentation."""
     classes: tuple[str, ...] = ()

@@ -33,7 +33,6 @@ class SetEntry:
     source: str
     """SHA-256 of the source image; of the image itself if it has no source."""
     label: str = ""
-    """Class of a classification, or ""."""
     split: Split = ""
     mask: str | None = None
     """SHA-256 of the mask, or None. A mask has mode L, the size of the image and a class number at every pixel."""
@@ -119,7 +118,6 @@ class CaseOfSet:
     """SHA-256 of the current mask of the test case's run, or None. The mask has mode L and the size of the source."""
     mask_classes: Mapping[int, str]
     image_size: tuple[int, int]
-    """Width and height, in pixels."""
     source_size: tuple[int, int]
 
 

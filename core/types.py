@@ -19,7 +19,6 @@ from core.validation_messages import reason
 StageName = str
 """The name of a stage of some recipe (see `pipeline.recipes`), or `GENERATION`."""
 Values = Mapping[StageName, Any]
-"""Values of text stages, by the name of the stage."""
 GENERATION: StageName = "generation"
 """Name of the stage that draws the images. It follows the gate and the text stages of every recipe."""
 EditType = Literal["subject", "object", "attribute", "background", "weather", "time of day", "domain"]
@@ -66,7 +65,6 @@ class Keyword:
     edit_type: EditType
     used: bool = True
     forced: bool = False
-    """True if a person lets this keyword change although the task protects it."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,6 @@ class Check:
     passed: bool | None
     """True if passed, False if failed, None if the check cannot tell. `note` gives the reason."""
     value: float | None = None
-    """The measured figure, such as a similarity. None without a figure."""
     note: str = ""
     """One sentence for a person. It is the reason if the check failed or cannot tell, otherwise a remark."""
     threshold: float | None = None
@@ -210,9 +207,7 @@ class PromptSlot:
     name: str
     """Name of the stage, or of a further prompt. The prompt's file is NAME.toml."""
     required: tuple[str, ...]
-    """Variables that a template must use."""
     optional: tuple[str, ...] = ()
-    """Variables that a template may use."""
     default: str = ""
     """Template for prompt sets without a file of this name, or ""."""
     needed: bool = True
@@ -229,7 +224,6 @@ class StageKind:
     value: type
     title: str
     doing: str
-    """Words for the stage while it runs, such as "finding keywords"."""
 
 
 _stages: dict[StageName, StageKind] = {}

@@ -20,7 +20,6 @@ class ValidityScore:
     """A logistic regression, as plain numbers that can be saved and read."""
 
     names: tuple[str, ...]
-    """Names of the checks, in column order."""
     middle: tuple[float, ...]
     """Median value of each check, used for images without a value."""
     mean: tuple[float, ...]
@@ -58,7 +57,6 @@ class Agreement:
     precision: float | None
     """Share of valid images among those at or above the threshold; None if there are none."""
     recall: float | None
-    """Share of the valid images that are at or above the threshold."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,6 @@ class ScoreRun:
     studies: Mapping[str, str]
     """Names of the studies whose votes the score was fitted to, by study id."""
     checks: tuple[str, ...]
-    """Names of the checks that the score uses."""
     agreement: Agreement
     images: int
-    """Number of scored images."""
     created: datetime
