@@ -83,7 +83,6 @@ class MappedLabel:
     classes: tuple[int, ...]
     """Numbers of the label's classes among the model's classes, ascending; () for an unmapped label."""
     rule: Rule | None
-    """The matching rule, or None for an unmapped label."""
     note: str = ""
     """Meaning in which the label is mapped, or the reason why it is unmapped."""
     doubtful: bool = False
@@ -100,7 +99,6 @@ class OwnLine:
     model_class: str | int
     """A name, an id of WordNet, a number, or a superclass; "" leaves the label out."""
     place: str
-    """Position of the line in the file, for messages."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +115,7 @@ class ClassMap:
 
     kind: TaskKind
     classes: tuple[str, ...]
-    """Classes of the model, in its order."""
     labels: tuple[MappedLabel, ...]
-    """Labels in the order of the data set."""
     known_as: str = ""
     """Name of the known list of classes that the model uses, such as ImageNet's; "" if unknown."""
     unused: tuple[str, ...] = ()

@@ -26,7 +26,6 @@ class EditCluster:
     """A group of test cases of one class whose edits have the same meaning."""
 
     label: int
-    """The number of the class."""
     cases: tuple[int, ...]
     """Indices of the test cases, the most typical first: those whose edits are nearest to the group's mean."""
     change: Figure

@@ -43,7 +43,6 @@ class Levels:
     """Images and the level of each factor in their captions."""
 
     source: Numbers
-    """The number of each image's source, (n,)."""
     levels: Numbers
     """The level of each factor in each image, (n, factors): 0 for unchanged, else one more than its index in `names`.
     """

@@ -24,7 +24,6 @@ class Fidelity:
     """Distances of two sets of images."""
 
     extractor: str
-    """The model that made the compared vectors."""
     kid: Figure
     """0 if both sets have one distribution; by chance it may be slightly below 0."""
     fid: Figure

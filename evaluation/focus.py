@@ -58,7 +58,6 @@ class Look:
     layer: str
     """The layer whose map is used: the last one with features on a grid."""
     features: Floats
-    """Mean of each channel of the layer."""
     picture: bytes
     """WebP of the model's input with the map in red and the outline of the mask."""
     left_out: Mapping[str, str] | None = None

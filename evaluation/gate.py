@@ -39,7 +39,6 @@ class Compared:
     """Test cases that two models answered, column by column; all columns have one length."""
 
     source: Numbers
-    """The number of each test case's source."""
     first: Flags
     """True if the old model is wrong."""
     second: Flags

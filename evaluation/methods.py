@@ -43,9 +43,8 @@ class MethodImages:
     """
 
     method: Numbers
-    """The number of each image's method, from 0."""
     source: Numbers
-    """The number of each image's source, from 0."""
+    """The number of each image's source, from 0, as `method` is that of its method."""
     edit_type: Numbers
     """The number of its edit type, from 0; -1 for none or several."""
     cell: Numbers
@@ -87,7 +86,6 @@ class MethodFigure:
     """One figure of all methods, in their order."""
 
     name: str
-    """The figure's key, such as "valid"."""
     unit: Unit
     values: tuple[Figure, ...]
     differences: tuple[Figure | None, ...]
@@ -115,13 +113,11 @@ class _Measure:
     columns: Floats
     """(methods, sources, k)."""
     counts: Flags
-    """True for each source that counts, (methods, sources)."""
     worst: Floats
     """The values of a source that would lower the figure most, (methods, k)."""
     best: Floats
     statistic: _Statistic
     images: Numbers
-    """Number of images that count, (methods, sources)."""
     missing: str = "nothing tells"
     """Why there is no figure if no source counts."""
 

@@ -27,7 +27,6 @@ class ModelOutcome:
 
     standing: Standing
     words: str
-    """The outcome in a few words, with the model's answer."""
 
     @property
     def explanation(self) -> str:

@@ -42,7 +42,6 @@ class Row:
     """One figure, for a table of all of them: shares are 0 to 1."""
 
     part: str
-    """Name of the table, such as "classes"."""
     name: str
     figure: str
     value: float | None
@@ -51,7 +50,6 @@ class Row:
     images: int
     sources: int
     why: str
-    """Reason for a missing value or interval."""
 
 
 def per_cent(share: float | None) -> str:

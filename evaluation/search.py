@@ -41,14 +41,12 @@ RATE_PRIOR = ((4.0, 4.0), (1.0, 19.0))
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a search, column by column; all columns have one length."""
+    """The numbers of the cells of a search, from 0, column by column; all columns have one length."""
 
     label: Numbers
-    """The number of each cell's label, from 0."""
     alternative: Numbers
-    """The number of each cell's alternative, from 0. Equal alternatives of two edit types have two numbers."""
+    """Equal alternatives of two edit types have two numbers."""
     edit_type: Numbers
-    """The number of each cell's edit type, from 0."""
 
     def __len__(self) -> int:
         return len(self.label)
@@ -59,9 +57,7 @@ class Beliefs:
     """What the images so far say about the cells."""
 
     weak: Floats
-    """Chance that each cell is weak, 0 to 1."""
     rate_weak: float
-    """Share of valid faults in weak cells, 0 to 1."""
     rate_other: float
 
 

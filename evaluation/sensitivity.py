@@ -19,7 +19,6 @@ class Changes:
     """The probability of the true class on test cases, column by column; all columns have one length."""
 
     source: Numbers
-    """The number of each test case's source."""
     after: Floats
     """Probability on the test case, 0 to 1; NaN if unknown."""
     before: Floats
@@ -34,7 +33,6 @@ class SensitivityRow:
 
     name: str
     n: int
-    """Number of test cases with this edit."""
     sources: int
     change: Figure
     """The mean change of the probability of the true class, -1 to 1: below 0 the edit hurts."""

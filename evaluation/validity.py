@@ -45,9 +45,7 @@ class Judged:
     """Images, some of them judged by people, column by column; all columns have one length."""
 
     source: Numbers
-    """The number of each image's source."""
     wrong: Flags
-    """True if the model under test is wrong."""
     stratum: Numbers
     """The number of each image's stratum, from 0. Within a stratum the judged images are a random sample."""
     votes_for: Numbers
@@ -102,7 +100,6 @@ class ValidityEffect:
     """
 
     as_measured: Figure
-    """Share of wrong images."""
     times_valid: Figure
     """Share of wrong images times the valid share of judged wrong ones: the paper's method."""
     by_strata: Figure
@@ -122,11 +119,9 @@ class ValidityEffect:
     judged: int
     """Number of images with a consensus."""
     discarded: int
-    """Number of judged images without a consensus."""
     control_answers: int | None
     """Number of answers to control items, which show the errors of workers; None without single votes."""
     not_judged_in: tuple[str, ...]
-    """Strata without a judged image."""
     chosen: str = ""
     """Choice of the judged images in words, if they are no random sample within the strata; else ""."""
 

@@ -45,7 +45,6 @@ class Ballots:
     image: Numbers
     """The index of the image; -1 for a control item."""
     worker: Numbers
-    """The number of the worker, from 0."""
     valid: Flags
     """True if the worker called the image valid."""
     known: Numbers

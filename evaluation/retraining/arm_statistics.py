@@ -44,7 +44,6 @@ class Measured:
     """Right answers of the models of one arm, one model for each seed, on the images of one set."""
 
     source: Numbers
-    """The number of each image's source."""
     right: Flags | Floats
     """(seeds, images); for a segmenter the share of right pixels of each image, 0 to 1."""
     trained: bool = True

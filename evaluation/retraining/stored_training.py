@@ -53,7 +53,6 @@ class Training:
     """A training: its model, its data and settings, and the sets to measure the trained model on."""
 
     model: UnderTestSettings
-    """The model under test, whose weights the training starts from."""
     arm: Arm
     seed: int
     recipe: TrainingRecipe
@@ -74,7 +73,6 @@ class KeptState:
     arm: str
     seed: int
     batch: int
-    """Number of images in an update."""
     done: bool
     score: float
     """The best share of right tuning images, or of their right pixels: these weights are kept."""
