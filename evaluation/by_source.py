@@ -27,6 +27,8 @@ GROUPS = 1_000
 """Maximum number of groups of sources. If there are more sources, they are put into this many random groups, which are
 then weighted (Wolter 2007, Introduction to Variance Estimation, chapter 2). Grouping changes the width of an interval
 by some 2 %, less than the random samples change it."""
+MOST_NEEDED = 100
+"""Maximum number of sources that is given as enough, as a multiple of the present sources."""
 FEWEST_SOURCES = 2
 """Minimum number of sources. With fewer, their variance is unknown."""
 ONE_SOURCE = "no interval, since there is one source only"
@@ -116,6 +118,15 @@ class MeansOfSources:
             total = (sums.T @ chance_weights()[:, : len(sums)].T).T
             self._drawn = (total[:, :-1] + own[:, None] * unseen) / (total[:, -1] + own)[:, None]
         return self._drawn
+
+
+def shares_of_sources(columns: Sequence[Flags | Floats], source: Numbers) -> tuple[Floats, Floats]:
+    """Return the mean of each column over the images of each source, (sources, columns), and the sources' numbers of
+    images. Columns and `source`, the number of each image's source, are (images,).
+    """
+    _, place = np.unique(source, return_inverse=True)
+    images = np.bincount(place).astype(np.float64)
+    return np.stack([np.bincount(place, weights=one) / images for one in columns], axis=1), images
 
 
 def in_groups(sums: Floats, fate: np.random.Generator) -> Floats:
@@ -235,6 +246,16 @@ def clustering(wrong: Floats, source: Numbers) -> Clustering:
     correlation = (between - within) / spread
     effect = 1 + (float((size**2).sum()) / n - 1) * max(correlation, 0.0)
     return Clustering(correlation, effect, n / effect)
+
+
+def needed_sources(sources: int, distance: float, reach: float) -> int | None:
+    """Return how many sources would be enough if an estimate stayed at its `distance` from the bound and the half-width
+    of its interval, now `reach`, fell with the square root of their number. None if that is more than `MOST_NEEDED`
+    times the present ones.
+    """
+    if reach**2 > MOST_NEEDED * distance**2:
+        return None
+    return int(np.ceil(sources * (reach / distance) ** 2)) + 1
 
 
 def adjusted(p_values: Floats) -> Floats:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from core.figures import Figure, Flags, Floats, Numbers
-from evaluation.by_source import MeansOfSources
+from core.figures import Figure, Flags, Numbers
+from evaluation.by_source import MeansOfSources, shares_of_sources
 
 
 @dataclass(frozen=True)
@@ -38,11 +36,5 @@ def check_agreement(
 
 def _share(counted: Flags, among: Flags, source: Numbers) -> Figure:
     """Return the share of `counted` images among others. Each image weighs the same, and sources are resampled."""
-    _, number = np.unique(source[among], return_inverse=True)
-    images = np.bincount(number).astype(np.float64)
-    hits = np.bincount(number, counted[among], len(images))
-
-    def first(means: Floats) -> Floats:
-        return means[..., 0]
-
-    return MeansOfSources((hits / images)[:, None], images).figure(first, int(among.sum()))
+    means = MeansOfSources(*shares_of_sources([counted[among]], source[among]))
+    return means.figure(lambda of: of[..., 0], int(among.sum()))

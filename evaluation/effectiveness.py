@@ -35,6 +35,7 @@ from evaluation.by_source import (
     means_of_groups,
     one_split,
     ratio_of,
+    shares_of_sources,
 )
 from evaluation.report import TEMPLATES
 
@@ -240,10 +241,8 @@ def paired_difference(
     source. `first` and `second` are the models' answers, as in `Answers.right`.
     """
     known = (first != UNKNOWN) & (second != UNKNOWN)
-    wrong = np.stack([first[known] == WRONG, second[known] == WRONG]).astype(np.float64)
-    _, place = np.unique(source[known], return_inverse=True)
-    cases = np.bincount(place).astype(np.float64)
-    shares = np.stack([np.bincount(place, weights=one) / cases for one in wrong], axis=1)
+    wrong = first[known] == WRONG, second[known] == WRONG
+    shares, cases = shares_of_sources(wrong, source[known])
     means = MeansOfSources(shares, cases if weighing == "case" else None)
     n = int(known.sum())
     return PairedDifference(

@@ -25,7 +25,7 @@ from core.errors import UserError
 from core.figures import Figure, Flags, Floats, Numbers
 from core.latest import Latest
 from evaluation.adapters.network import extremes
-from evaluation.by_source import MeansOfSources
+from evaluation.by_source import MeansOfSources, shares_of_sources
 
 POINTING, MASS, SHARE = "pointing game", "relevance mass", "share of the mask"
 INSERTION, DELETION, AIC, SIC, PURITY = "insertion", "deletion", "AIC", "SIC", "purity"
@@ -271,7 +271,5 @@ def focus_figures(values: Floats, source: Numbers) -> tuple[Figure, ...]:
         columns.append(lambda of: of[..., 1] - of[..., 0])
     if n < FEWEST:
         return (Figure(None, n=n, why=f"fewer than {FEWEST} images have it"),) * len(columns)
-    _, place = np.unique(source[known], return_inverse=True)
-    sums = [np.bincount(place, weights=values[known, at]) for at in range(models)]
-    means = MeansOfSources(np.stack(sums, axis=1) / np.bincount(place)[:, None])
+    means = MeansOfSources(shares_of_sources(list(values[known].T), source[known])[0])
     return tuple(means.figure(column, n) for column in columns)

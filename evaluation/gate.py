@@ -24,14 +24,21 @@ import numpy as np
 
 from core.evaluation_results import FEWEST_CASES, GateAnswer, GateResult, GateRow, Weighing
 from core.figures import Flags, Floats, Numbers
-from evaluation.by_source import CONFIDENCE, FEWEST_SOURCES, SAMPLES, MeansOfSources, Unseen, adjusted
+from evaluation.by_source import (
+    CONFIDENCE,
+    FEWEST_SOURCES,
+    SAMPLES,
+    MeansOfSources,
+    Unseen,
+    adjusted,
+    needed_sources,
+    shares_of_sources,
+)
 from evaluation.samples import FEWEST_OF_STRATUM
 
 VALID, INVALID, NOT_JUDGED = 1, 0, -1
 FEW_DRAWS = 10
 """Minimum number of samples in a tail. With fewer, Student's t distribution gives the p value."""
-MOST_NEEDED = 100
-"""Maximum number of sources that is given as enough, as a multiple of the present sources."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +108,6 @@ def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
     """
     if (compared.judged == NOT_JUDGED).all():
         return np.ones(2), np.ones((SAMPLES, 2))
-    _, place = np.unique(compared.source, return_inverse=True)
-    cases = np.bincount(place).astype(np.float64)
     chances, drawn_chances = np.zeros(2), np.zeros((SAMPLES, 2))
     prior = np.random.default_rng(2).gamma(0.5, size=(2, 2, SAMPLES))
     for one, wrong in enumerate((compared.first & ~compared.second, compared.second & ~compared.first)):
@@ -110,7 +115,7 @@ def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
             counted = [own & (compared.judged == state) for state in (VALID, INVALID)]
             if (number := sum(int(flags.sum()) for flags in counted)) >= FEWEST_OF_STRATUM:
                 break
-        shares = np.stack([np.bincount(place, weights=flags) / cases for flags in counted], axis=1)
+        shares, _ = shares_of_sources(counted, compared.source)
         none = np.zeros(2)
         drawn = MeansOfSources(shares, unseen=Unseen(none, none, np.zeros(2, np.int64))).samples
         mean = shares.mean(axis=0)
@@ -132,12 +137,10 @@ def _row(
 ) -> tuple[GateRow, float]:
     """Return the row of some test cases, whose answer is never "worse", and the p value of "worse" (NaN if unknown)."""
     first, second, judged = compared.first[own], compared.second[own], compared.judged[own]
-    _, place = np.unique(compared.source[own], return_inverse=True)
-    cases = np.bincount(place).astype(np.float64)
     counted = [first, second]
     for state in (VALID, NOT_JUDGED):
         counted += [first & ~second & (judged == state), second & ~first & (judged == state)]
-    shares = np.stack([np.bincount(place, weights=one) / cases for one in counted], axis=1)
+    shares, cases = shares_of_sources(counted, compared.source[own])
     worst, best = np.array([0, 1, 0, 1, 0, 0.0]), np.array([1, 0, 1, 0, 0, 0.0])
     unseen = Unseen(worst, best, np.zeros(6, np.int64))
     means = MeansOfSources(shares, cases if weighing == "case" else None, unseen)
@@ -156,9 +159,8 @@ def _row(
     found = replace(value, low=min(float(low), value.value), high=max(float(high), value.value))
     assert found.low is not None and found.high is not None
     answer: GateAnswer = "no worse" if found.high <= margin else "cannot tell"
-    needed = None
-    if answer == "cannot tell":
-        needed = _needed(sources, value.value, margin, (found.high - found.low) / 2)
+    undecided = answer == "cannot tell"
+    needed = needed_sources(sources, abs(margin - value.value), (found.high - found.low) / 2) if undecided else None
     return GateRow(name, *errors, found, answer, needed), _p_value(drawn, value.value, margin, sources)
 
 
@@ -171,13 +173,3 @@ def _p_value(drawn: Floats, value: float, margin: float, sources: int) -> float:
         return below / len(drawn)
     tail = float(stats.t.sf((value - margin) / max(float(drawn.std()), 1e-12), sources - 1))
     return min(tail, FEW_DRAWS / len(drawn))
-
-
-def _needed(sources: int, value: float, margin: float, reach: float) -> int | None:
-    """Return how many sources would be enough if the difference stayed as it is: the bounds narrow with the square root
-    of the sources. None if that is more than `MOST_NEEDED` times the present ones.
-    """
-    distance = abs(margin - value)
-    if reach**2 > MOST_NEEDED * distance**2:
-        return None
-    return int(np.ceil(sources * (reach / distance) ** 2)) + 1

@@ -54,7 +54,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What the images so far say about the cells."""
+    """Chance that each cell is weak, and shares of valid faults in weak and in other cells, estimated from images."""
 
     weak: Floats
     rate_weak: float
