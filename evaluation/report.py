@@ -81,32 +81,25 @@ EQUAL = {"source": "each source weighs the same", "case": "each test case weighs
 """The unit of equal weight in figures, in words."""
 
 
-def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, edits: Sequence[SensitivityRow]) -> str:
-    """Return a classifier's result in a few sentences. `edits` are the rows of a table of sensitivity."""
-    if found.error_generated.value is None:
-        return f"{model}: {CANNOT_TELL}; {found.error_generated.why}."
-    values = {"model": model, "found": found, "losses": None, "validity": validity, "hurting": _hurting(edits)}
-    return TEMPLATES.paragraph("answer.txt", **values)
-
-
-def segmentation_answer(
+def answer(
     model: str,
-    found: SegmentationEffect,
-    losses: LossEffect,
+    found: Effectiveness | SegmentationEffect,
     validity: ValidityEffect | None = None,
     edits: Sequence[SensitivityRow] = (),
+    losses: LossEffect | None = None,
 ) -> str:
-    """Return the result of a segmenter's figures, in a few sentences."""
-    if found.miou_generated.value is None or found.miou_original.value is None:
-        why = found.miou_generated.why or found.miou_original.why
-        return f"{model}: {CANNOT_TELL}; {why}."
-    most = sorted((one for one in losses.classes if one.lost), key=lambda one: (-(one.share or 0.0), one.name))
-    values = {"model": model, "found": found, "losses": losses, "validity": validity, "hurting": _hurting(edits)}
-    return TEMPLATES.paragraph("answer.txt", most=[one.name for one in most[:2]], **values)
-
-
-def _hurting(edits: Sequence[SensitivityRow]) -> list[str]:
-    return [row.name for row in edits if row.hurts][:2]
+    """Return a model's result in a few sentences. `edits` are the rows of a table of sensitivity. `losses` are those of
+    a segmenter.
+    """
+    classifies = isinstance(found, Effectiveness)
+    needed = (found.error_generated,) if classifies else (found.miou_generated, found.miou_original)
+    if any(figure.value is None for figure in needed):
+        return f"{model}: {CANNOT_TELL}; {next(figure.why for figure in needed if figure.why)}."
+    lost = [one for one in losses.classes if one.lost] if losses is not None else []
+    most = [one.name for one in sorted(lost, key=lambda one: (-(one.share or 0.0), one.name))[:2]]
+    values = {"found": found, "losses": losses, "validity": validity, "most": most}
+    hurting = [row.name for row in edits if row.hurts][:2]
+    return TEMPLATES.paragraph("answer.txt", model=model, hurting=hurting, **values)
 
 
 def bounds(figure: Figure) -> str:
@@ -116,34 +109,43 @@ def bounds(figure: Figure) -> str:
     return f"between {100 * figure.low:.1f} and {100 * figure.high:.1f} %"
 
 
-def segmentation_rows(
-    found: SegmentationEffect,
-    losses: LossEffect,
+def rows(
+    found: Effectiveness | SegmentationEffect,
     validity: ValidityEffect | None = None,
     edits: Tables | None = None,
+    losses: LossEffect | None = None,
 ) -> Iterator[Row]:
-    """Yield all figures of a segmenter, one per row; `edits` are tables of sensitivity by their names."""
-    for name, figure in _figures(found):
-        yield _row("all", "", name, figure)
-    for one in found.classes:
-        for name, value in _figures(one):
-            why = "" if value is not None else "the class is not there"
-            yield Row("classes", one.name, name, value, None, None, found.cases, found.sources, why)
-    yield from _rows_of_all(losses)
-    for protected in losses.classes:
-        for name, lost, of in (
-            ("lost on generated images", protected.lost, protected.cases),
-            ("lost on reconstructions", protected.lost_in_controls, protected.controls),
-        ):
-            why = "" if of else "it is found on no original"
-            yield Row("protected", protected.name, name, lost / of if of else None, None, None, of, losses.sources, why)
+    """Yield all figures of a model, one per row. `edits` are tables of sensitivity by their names, `losses` the losses of
+    a segmenter.
+    """
+    if isinstance(found, Effectiveness):
+        yield from _rows_of_all(found)
+        for of_class in found.classes:
+            yield from (_row("classes", of_class.label, *one) for one in _figures(of_class))
+    else:
+        yield from (_row("all", "", *one) for one in _figures(found))
+        for segmented in found.classes:
+            for name, value in _figures(segmented):
+                why = "" if value is not None else "the class is not there"
+                yield Row("classes", segmented.name, name, value, None, None, found.cases, found.sources, why)
+    if losses is not None:
+        yield from _rows_of_all(losses)
+        for protected in losses.classes:
+            for name, lost, of in (
+                ("lost on generated images", protected.lost, protected.cases),
+                ("lost on reconstructions", protected.lost_in_controls, protected.controls),
+            ):
+                share, why = (lost / of, "") if of else (None, "it is found on no original")
+                yield Row("protected", protected.name, name, share, None, None, of, losses.sources, why)
     for title, table in (edits or {}).items():
         for row in table:
-            yield _row(title, row.name, f"change of {OF_PIXELS}", row.change)
-            few = "" if row.newly_wrong is not None else row.change.why
-            yield Row(title, row.name, LOSES, row.newly_wrong, None, None, row.n, row.sources, few)
+            yield _row(title, row.name, f"change of {OF_TRUE_CLASS if losses is None else OF_PIXELS}", row.change)
+            if losses is not None:
+                few = "" if row.newly_wrong is not None else row.change.why
+                yield Row(title, row.name, LOSES, row.newly_wrong, None, None, row.n, row.sources, few)
     if validity is not None:
-        yield from (_row("validity", "", *one) for one in validity_figures(validity, LOSES))
+        wrong = "wrong" if losses is None else LOSES
+        yield from (_row("validity", "", *one) for one in validity_figures(validity, wrong))
 
 
 def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
@@ -170,37 +172,6 @@ def validity_figures(found: ValidityEffect, wrong: str = "wrong") -> list[tuple[
     return [(name.format(wrong=wrong, error=error), figure) for name, figure in _figures(found)]
 
 
-def segmentation_markdown(
-    model: str,
-    test_set: str,
-    found: SegmentationEffect,
-    losses: LossEffect,
-    validity: ValidityEffect | None = None,
-    edits: Tables | None = None,
-) -> str:
-    """Return the report of a segmenter as Markdown."""
-    first = next(iter((edits or {}).values()), ())
-    answer = segmentation_answer(model, found, losses, validity, first)
-    return _report(model, test_set, answer, found, losses, validity, edits)
-
-
-def rows(
-    found: Effectiveness,
-    validity: ValidityEffect | None = None,
-    edits: Tables | None = None,
-) -> Iterator[Row]:
-    """Yield all figures, one per row; `edits` are tables of sensitivity by their names."""
-    yield from _rows_of_all(found)
-    for row in found.classes:
-        for name, figure in _figures(row):
-            yield _row("classes", row.label, name, figure)
-    for title, table in (edits or {}).items():
-        for one in table:
-            yield _row(title, one.name, f"change of {OF_TRUE_CLASS}", one.change)
-    if validity is not None:
-        yield from (_row("validity", "", *one) for one in validity_figures(validity))
-
-
 def _row(part: str, name: str, what: str, figure: Figure) -> Row:
     return Row(part, name, what, figure.value, figure.low, figure.high, figure.n, figure.sources, figure.why)
 
@@ -208,30 +179,18 @@ def _row(part: str, name: str, what: str, figure: Figure) -> Row:
 def markdown(
     model: str,
     test_set: str,
-    found: Effectiveness,
+    found: Effectiveness | SegmentationEffect,
     validity: ValidityEffect | None = None,
     edits: Tables | None = None,
+    losses: LossEffect | None = None,
 ) -> str:
-    """Return the report as Markdown."""
-    first = next(iter((edits or {}).values()), ())
-    return _report(model, test_set, answer(model, found, validity, first), found, None, validity, edits)
-
-
-def _report(
-    model: str,
-    test_set: str,
-    said: str,
-    found: Effectiveness | SegmentationEffect,
-    losses: LossEffect | None,
-    validity: ValidityEffect | None,
-    edits: Tables | None,
-) -> str:
+    """Return the report as Markdown. `edits` and `losses` are as in `rows`."""
     figures = [*_figures(found), *(_figures(losses) if losses is not None else [])]
     return TEMPLATES.lines(
         "report.md",
         model=model,
         test_set=test_set,
-        answer=said,
+        answer=answer(model, found, validity, next(iter((edits or {}).values()), ()), losses),
         figures=[(name, figure) for name, figure in figures if name != "generated over original"],
         found=found,
         losses=losses,
@@ -261,18 +220,21 @@ def _change(figure: Figure) -> str:
     return f"{figure.value:+.2f}{ends}"
 
 
-def latex(model: str, found: Effectiveness) -> str:
-    """Return the paper's Table I, with intervals and the excess over reconstructions."""
-    cells = _cell(found.error_original), _cell(found.error_generated), _cell(found.excess, sign=True)
-    heads = r"Original (\%)", r"Generated (\%)", "Excess (points)"
+def latex(model: str, found: Effectiveness | SegmentationEffect, losses: LossEffect | None = None) -> str:
+    """Return the paper's Table I, with intervals and the excess over reconstructions; for a segmenter, a table of mIoU
+    and of how often it loses a class on generated images.
+    """
+    if isinstance(found, Effectiveness):
+        cells = [_cell(found.error_original), _cell(found.error_generated), _cell(found.excess, sign=True)]
+        heads = [r"Original (\%)", r"Generated (\%)", "Excess (points)"]
+    else:
+        drawn = [("Original", found.miou_original), ("Generated", found.miou_generated)]
+        drawn.append(("Reconstructed", found.miou_reconstructed))
+        heads, cells = [rf"{name} (mIoU, \%)" for name, _ in drawn], [_cell(figure) for _, figure in drawn]
+    if losses is not None:
+        heads.append(r"Loses a class (\%)")
+        cells.append(_cell(losses.generated))
     return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=cells)
-
-
-def segmentation_latex(model: str, found: SegmentationEffect, losses: LossEffect) -> str:
-    """Return a LaTeX table for a segmenter: mIoU, and how often a class is lost on generated images."""
-    figures = (found.miou_original, found.miou_generated, found.miou_reconstructed, losses.generated)
-    heads = r"Original (mIoU, \%)", r"Generated (mIoU, \%)", r"Reconstructed (mIoU, \%)", r"Loses a class (\%)"
-    return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=[_cell(one) for one in figures])
 
 
 def _cell(figure: Figure, sign: bool = False) -> str:
