@@ -1,5 +1,6 @@
 """A test set's result for a model under test in words and tables: a sentence for a person, Markdown and LaTeX for a
-paper, rows for further calculation. Pure.
+paper, rows for further calculation; and the answer whether a new model may replace an old one, for pull requests and CI
+servers. Pure.
 
 Undefined values are described in words; no NaN reaches a page.
 """
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from core.data_files import DataTable
 from core.evaluation_results import (
@@ -19,6 +21,7 @@ from core.evaluation_results import (
     OF_PIXELS,
     OF_TRUE_CLASS,
     Effectiveness,
+    GateResult,
     LossEffect,
     SegmentationEffect,
 )
@@ -31,6 +34,7 @@ from evaluation.validity import ValidityEffect
 Tables = Mapping[str, Sequence[SensitivityRow]]
 """Tables of edits by their titles."""
 CANNOT_TELL = "cannot tell"
+ALL_CASES = "all test cases"
 LOSES = "loses a class"
 """Name of a segmenter's mistake on a test case."""
 _WORDS: DataTable[dict[str, str]] = DataTable(__file__, dict[str, str])
@@ -115,8 +119,8 @@ def rows(
     edits: Tables | None = None,
     losses: LossEffect | None = None,
 ) -> Iterator[Row]:
-    """Yield all figures of a model, one per row. `edits` are tables of sensitivity by their names, `losses` the losses of
-    a segmenter.
+    """Yield all figures of a model, one per row. `edits` are tables of sensitivity by their names. A segmenter has
+    `losses`.
     """
     if isinstance(found, Effectiveness):
         yield from _rows_of_all(found)
@@ -235,6 +239,39 @@ def latex(model: str, found: Effectiveness | SegmentationEffect, losses: LossEff
         heads.append(r"Loses a class (\%)")
         cells.append(_cell(losses.generated))
     return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=cells)
+
+
+def gate_markdown(test_set: str, models: Sequence[str], found: GateResult) -> str:
+    """Return the answer with its figures. `models` are the names of the old and the new model."""
+    return TEMPLATES.lines("gate.md", test_set=test_set, old=models[0], new=models[1], found=found, all=ALL_CASES)
+
+
+def gate_junit(test_set: str, models: Sequence[str], found: GateResult) -> bytes:
+    """Return a JUnit file with a test for each row: a failure if the new model is worse, an error if that cannot be
+    told. `models` as in `gate_markdown`.
+    """
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"{_xml(models[1])} against {_xml(models[0])}",
+        tests=str(len(found.rows)),
+        failures=str(sum(row.answer == "worse" for row in found.rows)),
+        errors=str(sum(row.answer == "cannot tell" for row in found.rows)),
+    )
+    for row in found.rows:
+        case = ElementTree.SubElement(suite, "testcase", classname=_xml(test_set), name=_xml(row.name) or ALL_CASES)
+        if row.answer != "no worse":
+            kind = "failure" if row.answer == "worse" else "error"
+            why = f"More valid faults: {with_interval(row.difference, points=True)}"
+            message = _xml(f"{why}; allowed: {100 * found.margin:+.4g} points.")
+            ElementTree.SubElement(case, kind, type=row.answer, message=message)
+    ElementTree.indent(suite)
+    document: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
+
+
+def _xml(text: str) -> str:
+    """Return a text without the characters that XML cannot hold."""
+    return "".join(one if one.isprintable() else " " for one in text)
 
 
 def _cell(figure: Figure, sign: bool = False) -> str:
