@@ -46,7 +46,8 @@ from core.errors import UserError
 from core.evaluation_results import MappingReport, MappingRow
 from core.figures import Flags, Numbers
 from core.types import TaskKind
-from core.words import count_of, few_names, singular
+from core.words import few_names, singular
+from evaluation.report import TEMPLATES
 
 Rule = Literal[
     "file",
@@ -89,6 +90,11 @@ class MappedLabel:
     """True if a person should check the mapping: `note` says why."""
     picks: tuple[str, ...] = ()
     """For an unmapped label, a name or id for a user's file, for each meaning of the label that the model knows."""
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """True if the label is unmapped because it has several meanings."""
+        return not self.classes and self.note.startswith((_CAN_MEAN, _SEVERAL))
 
 
 @dataclass(frozen=True)
@@ -170,11 +176,6 @@ class ClassMap:
         """The names of `groups` in tables."""
         return tuple(" + ".join(self.labels[number].label for number in group) for group in self.groups)
 
-    @property
-    def ambiguous(self) -> tuple[MappedLabel, ...]:
-        """The labels that are unmapped because they have several meanings."""
-        return tuple(one for one in self.unmapped if one.note.startswith((_CAN_MEAN, _SEVERAL)))
-
     def suggestions(self, label: str) -> tuple[str, ...]:
         """Return classes and superclasses of the model with names similar to a label's, the most similar first."""
         known = {plain(part): name for name in self.classes for part in (name, *name.split(","))}
@@ -229,27 +230,18 @@ def report_of(mapping: ClassMap) -> MappingReport:
     left = tuple(mapping.classes[number] for number in mapping.left_over)
     shared = [name for name, group in zip(mapping.group_names, mapping.groups, strict=True) if len(group) > 1]
     together = tuple(shared) if mapping.kind == "segmentation" else ()
-    rules = Counter(one.rule for one in rows)
-    by_rule = ", ".join(f"{number} by {_RULE_WORDS.get(rule, rule)}" for rule, number in rules.items())
-    words = [f"{len(rows)} of {len(mapping.labels)} labels are mapped{': ' if by_rule else ''}{by_rule}."]
-    doubtful = [one.label for one in mapped if one.doubtful]
-    if doubtful:
-        words.append(f"Check whether these labels mean what the table says: {few_names(doubtful)}.")
-    ambiguous = {one.label for one in mapping.ambiguous}
-    if ambiguous:
-        named = few_names([one.label for one in missing if one.label in ambiguous])
-        several = count_of(len(ambiguous), "label")
-        words.append(f"{several} can mean several things, not compared until you say which: {named}.")
-    unfit = [one.label for one in missing if one.label not in ambiguous]
-    if unfit:
-        words.append(f"Not mapped, and so not compared: {few_names(unfit)}.")
-    if together:
-        words.append(f"Measured as one, since the model cannot tell them apart: {few_names(together)}.")
-    if left:
-        words.append(f"No label has {len(left)} of the model's {len(mapping.classes)} classes: {few_names(left)}.")
-    if mapping.unused:
-        words.append(f"The file names labels that the data set does not have: {few_names(mapping.unused)}.")
-    return MappingReport(" ".join(words), tuple(rows), tuple(missing), left, together)
+    summary = TEMPLATES.paragraph(
+        "mapping.txt",
+        mapping=mapping,
+        mapped=mapped,
+        rules=[(_RULE_WORDS.get(rule, rule), number) for rule, number in Counter(one.rule for one in rows).items()],
+        doubtful=[one.label for one in mapped if one.doubtful],
+        ambiguous=[one.label for one in unmapped if one.is_ambiguous],
+        unfit=[one.label for one in unmapped if not one.is_ambiguous],
+        together=together,
+        left=left,
+    )
+    return MappingReport(summary, tuple(rows), tuple(missing), left, together)
 
 
 _RULE_WORDS = {

@@ -27,7 +27,7 @@ from core.evaluation_results import (
 )
 from core.figures import Figure
 from core.text_templates import TextTemplates
-from core.words import count_of
+from core.words import count_of, few_names
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 
@@ -295,6 +295,7 @@ TEMPLATES = TextTemplates(
     change_words=_change,
     count_of=count_of,
     equal=EQUAL,
+    few_names=few_names,
     fewest=FEWEST_CASES,
     in_latex=lambda text: text.translate(_LATEX),
     per_cent=per_cent,
