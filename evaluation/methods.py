@@ -14,7 +14,7 @@ Statistics in Medicine 27), which is too wide rather than too narrow if sources 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -218,16 +218,17 @@ def compare_methods(
     """
     methods, sources = control.shape
     everything = np.ones(len(images), bool)
+    compared = _Compared(images, control, reference, votes)
     whole = _Group(images, everything, methods, sources)
     kinds = [np.unique(images.edit_type[images.method == one]) for one in range(methods)]
-    tables = [_table("", images, everything, control, seconds, reference, votes, kinds)]
+    tables = [compared.table("", everything, seconds, kinds)]
     for number, name in enumerate(edit_types):
         own = images.edit_type == number
         if (np.bincount(images.method[own], minlength=methods) >= FEWEST_CASES).sum() < 2:
             continue
         # All images of a source share its time.
         time = seconds * np.nan_to_num(ratio(_Group(images, own, methods, sources).made, whole.made))
-        tables.append(_table(name, images, own, control, time, reference, votes, []))
+        tables.append(compared.table(name, own, time, [()] * methods))
     return tuple(tables)
 
 
@@ -248,106 +249,71 @@ def weak_cells(images: MethodImages, method: int, weak: float = WEAK) -> Numbers
     return found
 
 
-def _table(
-    name: str,
-    images: MethodImages,
-    own: Flags,
-    control: Floats,
-    seconds: Floats,
-    reference: int,
-    votes: Votes,
-    kinds: Sequence[Numbers],
-) -> MethodTable:
-    methods, sources = control.shape
-    group = _Group(images, own, methods, sources)
-    failure = images.valid_failure
-    no_time = "its model time, or the validity of all its images, is not known"
-    known = group.known(failure)
-    # The time of images that the model has not read does not count.
-    time = np.nan_to_num(seconds) * np.where(group.made > 0, ratio(known, group.made), 1.0)
-    measures: list[tuple[str, Unit, _Measure]] = [
-        ("valid", "share", group.share(images.valid, "nothing tells")),
-        ("edit shows", "share", group.share(images.shows, "it has no such check")),
-        ("label kept", "share", group.share(images.kept, "it has no such check")),
-        ("wrong", "share", group.share(images.wrong, "the model has not read it")),
-        ("excess", "share", group.excess(control)),
-        ("failures of 100", "number", group.rate(failure, known, 100.0, "nothing tells")),
-        ("failures a minute", "number", group.rate(failure, time, 60.0, no_time)),
-    ]
-    has = group.made > 0
-    unlike = [_unlike(kinds, one, reference) for one in range(methods)] if kinds else [""] * methods
-    unlike = [why if has[one].any() and has[reference].any() else NO_IMAGE for one, why in enumerate(unlike)]
-    figures = []
-    for key, unit, measure in measures:
-        differences = [
-            None if one == reference
-            else Figure(None, why=unlike[one]) if unlike[one]
-            else measure.difference(one, reference)
-            for one in range(methods)
-        ]  # fmt: skip
-        values = [measure.value(one) if has[one].any() else Figure(None, why=NO_IMAGE) for one in range(methods)]
-        figures.append(MethodFigure(key, unit, tuple(values), tuple(differences)))
-    figures += _by_votes(images, own, group, seconds, reference, votes, unlike)
-    return MethodTable(
-        name,
-        tuple(group.made.sum(1).tolist()),
-        tuple(has.sum(1).tolist()),
-        tuple((has & has[reference]).sum(1).tolist()),
-        tuple(figures),
-    )
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    images: MethodImages
+    control: Floats
+    reference: int
+    votes: Votes
+
+    def table(self, name: str, own: Flags, seconds: Floats, kinds: Sequence[Sized]) -> MethodTable:
+        """Compare the images of `own`. `kinds` are the edit types of each method; none within an edit type."""
+        images, reference, methods = self.images, self.reference, len(seconds)
+        group = _Group(images, own, *self.control.shape)
+        failure = images.valid_failure
+        no_time = "its model time, or the validity of all its images, is not known"
+        known = group.known(failure)
+        # The time of images that the model has not read does not count.
+        time = np.nan_to_num(seconds) * np.where(group.made > 0, ratio(known, group.made), 1.0)
+        measures = {
+            "valid": group.share(images.valid, "nothing tells"),
+            "edit shows": group.share(images.shows, "it has no such check"),
+            "label kept": group.share(images.kept, "it has no such check"),
+            "wrong": group.share(images.wrong, "the model has not read it"),
+            "excess": group.excess(self.control),
+            "failures of 100": group.rate(failure, known, 100.0, "nothing tells"),
+            "failures a minute": group.rate(failure, time, 60.0, no_time),
+        }
+        names = [*measures]
+        if self.votes(own) is not None:
+            names += ["valid by votes", "failures of 100 by votes", "failures a minute by votes"]
+
+        def by_votes(method: int, sources: Flags) -> Sequence[Figure]:
+            if len(names) == len(measures):
+                return ()
+            selected = own & (images.method == method) & sources[images.source]
+            minutes = np.where(sources, seconds[method] / 60, 0.0)
+            return _voted(self.votes(selected), int(selected.sum()), minutes)
+
+        has, everywhere = group.made > 0, np.ones(group.made.shape[1], bool)
+        values, differences = list[list[Figure]](), list[Sequence[Figure | None]]()
+        for one in range(methods):
+            nothing = None if has[one].any() else Figure(None, why=NO_IMAGE)
+            values.append([*(nothing or each.value(one) for each in measures.values()), *by_votes(one, everywhere)])
+            unlike = _unlike(kinds, one, reference) if has[one].any() and has[reference].any() else NO_IMAGE
+            if one == reference or unlike:
+                differences.append([None if one == reference else Figure(None, why=unlike)] * len(names))
+                continue
+            both = has[one] & has[reference]
+            votes = zip(by_votes(one, both), by_votes(reference, both), strict=True)
+            less = [each.difference(one, reference) for each in measures.values()]
+            differences.append([*less, *(difference_of(*pair) for pair in votes)])
+        rows = zip(names, zip(*values, strict=True), zip(*differences, strict=True), strict=True)
+        figures = tuple(
+            MethodFigure(key, "number" if key.startswith("failures") else "share", of_all, less)
+            for key, of_all, less in rows
+        )
+        images_of, sources_of, shared = (one.sum(1).tolist() for one in (group.made, has, has & has[reference]))
+        return MethodTable(name, tuple(images_of), tuple(sources_of), tuple(shared), figures)
 
 
-def _unlike(kinds: Sequence[Numbers], method: int, reference: int) -> str:
+def _unlike(kinds: Sequence[Sized], method: int, reference: int) -> str:
     """Return why a method is not compared over all edits: it or the reference makes edits of one type only."""
     if len(kinds[method]) == 1 and len(kinds[reference]) > 1:
         return "it makes edits of one type: compare within this type"
     if len(kinds[reference]) == 1 and len(kinds[method]) > 1:
         return "the reference makes edits of one type: compare within this type"
     return ""
-
-
-def _by_votes(
-    images: MethodImages,
-    own: Flags,
-    group: _Group,
-    seconds: Floats,
-    reference: int,
-    votes: Votes,
-    unlike: Sequence[str],
-) -> list[MethodFigure]:
-    """Return the figures by votes: the valid share, and valid failures per 100 images and per minute. Empty without any
-    vote.
-    """
-    methods = len(seconds)
-    if votes(own) is None:
-        return []
-
-    def figures(method: int, sources: Flags) -> tuple[Figure, Figure, Figure]:
-        selected = own & (images.method == method) & sources[images.source]
-        minutes = np.where(sources, seconds[method] / 60, 0.0)
-        return _voted(votes(selected), int(selected.sum()), minutes)
-
-    has, everywhere = group.made > 0, np.ones(group.made.shape[1], bool)
-    values, differences = [], list[tuple[Figure | None, ...]]()
-    for one in range(methods):
-        values.append(figures(one, everywhere))
-        if one == reference:
-            differences.append((None,) * 3)
-        elif unlike[one]:
-            differences.append((Figure(None, why=unlike[one]),) * 3)
-        else:
-            both = has[one] & has[reference]
-            pairs = zip(figures(one, both), figures(reference, both), strict=True)
-            differences.append(tuple(difference_of(*pair) for pair in pairs))
-    names: tuple[tuple[str, Unit], ...] = (
-        ("valid by votes", "share"),
-        ("failures of 100 by votes", "number"),
-        ("failures a minute by votes", "number"),
-    )
-    return [
-        MethodFigure(name, unit, tuple(one[at] for one in values), tuple(one[at] for one in differences))
-        for at, (name, unit) in enumerate(names)
-    ]
 
 
 def _voted(found: tuple[Judged, Sequence[str]] | None, n: int, minutes: Floats) -> tuple[Figure, Figure, Figure]:
