@@ -13,6 +13,13 @@ Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
+class Columns:
+    """Base of a dataclass of columns that all have one length."""
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())))
+
+
 @dataclass(frozen=True)
 class Figure:
     """A figure with its interval. An undefined value or end is None, and `why` gives the reason."""

@@ -26,7 +26,7 @@ from core.evaluation_results import (
     Together,
     Weighing,
 )
-from core.figures import Figure, Flags, Floats, Numbers, ratio
+from core.figures import Columns, Figure, Flags, Floats, Numbers, ratio
 from evaluation.by_source import (
     MeansOfSources,
     adjusted,
@@ -45,7 +45,7 @@ BINS = 15
 
 
 @dataclass(frozen=True)
-class Answers:
+class Answers(Columns):
     """A model's answers to images, column by column; all columns have one length."""
 
     source: Numbers
@@ -59,9 +59,6 @@ class Answers:
     way: Numbers | None = None
     """The number of each image's control set, -1 for none. A test case is compared with controls of its own set. None
     if all images have the same set."""
-
-    def __len__(self) -> int:
-        return len(self.source)
 
     def where(self, selected: Flags) -> Answers:
         """Return the answers that a mask selects."""

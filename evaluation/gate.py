@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from core.evaluation_results import FEWEST_CASES, GateAnswer, GateResult, GateRow, Weighing
-from core.figures import Flags, Floats, Numbers
+from core.figures import Columns, Flags, Floats, Numbers
 from evaluation.by_source import (
     CONFIDENCE,
     FEWEST_SOURCES,
@@ -42,7 +42,7 @@ FEW_DRAWS = 10
 
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(Columns):
     """Test cases that two models answered, column by column; all columns have one length."""
 
     source: Numbers
@@ -56,9 +56,6 @@ class Compared:
     """Index of the class of each test case in `groups`, or -1 for none."""
     groups: Sequence[str]
     """Classes that are compared too; none to compare all test cases only."""
-
-    def __len__(self) -> int:
-        return len(self.source)
 
 
 def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> GateResult:

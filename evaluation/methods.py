@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from core.evaluation_results import FEWEST_CASES
-from core.figures import Figure, Flags, Floats, Numbers, ratio
+from core.figures import Columns, Figure, Flags, Floats, Numbers, ratio
 from evaluation.by_source import MeansOfSources, Unseen
 from evaluation.search import WEAK, told
 from evaluation.validity import Judged, validity_effect
@@ -37,7 +37,7 @@ _Statistic = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True)
-class MethodImages:
+class MethodImages(Columns):
     """Test cases of several methods, column by column; all columns have one length. Columns without a description are
     `YES`, `NO` or `UNKNOWN`.
     """
@@ -61,9 +61,6 @@ class MethodImages:
     """Whether the model under test is wrong."""
     fault: Numbers
     """Whether the model is wrong though it is right on the source."""
-
-    def __len__(self) -> int:
-        return len(self.method)
 
     @property
     def valid(self) -> Numbers:

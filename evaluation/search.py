@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.figures import Flags, Floats, Numbers
+from core.figures import Columns, Flags, Floats, Numbers
 
 FALSE = 0.05
 """Maximum expected share of cells told by mistake among all told cells."""
@@ -40,16 +40,13 @@ RATE_PRIOR = ((4.0, 4.0), (1.0, 19.0))
 
 
 @dataclass(frozen=True)
-class Cells:
+class Cells(Columns):
     """The numbers of the cells of a search, from 0, column by column; all columns have one length."""
 
     label: Numbers
     alternative: Numbers
     """Equal alternatives of two edit types have two numbers."""
     edit_type: Numbers
-
-    def __len__(self) -> int:
-        return len(self.label)
 
 
 @dataclass(frozen=True)

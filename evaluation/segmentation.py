@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, SegmentedClass, Weighing
-from core.figures import Figure, Flags, Floats, Numbers, ratio
+from core.figures import Columns, Figure, Flags, Floats, Numbers, ratio
 from core.predictions import DROPPED
 from evaluation.by_source import MeansOfSources, Unseen, matched, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness, no_control_words
@@ -29,7 +29,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Pixels:
+class Pixels(Columns):
     """Confusion matrices, one for each image; `source` and `way` are as in `Answers`."""
 
     source: Numbers
@@ -37,9 +37,6 @@ class Pixels:
     """(images, classes, classes + 1): pixels of a class by predicted class; the last column counts pixels of no
     class."""
     way: Numbers | None = None
-
-    def __len__(self) -> int:
-        return len(self.source)
 
     @cached_property
     def true(self) -> Floats:

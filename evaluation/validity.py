@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.evaluation_results import Weighing
-from core.figures import Figure, Floats, ratio
+from core.figures import Columns, Figure, Floats, ratio
 from evaluation.by_source import CONFIDENCE, SAMPLES, chance_weights, in_groups
 from evaluation.samples import FEWEST_OF_STRATUM, Flags, Numbers, in_proportion
 from evaluation.worker_errors import HARD, VALID, Ballots, drawn_states
@@ -41,7 +41,7 @@ LIKELY = 0.001
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judged(Columns):
     """Images, some of them judged by people, column by column; all columns have one length."""
 
     source: Numbers
@@ -66,9 +66,6 @@ class Judged:
     study: Numbers | None = None
     """The number of the study that judged each image, or -1; None if there is one study."""
     studies: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.source)
 
     @property
     def decided(self) -> Flags:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.figures import Flags, Floats, Numbers
+from core.figures import Columns, Flags, Floats, Numbers
 
 INVALID, VALID, HARD = 0, 1, 2
 """States of a judged image; a hard one cannot be decided."""
@@ -39,7 +39,7 @@ _LEAST = 1e-3
 
 
 @dataclass(frozen=True)
-class Ballots:
+class Ballots(Columns):
     """Single votes, column by column; all columns have one length."""
 
     image: Numbers
@@ -49,9 +49,6 @@ class Ballots:
     """True if the worker called the image valid."""
     known: Numbers
     """For a control item 1 if it is valid, 0 if not; -1 for an image to be judged."""
-
-    def __len__(self) -> int:
-        return len(self.image)
 
     @property
     def controls(self) -> int:
