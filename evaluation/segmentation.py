@@ -134,8 +134,7 @@ def segmentation_effect(
     mask_holds, cases = mask_holds[with_original], generated.where(with_original)
     first = original.where(np.isin(original.source, both))
     control = reconstructed.where(np.isin(reconstructed.source, both)) if reconstructed is not None else None
-    of_first, of_cases, weight = _overlaps(first), _overlaps(cases), None
-    has_own = None
+    of_first, of_cases, weight, has_own = _overlaps(first), _overlaps(cases), None, None
     if control is not None and cases.way is not None and control.way is not None:
         has_own, weight = matched(cases.source, cases.way, control.source, control.way)
         control, weight = control.where(weight > 0), weight[weight > 0]
@@ -174,19 +173,17 @@ def segmentation_effect(
             return Figure(None, why=no_control_words(None if reconstructed is None else len(reconstructed)))
         name = name if name in sets else name.removesuffix(" beside")
         source, _ = sets[name]
-        n, counted = len(source), len(np.unique(source))
-        if not less:
-            return means.figure(lambda of: miou_of_set(of, place[name], len(names)), n, counted)
-        return means.figure(
-            lambda of: miou_of_set(of, place[name], len(names)) - miou_of_set(of, place[less], len(names)), n, counted
-        )
 
-    before, after = (
-        np.tensordot(weighed[name], one.counts, 1) for name, one in (("original", first), ("generated", cases))
-    )
-    of_control = None
+        def statistic(of: Floats) -> Floats:
+            value = miou_of_set(of, place[name], len(names))
+            return value - miou_of_set(of, place[less], len(names)) if less else value
+
+        return means.figure(statistic, len(source), len(np.unique(source)))
+
+    matrices = {"original": first.counts, "generated": cases.counts}
     if control is not None and "control" in sets:
-        of_control = np.tensordot(weighed["control"], control.counts, 1)
+        matrices["control"] = control.counts
+    counts = {name: np.tensordot(weighed[name], matrix, 1) for name, matrix in matrices.items()}
     return SegmentationEffect(
         split=split,
         weighing=weighing,
@@ -202,9 +199,9 @@ def segmentation_effect(
         excess=figure("generated beside", less="control"),
         miou_where_kept=figure("kept"),
         kept=int(mask_holds.sum()),
-        classes=_classes(names, before, after, of_control),
-        confusion_original=_shares(before),
-        confusion_generated=_shares(after),
+        classes=_classes(names, counts["original"], counts["generated"], counts.get("control")),
+        confusion_original=_shares(counts["original"]),
+        confusion_generated=_shares(counts["generated"]),
     )
 
 
@@ -355,5 +352,4 @@ def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
     some image reaches it.
     """
     with np.errstate(invalid="ignore"):
-        found: Flags = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))
-    return found
+        return np.asarray((part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING)))
