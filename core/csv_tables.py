@@ -41,9 +41,8 @@ class Table:
 
 
 def read_csv(data: bytes, what: str = "The file") -> Table:
-    """Read an untrusted CSV file in UTF-8 with a header. Its text is normalised to Unicode NFC.
-
-    Raises ValueError if the file cannot be read. The message begins with `what`, such as "The file".
+    """Read an untrusted CSV file in UTF-8 with a header, as text in Unicode NFC. Raises ValueError if it cannot be
+    read; the message begins with `what`, such as "The file".
     """
     if data.startswith(b"PK\x03\x04"):
         raise ValueError(f"{what} is a ZIP archive or an Excel file, not a CSV: save it as CSV (UTF-8).")

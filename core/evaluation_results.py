@@ -207,9 +207,8 @@ class MixedRow:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Answers of a model by true label, as shares of each row.
-
-    Column `other` holds answers that are none of the labels.
+    """Answers of a model by true label, as shares of each row. Column `other` holds answers that are none of the
+    labels.
     """
 
     labels: tuple[str, ...]

@@ -49,9 +49,8 @@ class FormNumber:
             raise ValueError(f"It has to be {self.range}.")
 
     def read(self, typed: object) -> float | int:
-        """Parse typed text and return the value to store. Raises ValueError if it is no accepted number.
-
-        A comma in a whole number separates thousands. In other numbers it is a decimal comma.
+        """Parse typed text and return the value to store. A comma in a whole number separates thousands, in other
+        numbers it is a decimal comma. Raises ValueError if it is no accepted number.
         """
         text = str(typed).strip().rstrip("%").strip() if isinstance(typed, str | int | float) else ""
         thousands = self.whole and _THOUSANDS.fullmatch(text)

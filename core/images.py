@@ -137,9 +137,8 @@ def image_sha(image: Image.Image) -> str:
 
 
 def fit(image: Image.Image, short_side: int, multiple: int = 8) -> Image.Image:
-    """Return the image scaled for a generator: short side about `short_side`, both sides multiples of `multiple`.
-
-    Only the rounding to multiples changes the aspect ratio. `image.resize(source.size)` restores it exactly.
+    """Return the image scaled for a generator: short side about `short_side`, both sides multiples of `multiple`. Only
+    this rounding changes the aspect ratio, and `image.resize(source.size)` restores it exactly.
     """
     size = fitted_size(image.size, short_side, multiple)
     return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)

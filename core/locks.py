@@ -23,9 +23,8 @@ _HELD = ".in-use"
 
 
 def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:
-    """Lock an open file until it is closed. `path` is for the error message.
-
-    Raises BlockingIOError if another process holds the lock, UserError if the drive has no locks.
+    """Lock an open file until it is closed; `path` is for messages. Raises BlockingIOError if another process holds the
+    lock, UserError if the drive has no locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,10 +73,8 @@ def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def _held_name(parent: Path, prefix: str) -> Iterator[Path]:
-    """Make and lock the lock file of a new folder, and yield its path.
-
-    The file exists before the folder and is removed after it. If the process is killed at any moment, the file remains
-    and another process removes both.
+    """Make and lock the lock file of a new folder, and yield its path. The file exists before the folder and is removed
+    after it, so that another process can remove both if this one is killed.
     """
     while True:
         descriptor, name = tempfile.mkstemp(_HELD, prefix, parent)

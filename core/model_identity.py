@@ -32,9 +32,7 @@ _HASHES = re.compile(r"@[0-9a-f]{8,}(?= \(| \[|$)| \[[0-9a-f]{16}\]$")
 
 
 def without_hashes(key: str) -> str:
-    """Return a model's display name from the `key` of its predictions, without the file's time and the digest that the
-    key contains.
-    """
+    """Return a model's display name: the `key` of its predictions without the file's time and the digest."""
     return _HASHES.sub("", key)
 
 

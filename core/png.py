@@ -24,8 +24,7 @@ _OF_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
 def with_texts(data: bytes, texts: Mapping[str, str]) -> bytes:
-    """Return the PNG with these texts by keyword, placed before its pixels. They replace texts of the same keywords.
-
+    """Return the PNG with these texts by keyword, placed before its pixels, instead of texts of the same keywords.
     Raises ValueError for an incomplete PNG, a keyword that PNG does not allow, and a text over `LARGEST_TEXT`.
     """
     return b"".join(parts_with_texts(data, texts))
@@ -53,9 +52,8 @@ def parts_with_texts(data: bytes | memoryview, texts: Mapping[str, str]) -> tupl
 
 
 def read_texts(data: bytes, keywords: Collection[str]) -> dict[str, str]:
-    """Return the first text in the file for each of `keywords`. Empty if the file is no PNG or has none.
-
-    Raises UserError if a requested text is damaged or larger than `LARGEST_TEXT`. Other texts are not unpacked.
+    """Return the first text in the file for each of `keywords`; empty if the file is no PNG or has none. Raises
+    UserError if a requested text is damaged or larger than `LARGEST_TEXT`. Other texts are not unpacked.
     """
     texts: dict[str, str] = {}
     for kind, body, start, end in _chunks(memoryview(data)):

@@ -64,8 +64,7 @@ class Region:
 
     def mask(self, size: tuple[int, int]) -> Image.Image | None:
         """Return an image of mode L and `size` with INSIDE where the source may change; None for the whole image.
-
-        Raises UserError if the region does not fit the image (see `require_fit`).
+        Raises UserError if the region does not fit the image.
         """
         self.require_fit(size)
         return None if self.whole else Image.fromarray(np.where(_pixels(self.text), np.uint8(INSIDE), np.uint8(0)))

@@ -397,9 +397,7 @@ class BackgroundsSettings(LanguageSettings):
 
 
 class CompositeSettings(_Settings):
-    """Settings of stage 5 for a new background behind the subject. `GenerationSettings` has the settings to draw the
-    background.
-    """
+    """Settings of stage 5 for a background behind the subject. `GenerationSettings` has those to draw it."""
 
     layout: Literal["edges", "text", "outpaint"] = Field(
         "edges",

@@ -335,9 +335,8 @@ def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tup
 
 
 def wording(question: Question, item: NewItem) -> str:
-    """Return the question's text for an item, with {label} filled in and the fitting article ("an owl").
-
-    If a label has several names ("tench, Tinca tinca"), the first is used. A missing label becomes "its subject".
+    """Return the question's text for an item, with the fitting article ("an owl") and the first name of its label
+    ("tench, Tinca tinca") for {label}. A missing label becomes "its subject".
     """
     label = item.label.split(",")[0].replace("_", " ").strip()
     if not label:

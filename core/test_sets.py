@@ -137,9 +137,8 @@ def split_to_load(splits: Collection[Split]) -> Split:
 
 
 def manifest(name: str, parent: str, note: str, thresholds: Mapping[str, float], entries: Iterable[SetEntry]) -> bytes:
-    """Return the content of a version as JSON in UTF-8, for its hash. Keys and entries are sorted.
-
-    Row numbers of the workspace are left out, so equal versions have the same id everywhere.
+    """Return the content of a version as JSON in UTF-8, for its hash. Keys and entries are sorted, and row numbers are
+    left out, so equal versions have the same id everywhere.
     """
     lines = [
         facts(entry, "image label mask_classes role source split", mask=entry.mask or "")

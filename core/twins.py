@@ -196,9 +196,8 @@ def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArr
 
 
 def _laid_over(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
-    """Align `one` to `other`. Return the share of pixels whose colour `other` lacks at or beside that place.
-
-    Return 1 if they cannot be aligned.
+    """Align `one` to `other`. Return the share of pixels whose colour `other` lacks at or beside that place; 1 if they
+    cannot be aligned.
     """
     import cv2
 

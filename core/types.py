@@ -275,9 +275,8 @@ def read_json(text: str) -> Any:
 
 
 def to_text(value: Any) -> str:
-    """Return a stage's value as text for a person to edit. `from_text` reads it back.
-
-    A value with one text becomes that text. A value with a list of texts becomes lines. Any other value becomes JSON.
+    """Return a stage's value as text for a person to edit: its one text, the lines of its list of texts, or JSON.
+    `from_text` reads it back.
     """
     match [getattr(value, field.name) for field in fields(value)]:
         case [str(text)]:

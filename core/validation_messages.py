@@ -23,9 +23,8 @@ _MESSAGES, _KINDS = DataTable(__file__, str, "messages"), DataTable(__file__, st
 
 
 def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """Return the end of a sentence about the first error, such as "it has to be a whole number from 1 to 8".
-
-    Pass the validated `model` to get bounds into the message. A ValueError of our own validators keeps its message.
+    """Return the end of a sentence about the first error, such as "it has to be a whole number from 1 to 8". The
+    validated `model` gives the bounds. A ValueError of our own validators keeps its message.
     """
     first = error.errors()[0]
     kind, context = first["type"], first.get("ctx", {})

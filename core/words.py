@@ -72,10 +72,7 @@ def token_spans(text: str) -> list[Span]:
 
 @lru_cache(maxsize=4096)
 def _words_of(text: str) -> tuple[tuple[str, ...], tuple[Span, ...]]:
-    """Return the words of a text and their spans.
-
-    Cached, as showing a run asks for the same few texts thousands of times.
-    """
+    """Return the words of a text and their spans. Cached: showing a run asks for the same texts thousands of times."""
     spans = tuple(match.span() for match in re.finditer(r"\w+(?:-\w+)*", text))
     return tuple(text[start:end].lower() for start, end in spans), spans
 
@@ -114,9 +111,8 @@ def plural(phrase: str) -> str:
 
 
 def count_of(number: int, noun: str, verb: str = "") -> str:
-    """Return a number with its noun, such as "1 vote" or "2,500 test cases".
-
-    Give `verb` in the singular. It follows the noun in the form for the number: "1 image is", "2 images are".
+    """Return a number with its noun, such as "1 vote" or "2,500 test cases". `verb`, given in the singular, follows in
+    the form for the number: "1 image is", "2 images are".
     """
     if number == 1:
         return f"1 {noun} {verb}".rstrip()
@@ -147,9 +143,8 @@ def singular(phrase: str) -> str:
 
 @lru_cache(maxsize=1024)
 def forms_of(name: str) -> tuple[str, ...]:
-    """Return the singular and plural of all names of a label or protected class, the name itself first.
-
-    A label with commas, as in ImageNet ("goldfinch, Carduelis carduelis"), is several names of one thing.
+    """Return the singular and plural of all names of a label or protected class, the name itself first. Commas separate
+    the names, as in ImageNet ("goldfinch, Carduelis carduelis").
     """
     forms: list[str] = []
     for part in name.split(","):

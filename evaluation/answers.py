@@ -59,9 +59,7 @@ def answers_of(
 
 
 def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, label: Numbers) -> Floats:
-    """Return the sum of probabilities over the classes of each image's label; 0 for label -1. `place` has each image's
-    row in `probabilities`.
-    """
+    """Return the sum of probabilities over the classes of each image's label, 0 for -1; `place` has their rows."""
     found = np.zeros(len(label))
     order = np.argsort(label, kind="stable")
     ends = np.searchsorted(label[order], np.arange(len(mapping.labels) + 1))
@@ -116,9 +114,7 @@ def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers,
 def pairs_of_images(
     masks: NDArray[Any], models: NDArray[Any], pixels: NDArray[Any], sizes: Sequence[int]
 ) -> sparse.csr_array:
-    """Return pixel counts, (images, `PAIRS`). The pairs are listed image after image, `sizes[i]` of them for
-    image i.
-    """
+    """Return pixel counts, (images, `PAIRS`), from pairs listed image after image, `sizes[i]` of them for image i."""
     from scipy import sparse
 
     ends, columns = np.cumsum([0, *sizes]), masks.astype(np.int32) * 256 + models

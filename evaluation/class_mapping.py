@@ -150,9 +150,7 @@ class ClassMap:
 
     @cached_property
     def label_of_class(self) -> Numbers:
-        """Number of the label of each class; -1 for none. A class of several labels has the one with the fewest
-        classes, or the first of these.
-        """
+        """Number of each class's label, -1 for none. Of several labels, the first with fewest classes counts."""
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
             return np.full(len(self.classes), -1)
@@ -449,9 +447,7 @@ class _Model:
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
-        """Return the classes whose WordNet id is this one or below it. If there are none, return the only class with
-        one of the id's names.
-        """
+        """Return the classes with this WordNet id or one below it; else the only class with one of the id's names."""
         meaning, names = meaning_of(label), names_of_id(label)
         if label in self._by_id:
             return self._mapped(label, self._by_id[label], "WordNet id", str(meaning) if meaning else "")

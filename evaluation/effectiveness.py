@@ -145,9 +145,7 @@ def effectiveness(
 
 
 def no_control_words(read: int | None) -> str:
-    """Return why nothing is compared with reconstructions. `read` is the number of reconstructions that the model has
-    read, or None if there are no reconstructions.
-    """
+    """Return why nothing is compared with reconstructions: `read` are read by the model, or None if there are none."""
     if read is None:
         return "there are no reconstructions of these sources"
     return "no reconstruction of these sources can be compared" if read else "no reconstruction is read yet"

@@ -71,9 +71,7 @@ class _Fit(NamedTuple):
 
 
 def effects(images: Levels, outcome: Floats, weighing: Weighing = "source") -> FactorEffects:
-    """Return all main effects and two-way interactions on an outcome, (n,), that is 0 to 1 and NaN where unknown.
-    `weighing` is the unit of equal weight.
-    """
+    """Return all main effects and two-way interactions on an outcome, (n,), that is 0 to 1 and NaN where unknown."""
     known = np.isfinite(outcome)
     where, images, outcome = np.flatnonzero(known), images.of(known), outcome[known]
     found, few = _effects(images)

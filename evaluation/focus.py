@@ -74,8 +74,8 @@ class GradCam:
         self._device, self._layer = next(net.parameters()).device, ""
 
     def look(self, image: Image.Image, classes: Sequence[int], mask: Image.Image | None = None) -> Look:
-        """Return the map of an image for its label's classes. `mask` is white on the subject. Raises UserError for a
-        network without features on a grid.
+        """Return the map for a label's classes; `mask` is white on the subject. Raises UserError if no layer keeps a
+        grid.
         """
         pixels, inside = self._pixels(image), None
         found, features = self._map(pixels, classes)
@@ -237,9 +237,7 @@ def _saliency() -> Any:
 
 
 def purity(features: Floats, label: Numbers, source: Numbers) -> Floats:
-    """Return for each image the share of its `NEIGHBOURS` nearest images of other sources that have its label, or NaN
-    if other sources have fewer images.
-    """
+    """Return for each image the share of its `NEIGHBOURS` nearest images of other sources with its label, or NaN."""
     squares = (features**2).sum(axis=1)
     distance = squares[:, None] + squares[None, :] - 2 * features @ features.T
     distance[source[:, None] == source[None, :]] = np.inf

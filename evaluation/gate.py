@@ -59,8 +59,8 @@ class Compared(Columns):
 
 
 def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> GateResult:
-    """Compare two models. `margin` is the allowed rise of the error, 0 to 1. Each class with at least `FEWEST_CASES`
-    test cases has its own row, and all rows decide.
+    """Compare two models. `margin` is the allowed rise of the error, 0 to 1. All rows decide: a class with at least
+    `FEWEST_CASES` test cases has its own.
     """
     chance = _chance_valid(compared)
     # Test cases of a class have other sources. Their random weights are independent of those behind these samples.

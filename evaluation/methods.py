@@ -173,8 +173,8 @@ class _Group:
         )
 
     def rate(self, above: Numbers, below: Floats, times: float, missing: str) -> _Measure:
-        """Return the number of `YES` divided by the sum of `below`, (methods, sources), times `times`. A source counts
-        if `below` is above 0.
+        """Return `times` the number of `YES` divided by the sum of `below`, (methods, sources). Sources with 0 do not
+        count.
         """
         columns = np.stack([self._sums(above == YES).astype(np.float64), below], axis=-1)
         counts = below > 0
@@ -352,9 +352,7 @@ def difference_of(first: Figure, second: Figure) -> Figure:
 
 
 def quotient_of(first: Figure, second: Figure) -> Figure:
-    """Return `first` divided by `second`, both at least 0, with an interval from both as if they were independent: like
-    `difference_of`, of logarithms.
-    """
+    """Return `first` divided by `second`, both at least 0: like `difference_of`, of logarithms."""
     n, sources = first.n, first.sources
     if not second.value or not second.low or second.high is None or first.low is None or first.high is None:
         return Figure(None, n=n, sources=sources, why=first.why or second.why or "its model time is not known")

@@ -92,9 +92,7 @@ def answer(
     edits: Sequence[SensitivityRow] = (),
     losses: LossEffect | None = None,
 ) -> str:
-    """Return a model's result in a few sentences. `edits` are the rows of a table of sensitivity. `losses` are those of
-    a segmenter.
-    """
+    """Return a result in a few sentences. `edits` are rows of a table of sensitivity. A segmenter has `losses`."""
     classifies = isinstance(found, Effectiveness)
     needed = (found.error_generated,) if classifies else (found.miou_generated, found.miou_original)
     if any(figure.value is None for figure in needed):
@@ -119,9 +117,7 @@ def rows(
     edits: Tables | None = None,
     losses: LossEffect | None = None,
 ) -> Iterator[Row]:
-    """Yield all figures of a model, one per row. `edits` are tables of sensitivity by their names. A segmenter has
-    `losses`.
-    """
+    """Yield all figures, one per row. `edits` are tables of sensitivity by their names. A segmenter has `losses`."""
     if isinstance(found, Effectiveness):
         yield from _rows_of_all(found)
         for of_class in found.classes:
@@ -163,8 +159,8 @@ def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
 
 
 def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
-    """Return the words and the figures that a table of `report.toml` lists. By default, the table is named like the
-    class of `found`, such as `ValidityEffect`.
+    """Return the words and figures that a table of `report.toml` lists. By default it is named like the class of
+    `found`.
     """
     words = _WORDS[table or type(found).__name__]
     return [(name, attrgetter(attribute)(found)) for attribute, name in words.items()]
@@ -206,8 +202,8 @@ def markdown(
 
 
 def edits_markdown(tables: Tables, what: str = "the true class", wrong: str = "") -> str:
-    """Return tables of edits as Markdown. `what` names the value that changes. `wrong` is the heading of the column
-    with the share of newly wrong test cases; "" leaves the column out.
+    """Return tables of edits as Markdown. `what` changes. `wrong` heads the column of newly wrong test cases, if not
+    "".
     """
     return TEMPLATES.lines("edits.md", tables=tables, what=what, wrong=wrong)
 
@@ -247,9 +243,7 @@ def gate_markdown(test_set: str, models: Sequence[str], found: GateResult) -> st
 
 
 def gate_junit(test_set: str, models: Sequence[str], found: GateResult) -> bytes:
-    """Return a JUnit file with a test for each row: a failure if the new model is worse, an error if that cannot be
-    told. `models` as in `gate_markdown`.
-    """
+    """Return a JUnit file with a test for each row: a failure if the new model is worse, an error if that is open."""
     suite = ElementTree.Element(
         "testsuite",
         name=f"{_xml(models[1])} against {_xml(models[0])}",

@@ -160,9 +160,7 @@ def _imagenet_names() -> dict[str, TableClass | None]:
 
 @cache
 def imagenet_labels() -> dict[str, str]:
-    """Map WordNet ids of ImageNet's classes to labels: all names of the class, and its id if another class has the same
-    names.
-    """
+    """Map WordNet ids of ImageNet's classes to labels: all names, and the id if another class has the same names."""
     rows = list(_rows("imagenet.csv"))
     shared = Counter(row["names"] for row in rows)
     return {

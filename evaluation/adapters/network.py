@@ -94,8 +94,8 @@ def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:
 def named_classes(
     called: str, settings: UnderTestSettings, own: Sequence[str], origin: str
 ) -> tuple[tuple[str, ...], str]:
-    """Return class names and their origin: the names that a person gave, else the model's `own`. Raises UserError if
-    the given names are not as many as the model's classes.
+    """Return class names and their origin: those that a person gave, else the model's `own`. Raises UserError if the
+    given names are not as many as the model's classes.
     """
     names = classes_given(settings)
     if names and len(names) != len(own):

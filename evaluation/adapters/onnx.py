@@ -200,9 +200,7 @@ class OnnxAdapter:
         return first
 
     def _numbers(self, rows: np.ndarray, output: str) -> Numbers:
-        """Return the kind of numbers in `rows`, (answers, classes). Raises UserError if they do not choose
-        one class.
-        """
+        """Return the kind of numbers in `rows`, (answers, classes). Raises UserError if they choose no single class."""
         rows = rows[np.isfinite(rows).all(1)].astype(np.float64)
         if not len(rows):
             raise UserError(NO_NUMBER)
@@ -318,9 +316,7 @@ def _made_by(graph: Any, output: str) -> str:
 
 
 def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return metadata and the operator behind each output. Raises UserError if the model is invalid, or loads files or
-    code.
-    """
+    """Return metadata and each output's operator. Raises UserError if the model is invalid, or loads files or code."""
     import onnx
 
     try:

@@ -35,9 +35,7 @@ _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 def from_transformers(settings: UnderTestSettings) -> Network:
-    """Return the network with its weights, on the CPU. Raises UserError if it cannot be fetched, or has
-    another task.
-    """
+    """Return the network on the CPU. Raises UserError if it cannot be fetched, or has another task."""
     folder, called, weights = folder_of(settings)
     config = _config(folder, called)
     kind = _kind(config, called)
@@ -76,9 +74,7 @@ def from_transformers(settings: UnderTestSettings) -> Network:
 
 
 def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
-    """Return the folder of the files, the model's name, and the identity of its weights. Raises UserError if the folder
-    is missing or the repository cannot be fetched.
-    """
+    """Return the folder of the files, the model's name and its weights' identity. Raises UserError without them."""
     if settings.file:
         folder = checkpoint_path(settings.file)
         if not folder.is_dir():

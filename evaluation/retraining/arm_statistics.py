@@ -102,8 +102,8 @@ class Arms:
         return tuple(rows_of_arms)
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
-        """Return the recovered share of each arm except the baseline. It has no value if the baseline loses nothing on
-        the generated images, or if the loss may be chance.
+        """Return the recovered share of each other arm; without a value if the baseline loses nothing, or perhaps by
+        chance.
         """
         base = self._means[self._baseline]
         others = (arm for arm in self._means if arm != self._baseline)

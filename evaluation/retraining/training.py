@@ -89,9 +89,7 @@ class Arm:
 
 
 def batches(examples: int, batch: int, updates: int, seed: int, begin: int = 0) -> Iterator[list[int]]:
-    """Yield the indices of each update's examples from `begin` on, in a new order each round. Batches may
-    span rounds.
-    """
+    """Yield the indices of each update's examples from `begin` on, in a new order each round. Batches span rounds."""
 
     @lru_cache(maxsize=2)
     def order(turn: int) -> np.ndarray:
