@@ -56,11 +56,6 @@ class Proportion:
     high: float | None
     words: str
 
-    @property
-    def width(self) -> float | None:
-        """Width of the interval (high - low), 0 to 1; None without an interval."""
-        return None if self.low is None or self.high is None else self.high - self.low
-
 
 @dataclass(frozen=True)
 class Mean:

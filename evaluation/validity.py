@@ -289,9 +289,14 @@ class _Table:
     def _by_pool(self, values: Floats) -> Floats:
         return np.bincount(self.asked_pool, values, self.pools).astype(np.float64)
 
+    def _share(self, values: Floats) -> Floats:
+        """Return the mean of the judged images' values in each pool, by their weights."""
+        return ratio(self._by_pool(values * self.asked_weight), self._by_pool(self.asked_weight))
+
     @cached_property
-    def share_valid(self) -> Floats:
-        return ratio(self._by_pool(self.chance_valid * self.asked_weight), self._by_pool(self.asked_weight))
+    def valid_mass(self) -> Floats:
+        """The weight of valid images in each pool."""
+        return self.mass[: self.pools] * self._share(self.chance_valid)
 
     @property
     def wrong_share(self) -> float:
@@ -299,22 +304,18 @@ class _Table:
 
     @property
     def value(self) -> float:
-        return float((self.mass[: self.pools] * self.share_valid)[self.of_wrong].sum())
+        return float(self.valid_mass[self.of_wrong].sum())
 
     @property
     def among_valid(self) -> float:
         """Share of wrong images among valid ones; NaN without a valid one."""
-        both = self.mass[: self.pools] * self.share_valid
-        return float(ratio(both[self.of_wrong].sum(), both.sum()))
+        return float(ratio(self.valid_mass[self.of_wrong].sum(), self.valid_mass.sum()))
 
     @property
     def bounds(self) -> tuple[float, float]:
         """Shares of wrong and valid images if no image without a consensus or a vote is valid, and if all are."""
         wrong, left = self.of_wrong, self.held.without_consensus[self.asked]
-        size = self._by_pool(self.asked_weight)
-        low, high = (
-            ratio(self._by_pool(np.where(left, valid, self.chance_valid) * self.asked_weight), size) for valid in (0, 1)
-        )
+        low, high = (self._share(np.where(left, valid, self.chance_valid)) for valid in (0, 1))
         mass, unknown = self.mass[: self.pools][wrong], float(self.mass[self.pools])
         return float((mass * low[wrong]).sum()), float((mass * high[wrong]).sum()) + unknown
 
@@ -348,8 +349,7 @@ class _Table:
     def mended(self) -> float:
         wrong, pools = self.of_wrong, self.pools
         scored = self.mass[pools + 2 : -1]
-        judged = ratio(self._by_pool(self.score[self.asked] * self.asked_weight), self._by_pool(self.asked_weight))
-        more = (self.score_weight or 0.0) * (scored - self.mass[:pools] * judged)
+        more = (self.score_weight or 0.0) * (scored - self.mass[:pools] * self._share(self.score[self.asked]))
         return float(np.clip(self.value + more[wrong].sum(), 0.0, self.wrong_share))
 
 
