@@ -5,9 +5,9 @@ Storage, files and pages use this same record; each method of `pipeline.methods`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from PIL import Image
 from pydantic import (
@@ -93,19 +93,13 @@ class MethodSettings(BaseModel):
         return self.model_dump(mode="json")
 
 
-class MethodWithSettings(Protocol):
-    """The part of a method that is needed to read its settings."""
-
-    settings_type: type[MethodSettings]
+_settings_type: Callable[[str], type[MethodSettings]] | None = None
 
 
-_methods: Mapping[str, MethodWithSettings] = {}
-
-
-def set_methods(methods: Mapping[str, MethodWithSettings]) -> None:
-    """Set the methods by name. `pipeline.methods` calls this. Methods added to the mapping later count too."""
-    global _methods
-    _methods = methods
+def set_methods(settings_type: Callable[[str], type[MethodSettings]]) -> None:
+    """Set the function from a method's name to its type of settings (or KeyError); `pipeline.methods` does."""
+    global _settings_type
+    _settings_type = settings_type
 
 
 class UnreadSettings(MethodSettings):
@@ -119,10 +113,10 @@ class UnreadSettings(MethodSettings):
 
 def read_settings(method: str, recorded: Mapping[str, Any]) -> MethodSettings:
     """Return recorded settings; UnreadSettings if no method accepts them. Raises RuntimeError before `set_methods`."""
-    if not _methods:
+    if _settings_type is None:
         raise RuntimeError("import pipeline.methods first: it has the type of each method's settings")
     try:
-        return _methods[method].settings_type.model_validate(dict(recorded))
+        return _settings_type(method).model_validate(dict(recorded))
     except (KeyError, ValidationError):
         return UnreadSettings(recorded=recorded)
 

@@ -33,13 +33,10 @@ class ValidityScore:
 
     def __call__(self, checks: Floats) -> Floats:
         """Return the probability of each image, 0 to 1, from (images, checks) with NaN for a missing value."""
-        away = self._columns(checks) @ np.array(self.weights) + self.intercept
-        return 1.0 / (1.0 + np.exp(-away))
-
-    def _columns(self, checks: Floats) -> Floats:
         missing = np.isnan(checks)
         filled = np.where(missing, np.array(self.middle), checks)
-        return np.concatenate([(filled - np.array(self.mean)) / np.array(self.spread), missing], axis=1)
+        columns = np.concatenate([(filled - np.array(self.mean)) / np.array(self.spread), missing], axis=1)
+        return 1.0 / (1.0 + np.exp(-(columns @ np.array(self.weights) + self.intercept)))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from PIL import Image, ImageFilter
 from core.errors import UserError
 from core.figures import Figure, Flags, Floats, Numbers
 from core.latest import Latest
-from evaluation.adapters.network import extremes
+from evaluation.adapters.network import extremes, logits_of
 from evaluation.by_source import MeansOfSources, shares_of_sources
 
 POINTING, MASS, SHARE = "pointing game", "relevance mass", "share of the mask"
@@ -124,8 +124,6 @@ class GradCam:
         """Return the class probabilities (images, classes) of prepared images (images, 3, h, w)."""
         import torch
 
-        from evaluation.retraining.training import logits_of
-
         found = []
         with torch.inference_mode():
             for first in range(0, len(pixels), self._at_once):
@@ -136,8 +134,6 @@ class GradCam:
     def _map(self, pixels: NDArray[Any], classes: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the map, (h, w) like the pixels, and the mean of each channel of the layer."""
         import torch
-
-        from evaluation.retraining.training import logits_of
 
         image = torch.from_numpy(pixels[None]).to(self._device).requires_grad_()
         self._layer = self._layer or self._last_grid(image)

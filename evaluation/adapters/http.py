@@ -136,7 +136,7 @@ class HttpAdapter:
     def _classes(self, card: Mapping[str, Any], settings: UnderTestSettings) -> tuple[str, ...]:
         theirs, named = card.get("classes"), classes_given(settings)
         whole = isinstance(theirs, list) and all(isinstance(name, str) and name for name in theirs)
-        own = tuple(theirs) if isinstance(theirs, list) and whole else ()
+        own = tuple(theirs or ()) if whole else ()
         if own and named and set(own) != set(named):
             other = sorted(set(own) ^ set(named))[0]
             raise UserError(

@@ -149,6 +149,13 @@ def numbers_given(typed: str, header: Mapping[str, str], name: str) -> tuple[flo
         return ()
 
 
+def logits_of(output: Any) -> Any:
+    """Return the logits in the output of a transformers network, a torchvision segmenter, or one with two heads."""
+    if isinstance(output, dict) and "out" in output:
+        return output["out"]
+    return getattr(output, "logits", output)
+
+
 def extremes(prepare: Callable[[Any], Any]) -> tuple[Any, Any]:
     """Return a model's input (3,) for a black and for a white picture: the extreme values of each channel."""
     side = (64, 64)

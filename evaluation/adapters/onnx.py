@@ -54,8 +54,6 @@ _UNBOUNDED = frozenset(
 )
 """Operators whose results are raw scores, even if all of them happen to be between 0 and 1."""
 _BOUNDED = frozenset(("Sigmoid", "HardSigmoid"))
-
-
 _TO_GIVE = {
     "classes": "the names of its classes in order, with commas between",
     "mean": "the mean of the three channels, such as 0.485, 0.456, 0.406",
@@ -140,15 +138,14 @@ class OnnxAdapter:
             raise UserError(
                 f"{who} takes images of {channels} channels with {settings.layout}: {hint}.", field="layout"
             )
-        named_size = size_given(settings.size or header.get("size", ""))
-        for side, given_side in zip((width, height), named_size or (0, 0), strict=True):
-            if side and given_side and side != given_side:
-                raise UserError(
-                    f"{who} takes images of {width or 'any width'} × {height or 'any height'} pixels, and not of "
-                    f"{named_size[0]} × {named_size[1]}: correct the size, or leave it empty.",  # type: ignore[index]
-                    field="size",
-                )
-        size = (width or (named_size[0] if named_size else 0), height or (named_size[1] if named_size else 0))
+        named = size_given(settings.size or header.get("size", "")) or (0, 0)
+        size = width or named[0], height or named[1]
+        if any(named) and size != named:
+            raise UserError(
+                f"{who} takes images of {width or 'any width'} × {height or 'any height'} pixels, and not of "
+                f"{named[0]} × {named[1]}: correct the size, or leave it empty.",
+                field="size",
+            )
         if not all(size):
             raise UserError(
                 f"{who} takes images of any size: give the size to which images are scaled, such as 224.", field="size"
@@ -157,12 +154,11 @@ class OnnxAdapter:
 
     def _find_output(self, size: tuple[int, int], classes: tuple[str, ...]) -> _Answers:
         """Find the output with a number for each class by running plain colours and noise. Sets `_output`."""
-        names = [output.name for output in self._session.get_outputs()]
         pictures = [self.prepare(image).numpy() for image in _trial_pictures(size)]
         fitting: list[_Answers] = []
         shapes: list[str] = []
         single = False
-        for name in names:
+        for name in [output.name for output in self._session.get_outputs()]:
             self._output = [name]
             found = self._run(pictures[0][None])
             shapes.append(f"{name}: {found.shape}")
@@ -321,10 +317,10 @@ def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
 
     try:
         model = onnx.load_model_from_string(content)
+        if not model.graph.node:
+            raise ValueError("a graph without a node")
     except Exception as error:  # protobuf's own class, which we do not import
         raise UserError(f"{who} cannot be read as an ONNX file: it is damaged or of another format.") from error
-    if not model.graph.node:
-        raise UserError(f"{who} cannot be read as an ONNX file: it is damaged or of another format.")
     own_functions = {(function.domain, function.name) for function in model.functions}
     for message in _messages(model):
         if isinstance(message, onnx.TensorProto):

@@ -22,7 +22,7 @@ from core.locks import take_lock
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.adapters.architectures import find_network, header_of, untrained
-from evaluation.adapters.network import Network
+from evaluation.adapters.network import Network, logits_of
 from evaluation.retraining.training import (
     ABOUT,
     BEST,
@@ -30,7 +30,6 @@ from evaluation.retraining.training import (
     Arm,
     Example,
     TrainingRecipe,
-    logits_of,
     opened,
     replace_file,
     train,

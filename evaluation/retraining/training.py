@@ -22,6 +22,7 @@ from PIL import Image
 from core.errors import UserError
 from core.progress import stop_if
 from core.types import TaskKind
+from evaluation.adapters.network import logits_of
 
 if TYPE_CHECKING:
     import torch
@@ -253,13 +254,6 @@ def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Ten
         return logits
     rest = sorted(set(range(logits.shape[1])) - {number for one in groups for number in one})
     return torch.stack([logits[:, list(one)].logsumexp(1) for one in (*groups, rest) if len(one)], 1)
-
-
-def logits_of(output: Any) -> Any:
-    """Return the logits in the output of a transformers network, a torchvision segmenter, or one with two heads."""
-    if isinstance(output, dict) and "out" in output:
-        return output["out"]
-    return getattr(output, "logits", output)
 
 
 def _optimiser(net: Any, recipe: TrainingRecipe) -> tuple[Any, Any]:
