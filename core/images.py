@@ -281,10 +281,9 @@ def _conversion(profile: object) -> tuple[str, str, ImageCms.ImageCmsTransform |
 
 
 def _from_deep(image: Image.Image, notes: list[str]) -> Image.Image:
-    """Convert grey images of 16 or more bits to 8 bits.
-
-    Values of more than 16 bits are stretched to the range of the image. Sensors of 12 bits store their values unscaled
-    in files of 16 bits. So an image whose values fit in 12 or 8 bits is read with that many bits.
+    """Convert grey images of 16 or more bits to 8 bits. Values of more than 16 bits are stretched to the range of the
+    image. Sensors of 12 bits store their values unscaled in files of 16 bits. So an image whose values fit in 12 or 8
+    bits is read with that many bits.
     """
     values = np.asarray(image).astype(np.float64)
     if image.mode != "F" and values.min() >= 0 and values.max() <= 65535:

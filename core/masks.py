@@ -101,9 +101,8 @@ def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], pl
 
 
 def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
-    """Give a class of the number 255 another number, since 255 means no class here: see `numbered_classes`.
-
-    A note reports the change. If the mask has only background (0) and 255, a note reports that 255 has no name. Raises
+    """Give a class of the number 255 another number, since 255 means no class here: see `numbered_classes`. A note
+    reports the change. If the mask has only background (0) and 255, a note reports that 255 has no name. Raises
     UserError with the class numbers that lack a name.
     """
     named, own_name = numbered_classes(classes), classes.get(UNLABELLED, "")

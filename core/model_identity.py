@@ -83,10 +83,8 @@ class ModelIdentity:
 
     @cached_property
     def digest(self) -> str:
-        """Return `DIGEST` hex digits of the hash of all fields except `Assumptions`.
-
-        Version 0.1 read percentages and the output of a segmenter with a softmax as logits. Such models have another
-        digest now.
+        """Return `DIGEST` hex digits of the hash of all fields except `Assumptions`. Version 0.1 read percentages and
+        the output of a segmenter with a softmax as logits. Such models have another digest now.
         """
         plain = asdict(self)
         output = plain["preprocessing"].pop("assumed")["output"]

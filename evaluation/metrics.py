@@ -37,10 +37,8 @@ def iou(
     a: Image.Image, b: Image.Image, of_a: Sequence[int], of_b: Sequence[int], ignored: int | None = None
 ) -> float | None:
     """Return the intersection over union, 0 to 1, of the pixels of `a` whose number is in `of_a` and the pixels of `b`
-    whose number is in `of_b`.
-
-    `b` is resized to `a` (nearest). Pixels of `a` with the number `ignored` do not count. None if neither has such a
-    pixel.
+    whose number is in `of_b`. `b` is resized to `a` (nearest). Pixels of `a` with the number `ignored` do not count.
+    None if neither has such a pixel.
     """
     numbers = np.asarray(a)
     left = np.isin(numbers, of_a)

@@ -114,10 +114,9 @@ def _shares(weak: Floats, member: Numbers, members: int, group: Numbers, groups:
 
 
 def log_evidence(images: Numbers, faults: Numbers, weak: float = WEAK) -> Floats:
-    """Return the natural logarithm of each cell's e-value against "at most a share `weak` are valid faults".
-
-    It is the likelihood of the outcomes under a uniform prior of the share between `weak` and 1, divided by that at
-    `weak`. If the cell is not weak, its expectation is at most 1 at any moment of any search.
+    """Return the natural logarithm of each cell's e-value against "at most a share `weak` are valid faults". It is the
+    likelihood of the outcomes under a uniform prior of the share between `weak` and 1, divided by that at `weak`. If
+    the cell is not weak, its expectation is at most 1 at any moment of any search.
     """
     from scipy import special
 

@@ -123,10 +123,8 @@ def segmentation_effect(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> SegmentationEffect:
-    """Return all figures on the quality of a segmenter.
-
-    `original` has one image per source. `mask_holds` is True for generated images in which a check still found the
-    mask's classes. Raises ValueError for sources of several splits.
+    """Return all figures on the quality of a segmenter. `original` has one image per source. `mask_holds` is True for
+    generated images in which a check still found the mask's classes. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)

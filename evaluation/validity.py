@@ -200,11 +200,9 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
 
 
 class _Table:
-    """Weights of all images, added up by source, and the judged images.
-
-    A *cell* combines a stratum with whether its images are wrong: 2 * stratum + wrong. Images outside the sampled part
-    have further cells, numbered after these. A *pool* is one or several cells, all wrong or all right, with one
-    estimated share of valid images.
+    """Weights of all images, added up by source, and the judged images. A *cell* combines a stratum with whether its
+    images are wrong: 2 * stratum + wrong. Images outside the sampled part have further cells, numbered after these. A
+    *pool* is one or several cells, all wrong or all right, with one estimated share of valid images.
     """
 
     def __init__(self, columns: Judged, strata: int, weighing: Weighing) -> None:
@@ -354,11 +352,9 @@ class _Table:
 
 
 def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
-    """Return the pool of each cell, -1 if its share of valid images is unknown, and the weight of a judged image.
-
-    Each cell with `FEWEST_OF_STRATUM` judged images is a pool, and the smaller ones are one pool together. A cell
-    without a judged image joins this pool if the sample looks drawn from all cells alike. Otherwise nothing is known of
-    the cell.
+    """Return the pool of each cell, -1 if its share of valid images is unknown, and the weight of a judged image. Each
+    cell with `FEWEST_OF_STRATUM` judged images is a pool, and the smaller ones are one pool together. A cell without a
+    judged image joins this pool if the sample looks drawn from all cells alike. Otherwise nothing is known of the cell.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():

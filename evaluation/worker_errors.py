@@ -68,10 +68,9 @@ class Ballots(Columns):
 
 
 def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbers) -> NDArray[np.int8]:
-    """Return draws of the state of each of `images`, (draws, images), from their distribution given all votes.
-
-    `images` are indices as in `Ballots.image`, ascending; `group` is the group of each, such as its stratum: the shares
-    of the states differ by group. `fixed` is the state of an image that is known without votes, else -1.
+    """Return draws of the state of each of `images`, (draws, images), from their distribution given all votes. `images`
+    are indices as in `Ballots.image`, ascending; `group` is the group of each, such as its stratum: the shares of the
+    states differ by group. `fixed` is the state of an image that is known without votes, else -1.
     """
     rng = np.random.default_rng(0)
     control = ballots.known >= 0

@@ -123,7 +123,6 @@ def train_ids() -> dict[int, int]:
 
 def recognised(classes: Sequence[str]) -> tuple[str, tuple[TableClass | None, ...]]:
     """Recognise the data set of a model's classes. Return its title and the row of each class; "" and None if unknown.
-
     A table is recognised if nearly all classes have its names in its order (for VOC also without the background), and
     ImageNet if all classes are its ids or full names.
     """
@@ -245,10 +244,9 @@ def _joined(label: str) -> str:
 
 
 def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
-    """Return the meaning of each label that all data sets with these `labels` agree on.
-
-    Only data sets that contain all `labels` count. A label whose meaning no set states, or on which sets disagree, is
-    absent. Empty for fewer than `FEWEST_LABELS` labels, which do not identify a data set.
+    """Return the meaning of each label that all data sets with these `labels` agree on. Only data sets that contain all
+    `labels` count. A label whose meaning no set states, or on which sets disagree, is absent. Empty for fewer than
+    `FEWEST_LABELS` labels, which do not identify a data set.
     """
     keys = {label: _joined(label) for label in labels}
     if len(set(keys.values())) < FEWEST_LABELS:

@@ -118,10 +118,8 @@ def images_at_once(kind: TaskKind, gpu: bool) -> int:
 def output_of(
     kind: TaskKind, classes: Sequence[str], prepared: Sequence[Any], sizes: Sequence[tuple[int, int]], ask: Any
 ) -> Output:
-    """Return the answers to images, with one call of `ask` for each shape, since images are never padded.
-
-    `ask` takes images of one shape and returns logits (images, classes) or (images, classes, h, w) as a torch
-    tensor.
+    """Return the answers to images, with one call of `ask` for each shape, since images are never padded. `ask` takes
+    images of one shape and returns logits (images, classes) or (images, classes, h, w) as a torch tensor.
     """
     places: dict[tuple[int, ...], list[int]] = {}
     for place, pixels in enumerate(prepared):
