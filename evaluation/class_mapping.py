@@ -392,7 +392,7 @@ class _Model:
             or self._by_name(label)
             or self._by_superclass(label, plain(label))
             or self._by_meaning(label, one)
-            or self._by_singular(label, one)
+            or self._only(label, self._singulars.get(one, set()), "singular or plural")
             or self._by_superclass(label, one)
         )
         if found:
@@ -463,14 +463,14 @@ class _Model:
             if rule == "one of its names" and not found:
                 found = {number for part in label.split(",") for number in level.get(plain(part), ())}
             if found:
-                return self._mapped(label, found, rule) if len(found) == 1 else self._several(label, found)
+                return self._only(label, found, rule)
         return None
 
-    def _by_singular(self, label: str, one: str) -> MappedLabel | None:
-        classes = self._singulars.get(one, set())
-        if len(classes) > 1:
-            return self._several(label, classes)
-        return self._mapped(label, classes, "singular or plural") if classes else None
+    def _only(self, label: str, found: set[int], rule: Rule) -> MappedLabel | None:
+        if len(found) < 2:
+            return self._mapped(label, found, rule) if found else None
+        named = few_names([f"{self.classes[number]} ({number})" for number in sorted(found)])
+        return MappedLabel(label, (), None, f"{_SEVERAL}: {named}")
 
     def _by_superclass(self, label: str, word: str) -> MappedLabel | None:
         """Return all classes below the first meaning of the word that is above a class of the model in WordNet."""
@@ -548,10 +548,6 @@ class _Model:
         whole = [one for one in ids if self._with_ids((one,)) == found]
         names = [name for one in whole for name in names_of_id(one) if plain(name) not in word_meanings()]
         return next((name for name in names if {*self.find(name).classes} == found), whole[0] if whole else "")
-
-    def _several(self, label: str, found: Iterable[int]) -> MappedLabel:
-        named = few_names([f"{self.classes[number]} ({number})" for number in sorted(found)])
-        return MappedLabel(label, (), None, f"{_SEVERAL}: {named}")
 
     def _mapped(self, label: str, found: Iterable[int], rule: Rule, note: str = "") -> MappedLabel:
         return MappedLabel(label, tuple(sorted(found)), rule, note)

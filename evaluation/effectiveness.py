@@ -89,9 +89,8 @@ def effectiveness(
     split = one_split(splits)
     first, cases = original.known, generated.known
     control = reconstructed.known if reconstructed is not None else None
-    left_out = len(original) + len(generated) - len(first) - len(cases)
-    if reconstructed is not None and control is not None:
-        left_out += len(reconstructed) - len(control)
+    read = [answers for answers in (original, generated, reconstructed) if answers is not None]
+    left_out = sum(int((answers.right == UNKNOWN).sum()) for answers in read)
     both = np.intersect1d(first.source, cases.source)
     first, cases = first.where(np.isin(first.source, both)), cases.where(np.isin(cases.source, both))
     control = control.where(np.isin(control.source, both)) if control is not None else None
@@ -116,9 +115,7 @@ def effectiveness(
     def of_control(column: int, less: int | None = None, images: int = n_beside) -> Figure:
         if not has_control.any():
             return Figure(None, why=no_control_words(None if reconstructed is None else len(reconstructed)))
-        if less is None:
-            return controlled.figure(lambda of: of[..., column], images)
-        return controlled.figure(lambda of: of[..., column] - of[..., less], images)
+        return controlled.figure(lambda of: of[..., column] - (0.0 if less is None else of[..., less]), images)
 
     return Effectiveness(
         split=split,

@@ -101,8 +101,9 @@ def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbe
         # Rates of right answers, (chains, 2, workers). For a vote on a hard image, a coin says which answer was right.
         of_state = [(now == one).astype(np.float64) for one in (INVALID, VALID, HARD)]
         said_yes, said_no = ([one @ votes for one in of_state] for votes in (yes, no))
-        yes_valid = rng.binomial(said_yes[HARD].astype(np.int64), _odds(rates[:, VALID], 1 - rates[:, INVALID]))
-        no_valid = rng.binomial(said_no[HARD].astype(np.int64), _odds(1 - rates[:, VALID], rates[:, INVALID]))
+        hit, miss = rates[:, VALID], 1 - rates[:, VALID]
+        yes_valid = rng.binomial(said_yes[HARD].astype(np.int64), hit / (hit + (1 - rates[:, INVALID])))
+        no_valid = rng.binomial(said_no[HARD].astype(np.int64), miss / (miss + rates[:, INVALID]))
         hits = np.stack([said_no[INVALID] + said_no[HARD] - no_valid, said_yes[VALID] + yes_valid])
         misses = np.stack([said_yes[INVALID] + said_yes[HARD] - yes_valid, said_no[VALID] + no_valid])
         if not step and ballots.controls:  # otherwise the first rates would treat all votes as right
@@ -125,10 +126,6 @@ def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbe
         if step >= WARM_UP:
             draws.append(now)
     return np.concatenate(draws)
-
-
-def _odds(one: Floats, other: Floats) -> Floats:
-    return one / (one + other)
 
 
 def _population(rates: Floats, rng: np.random.Generator) -> Floats:
