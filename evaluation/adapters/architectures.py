@@ -1,4 +1,5 @@
-"""Find the network of a model under test by its name in torchvision or timm, or in a checkpoint file.
+"""Find the network of a model under test by its name in torchvision or timm, or in a checkpoint file. Also locate its
+weights without network access.
 
 Networks of the library transformers are in `transformers.py`. All problems with a name, a file or a download become a
 UserError.
@@ -13,9 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
 
 from core.errors import UserError
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
+from core.model_sections import ROOT, WebFile, Weights
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from core.words import count_of
@@ -38,8 +43,11 @@ from evaluation.adapters.network import (
     squeezed_words,
     unknown,
 )
+from evaluation.adapters.transformers import FILES, from_transformers
 
 SMALL_UNET = "small-unet"
+_BYTES = 4
+"""Bytes per parameter, as models under test run at full precision."""
 PREPARED_BY = "prepared_by"
 """Key in a checkpoint's header for the library that prepared the images during training."""
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "state")
@@ -55,11 +63,8 @@ def find_network(settings: UnderTestSettings) -> Network:
     if settings.source == "file":
         return _from_file(settings)
     if settings.source == "transformers":
-        from evaluation.adapters.transformers import from_transformers
-
         return from_transformers(settings)
-    if not settings.name:
-        raise UserError("Give the name of the model under test, such as resnet50.")
+    _require_name(settings)
     return _from_torchvision(settings) if settings.source == "torchvision" else _from_timm(settings)
 
 
@@ -77,17 +82,19 @@ def untrained(network: Network, settings: UnderTestSettings) -> Any:
 def _from_torchvision(settings: UnderTestSettings) -> Network:
     from torchvision import models
 
-    name, kinds = settings.name, torchvision_names()
-    if name not in kinds:
-        raise unknown(name, "torchvision", list(kinds))
+    name = settings.name
+    weights = _torchvision_weights(name)
     try:
-        weights = models.get_model_weights(name).DEFAULT
         net = models.get_model(name, weights=weights)
     except Exception as error:  # a download can fail with any kind of error
         raise not_fetched(name, "torchvision", error) from error
     shown, prepare = _of_torchvision(weights)
     classes, origin = named_classes(name, settings, weights.meta["categories"], "torchvision")
-    return Network(net, ModelIdentity(name, str(weights), kinds[name], _told(shown, origin, classes), classes), prepare)
+    return Network(
+        net,
+        ModelIdentity(name, str(weights), torchvision_names()[name], _told(shown, origin, classes), classes),
+        prepare,
+    )
 
 
 def _from_timm(settings: UnderTestSettings) -> Network:
@@ -95,7 +102,7 @@ def _from_timm(settings: UnderTestSettings) -> Network:
     from timm.data import ImageNetInfo
 
     name = settings.name
-    timm_weights(name)
+    _timm_weights(name)
     try:
         net = timm.create_model(name, pretrained=True)
     except Exception as error:
@@ -113,7 +120,20 @@ def _from_timm(settings: UnderTestSettings) -> Network:
     return Network(net, identity, prepare)
 
 
-def timm_weights(name: str) -> Any:
+def _require_name(settings: UnderTestSettings) -> None:
+    if not settings.name:
+        raise UserError("Give the name of the model under test, such as resnet50.")
+
+
+def _torchvision_weights(name: str) -> Any:
+    from torchvision import models
+
+    if name not in (known := torchvision_names()):
+        raise unknown(name, "torchvision", list(known))
+    return models.get_model_weights(name).DEFAULT
+
+
+def _timm_weights(name: str) -> Any:
     """Return timm's entry for a model's weights. Raises UserError for an unknown name or tag, or a lack of weights."""
     import timm
     from timm.models import get_pretrained_cfg
@@ -388,3 +408,67 @@ def torchvision_names() -> dict[str, TaskKind]:
 def _size(size: Sequence[int]) -> tuple[int, int] | None:
     """Return (width, height) for a size of torchvision or timm, which is (height, width) or (side,); None if empty."""
     return (int(size[-1]), int(size[0])) if size else None
+
+
+def weights_of(settings: UnderTestSettings) -> Weights:
+    """Return the location of a model's weights. Raises UserError for an unknown name or an impossible path."""
+    if settings.source == "http":
+        raise UserError(
+            f"The model at {settings.address} runs on its server, which keeps the weights: there is nothing to fetch."
+        )
+    if settings.source in ("file", "onnx") or (settings.source == "transformers" and settings.file):
+        file = checkpoint_path(settings.file)
+        return Weights(path=str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file))
+    _require_name(settings)
+    if settings.source == "transformers":
+        repository, _, revision = settings.name.partition("@")
+        try:
+            return Weights(hub=repository, revision=revision or "main", files=FILES)
+        except ValidationError as error:
+            raise UserError(
+                f"{settings.name!r} is no repository of the hub: give owner/name, such as google/vit-base-patch16-224."
+            ) from error
+    return _place_in_torchvision(settings) if settings.source == "torchvision" else _place_in_timm(settings)
+
+
+def _place_in_torchvision(settings: UnderTestSettings) -> Weights:
+    chosen = _torchvision_weights(settings.name)
+    memory = int(chosen.meta["num_params"]) * _BYTES
+    return WebFile(
+        called=settings.title,
+        url=chosen.url,
+        path=str(_cached(chosen.url)),
+        revision=chosen.name,
+        bytes=round(chosen.meta["_file_size"] * 2**20),  # torchvision's own figure
+        memory_half=memory,
+        memory_full=memory,
+        licence=str(chosen.meta.get("license", "")),
+    )
+
+
+def _place_in_timm(settings: UnderTestSettings) -> Weights:
+    import timm
+    import torch
+    from timm.models._hub import hf_split  # timm's own parser of a repository with a revision
+
+    config = _timm_weights(settings.name)
+    with torch.device("meta"):  # to count parameters without memory
+        net = timm.create_model(settings.name, pretrained=False)
+    sizes: dict[str, Any] = dict.fromkeys(
+        ("bytes", "memory_half", "memory_full"), sum(tensor.numel() for tensor in net.state_dict().values()) * _BYTES
+    )
+    sizes["licence"] = str(config.license or "")
+    if config.hf_hub_id:
+        hub, revision = hf_split(config.hf_hub_id)
+        # timm itself prefers safetensors.
+        named = Path(config.hf_hub_filename or "model.safetensors").with_suffix(".safetensors").name
+        return Weights(hub=hub, revision=revision or "main", files=(named,), **sizes)
+    if not config.url:
+        raise UserError(f"timm does not say where the weights of {settings.name} are: give a checkpoint file.")
+    return WebFile(called=settings.title, url=config.url, path=str(_cached(config.url)), **sizes)
+
+
+def _cached(url: str) -> Path:
+    import torch
+
+    return Path(torch.hub.get_dir()).expanduser() / "checkpoints" / Path(urlsplit(url).path).name
