@@ -23,25 +23,8 @@ from typing import Literal
 
 import numpy as np
 
-from core.class_tables import (
-    FEWEST_LABELS,
-    IMAGENET,
-    SetMeaning,
-    above,
-    all_above,
-    is_wordnet_id,
-    kinds_below,
-    kinds_of,
-    meaning_of,
-    meanings,
-    meanings_in_sets,
-    names_of_id,
-    one_name_of,
-    plain,
-    recognised,
-    word_meanings,
-    words_of_id,
-)
+from core import class_tables as tables
+from core.class_tables import IMAGENET, SetMeaning, plain
 from core.errors import UserError
 from core.evaluation_results import MappingReport, MappingRow
 from core.figures import Flags, Numbers
@@ -178,7 +161,7 @@ class ClassMap:
         """Return classes and superclasses of the model with names similar to a label's, the most similar first."""
         known = {plain(part): name for name in self.classes for part in (name, *name.split(","))}
         if self.known_as == IMAGENET:
-            known = {word: word for word in meanings()} | known
+            known = {word: word for word in tables.meanings()} | known
         near = difflib.get_close_matches(plain(label), list(known), SUGGESTIONS)
         return tuple(dict.fromkeys(known[word] for word in near))
 
@@ -198,7 +181,8 @@ def map_classes(
     """
     model = _model_of(tuple(classes))
     from_file, unused = _from_file(own, labels, model)
-    stated = {} if kind == "segmentation" else meanings_in_sets(labels if len(labels) >= FEWEST_LABELS else beside)
+    identifying = labels if len(labels) >= tables.FEWEST_LABELS else beside
+    stated = {} if kind == "segmentation" else tables.meanings_in_sets(identifying)
     mapped_labels = [from_file.get(plain(label)) or model.find(label, stated.get(label)) for label in labels]
     mapped = [replace(one, label=label) for one, label in zip(mapped_labels, labels, strict=True)]
     if model.known_as != IMAGENET:
@@ -356,8 +340,8 @@ def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabe
 class _Model:
     def __init__(self, classes: Sequence[str]) -> None:
         self.classes = tuple(classes)
-        self.known_as, self._rows = recognised(classes)
-        self._of_sets = meanings_in_sets(classes)
+        self.known_as, self._rows = tables.recognised(classes)
+        self._of_sets = tables.meanings_in_sets(classes)
         whole, of_table, parts, singulars = (dict[str, set[int]]() for _ in range(4))
         self._by_id, self._same = dict[str, set[int]](), dict[str, set[int]]()
         for number, (name, row) in enumerate(zip(classes, self._rows, strict=True)):
@@ -367,11 +351,11 @@ class _Model:
                 (of_table, {row.name, ", ".join(row.names)} if row else set()),
                 (parts, names_of_class),
                 (singulars, {singular(plain(part)) for part in names_of_class}),
-                (self._same, {one_name_of(part) for part in names_of_class}),
+                (self._same, {tables.one_name_of(part) for part in names_of_class}),
             ):
                 for one in names:
                     place.setdefault(plain(one), set()).add(number)
-            for one in all_above(row.wordnet) if row and row.wordnet else ():
+            for one in tables.all_above(row.wordnet) if row and row.wordnet else ():
                 self._by_id.setdefault(one, set()).add(number)
         self._levels: tuple[tuple[Rule, Mapping[str, set[int]]], ...] = (
             ("name", whole),
@@ -382,7 +366,7 @@ class _Model:
 
     def find(self, label: str, stated: SetMeaning | None = None) -> MappedLabel:
         """Find the classes of a label by all rules except a user's file. `stated` is its meaning in the data set."""
-        if is_wordnet_id(label):
+        if tables.is_wordnet_id(label):
             return self._by_wordnet_id(label)
         if stated and self.known_as == IMAGENET:
             return self._by_data_set(label, stated)
@@ -425,22 +409,22 @@ class _Model:
         theirs = {one for meaning in meanings_of_model if meaning for one in meaning.wordnet}
         if found.rule == "file" or not stated or not theirs or theirs & set(stated.wordnet):
             return found
-        note = f"the data set means {words_of_id(stated.wordnet[0])}, the model {words_of_id(min(theirs))}"
-        return MappedLabel(found.label, (), None, note)
+        meaning, other = (tables.words_of_id(one) for one in (stated.wordnet[0], min(theirs)))
+        return MappedLabel(found.label, (), None, f"the data set means {meaning}, the model {other}")
 
     def kinds_of(self, label: str) -> list[int]:
-        return sorted({number for kind in kinds_of(label) for number in self._same.get(kind, ())})
+        return sorted({number for kind in tables.kinds_of(label) for number in self._same.get(kind, ())})
 
     def same_as(self, label: str) -> list[int]:
-        return sorted(self._same.get(one_name_of(label), ()))
+        return sorted(self._same.get(tables.one_name_of(label), ()))
 
     def whole_of(self, one: MappedLabel) -> MappedLabel:
         """Map a label that is a kind of one class of the model to that class; return any other as it is."""
-        name_of_label = one_name_of(one.label)
+        name_of_label = tables.one_name_of(one.label)
         whole = [
             number
             for number, (name, row) in enumerate(zip(self.classes, self._rows, strict=True))
-            if any(name_of_label in kinds_of(part) for part in (*name.split(","), *(row.names if row else ())))
+            if any(name_of_label in tables.kinds_of(part) for part in (*name.split(","), *(row.names if row else ())))
         ]
         if len(whole) != 1:
             return one
@@ -448,7 +432,7 @@ class _Model:
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
         """Return the classes with this WordNet id or one below it; else the only class with one of the id's names."""
-        meaning, names = meaning_of(label), names_of_id(label)
+        meaning, names = tables.meaning_of(label), tables.names_of_id(label)
         if label in self._by_id:
             return self._mapped(label, self._by_id[label], "WordNet id", str(meaning) if meaning else "")
         named = self._by_name(", ".join(names)) if names and self.known_as != IMAGENET else None
@@ -474,14 +458,14 @@ class _Model:
 
     def _by_superclass(self, label: str, word: str) -> MappedLabel | None:
         """Return all classes below the first meaning of the word that is above a class of the model in WordNet."""
-        below = [one.wordnet for one in meanings().get(word, ()) if one.wordnet in self._by_id]
-        return self._below(label, below[:1], str(meaning_of(below[0]))) if below else None
+        below = [one.wordnet for one in tables.meanings().get(word, ()) if one.wordnet in self._by_id]
+        return self._below(label, below[:1], str(tables.meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
         """Return the classes of the meaning that a word nearly always has in texts. A word without such a meaning is
         ambiguous and unmapped. None if the model has no class of any of its meanings.
         """
-        known = word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
+        known = tables.word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):
             return None
         top = max(known, key=lambda one: one.tagged)
@@ -503,7 +487,7 @@ class _Model:
         if plainly.classes and not plainly.doubtful and {*plainly.classes} == self._with_ids(stated.wordnet):
             return plainly
         title = stated.sets[0]
-        named = "; ".join(words for one in stated.wordnet if (words := words_of_id(one))) or stated.wordnet[0]
+        named = "; ".join(words for one in stated.wordnet if (words := tables.words_of_id(one))) or stated.wordnet[0]
         if not self._with_ids(stated.wordnet):
             return MappedLabel(label, (), None, f"{title} means {named}, and the model has no class of it")
         found = self._below(label, stated.wordnet, named)
@@ -520,8 +504,8 @@ class _Model:
         if any(row and row.wordnet in ids for row in self._rows):
             levels = [rule for rule, level in self._levels if found <= level.get(plain(label), set())]
             return self._mapped(label, found, levels[0] if levels else "superclass")
-        known = {one for one, over in above().items() if one in self._by_id and set(over) & set(ids)}
-        kinds = sum(kinds_below().get(one, 0) for one in ids if one in self._by_id)
+        known = {one for one, over in tables.above().items() if one in self._by_id and set(over) & set(ids)}
+        kinds = sum(tables.kinds_below().get(one, 0) for one in ids if one in self._by_id)
         words = f"{len(known)} of its {kinds:,} kinds in WordNet"
         if len(known) < TOO_FEW_KINDS * kinds:
             whole = tuple(one for one in ids if self._with_ids((one,)) == found)
@@ -546,7 +530,7 @@ class _Model:
         if named and {*named.classes} == found:
             return name
         whole = [one for one in ids if self._with_ids((one,)) == found]
-        names = [name for one in whole for name in names_of_id(one) if plain(name) not in word_meanings()]
+        names = [name for one in whole for name in tables.names_of_id(one) if plain(name) not in tables.word_meanings()]
         return next((name for name in names if {*self.find(name).classes} == found), whole[0] if whole else "")
 
     def _mapped(self, label: str, found: Iterable[int], rule: Rule, note: str = "") -> MappedLabel:
