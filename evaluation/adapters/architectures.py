@@ -24,25 +24,8 @@ from core.model_sections import ROOT, WebFile, Weights
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from core.words import count_of
-from evaluation.adapters.network import (
-    GIVEN,
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    Network,
-    checkpoint_path,
-    classes_given,
-    listed,
-    named_classes,
-    not_fetched,
-    numbers_given,
-    own_names_told,
-    require_classes,
-    require_read,
-    size_given,
-    squeezed,
-    squeezed_words,
-    unknown,
-)
+from evaluation.adapters import network as shared
+from evaluation.adapters.network import GIVEN, Network
 from evaluation.adapters.transformers import FILES, from_transformers
 
 SMALL_UNET = "small-unet"
@@ -59,7 +42,7 @@ _LIBRARIES = ("torchvision", "timm")
 
 def find_network(settings: UnderTestSettings) -> Network:
     """Return the network with its weights, on the CPU. Raises UserError if these cannot be found, or do not fit."""
-    require_read(settings)
+    shared.require_read(settings)
     if settings.source == "file":
         return _from_file(settings)
     if settings.source == "transformers":
@@ -87,9 +70,9 @@ def _from_torchvision(settings: UnderTestSettings) -> Network:
     try:
         net = models.get_model(name, weights=weights)
     except Exception as error:  # a download can fail with any kind of error
-        raise not_fetched(name, "torchvision", error) from error
+        raise shared.not_fetched(name, "torchvision", error) from error
     shown, prepare = _of_torchvision(weights)
-    classes, origin = named_classes(name, settings, weights.meta["categories"], "torchvision")
+    classes, origin = shared.named_classes(name, settings, weights.meta["categories"], "torchvision")
     return Network(
         net,
         ModelIdentity(name, str(weights), torchvision_names()[name], _told(shown, origin, classes), classes),
@@ -106,7 +89,7 @@ def _from_timm(settings: UnderTestSettings) -> Network:
     try:
         net = timm.create_model(name, pretrained=True)
     except Exception as error:
-        raise not_fetched(name, "timm", error) from error
+        raise shared.not_fetched(name, "timm", error) from error
     info = ImageNetInfo()
     known = net.num_classes == info.num_classes()
     labels = [info.index_to_description(i) if known else f"class {i}" for i in range(net.num_classes)]
@@ -114,8 +97,8 @@ def _from_timm(settings: UnderTestSettings) -> Network:
     shown, prepare = _of_timm(net)
     weights = str(config.get("hf_hub_id") or config.get("url") or config.get("tag") or "timm's own")
     label_origin = "ImageNet as timm has it" if known else "their numbers, since timm does not say them"
-    classes, origin = named_classes(name, settings, [label.split(",")[0] for label in labels], label_origin)
-    require_classes(name, "classification", classes)
+    classes, origin = shared.named_classes(name, settings, [label.split(",")[0] for label in labels], label_origin)
+    shared.require_classes(name, "classification", classes)
     identity = ModelIdentity(name, weights, "classification", _told(shown, origin, classes), classes)
     return Network(net, identity, prepare)
 
@@ -129,7 +112,7 @@ def _torchvision_weights(name: str) -> Any:
     from torchvision import models
 
     if name not in (known := torchvision_names()):
-        raise unknown(name, "torchvision", list(known))
+        raise shared.unknown(name, "torchvision", list(known))
     return models.get_model_weights(name).DEFAULT
 
 
@@ -139,7 +122,7 @@ def _timm_weights(name: str) -> Any:
     from timm.models import get_pretrained_cfg
 
     if not timm.is_model(name):
-        raise unknown(name, "timm", timm.list_models())
+        raise shared.unknown(name, "timm", timm.list_models())
     architecture, _, tag = name.partition(".")
     tags = [one.partition(".")[2] for one in timm.list_pretrained(f"{architecture}.*")]
     try:
@@ -156,7 +139,7 @@ def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: s
     """Return the preprocessing with more assumptions about the network: logits as output, and the origin of its class
     names. `shown.assumed` already has `scaling`.
     """
-    remarks = (*remarks, *(() if origin == GIVEN else own_names_told(classes)))
+    remarks = (*remarks, *(() if origin == GIVEN else shared.own_names_told(classes)))
     assumed = replace(shown.assumed, output="logits", class_names=origin, remarks=remarks)
     return replace(shown, assumed=assumed)
 
@@ -199,7 +182,7 @@ def _of_timm(net: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
 def _from_file(settings: UnderTestSettings) -> Network:
     if not settings.file:
         raise UserError("Give the path of the checkpoint file of the model under test.")
-    file = checkpoint_path(settings.file)
+    file = shared.checkpoint_path(settings.file)
     if not file.is_file():
         raise UserError(
             f"There is no file {settings.file}: give the path of a checkpoint on the machine of the studio."
@@ -212,13 +195,13 @@ def _from_file(settings: UnderTestSettings) -> Network:
     named = settings.name or header.get("architecture", "")
     if not named:
         raise UserError(f"{file.name} does not say its architecture: name it, such as resnet18.")
-    typed = classes_given(settings)
-    classes = typed or listed(header, "classes")
+    typed = shared.classes_given(settings)
+    classes = typed or shared.listed(header, "classes")
     if not classes:
         raise UserError(f"{file.name} does not say its classes: give their names in order, with commas between.")
     name, remarks = _chosen_library(named, header.get(PREPARED_BY, ""), state, len(classes))
     net, kind = _empty(name, len(classes), any(key.startswith("aux_classifier.") for key in state))
-    require_classes(file.name, kind, classes)
+    shared.require_classes(file.name, kind, classes)
     try:
         net.load_state_dict(state)
     except RuntimeError as error:
@@ -303,13 +286,13 @@ def _prepared(
     if known:
         return _of_timm(net)
     side = _only_side(net) or (224 if kind == "classification" else 512)
-    size = size_given(settings.size or header.get("size", "")) or (side, side)
-    mean = numbers_given(settings.mean, header, "mean") or IMAGENET_MEAN
-    std = numbers_given(settings.std, header, "std") or IMAGENET_STD
+    size = shared.size_given(settings.size or header.get("size", "")) or (side, side)
+    mean = shared.numbers_given(settings.mean, header, "mean") or shared.IMAGENET_MEAN
+    std = shared.numbers_given(settings.std, header, "std") or shared.IMAGENET_STD
     if len(mean) != 3 or len(std) != 3:
         raise UserError(f"{called} does not have a mean and a std for each of three channels: give both.", field="mean")
-    shown = Preprocessing(size, mean, std, "bilinear", _SQUEEZED, Assumptions(squeezed_words(size)))
-    return shown, squeezed(size, mean, std)
+    shown = Preprocessing(size, mean, std, "bilinear", _SQUEEZED, Assumptions(shared.squeezed_words(size)))
+    return shown, shared.squeezed(size, mean, std)
 
 
 def _only_side(net: Any) -> int:
@@ -394,7 +377,7 @@ def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, TaskKind]:
     if library != "torchvision" and timm.is_model(plain):
         return timm.create_model(plain, pretrained=False, num_classes=classes), "classification"
     known = [SMALL_UNET, *kinds, *(timm.list_models() if library != "torchvision" else ())]
-    raise unknown(plain, library or "torchvision or timm", known)
+    raise shared.unknown(plain, library or "torchvision or timm", known)
 
 
 def torchvision_names() -> dict[str, TaskKind]:
@@ -417,7 +400,7 @@ def weights_of(settings: UnderTestSettings) -> Weights:
             f"The model at {settings.address} runs on its server, which keeps the weights: there is nothing to fetch."
         )
     if settings.source in ("file", "onnx") or (settings.source == "transformers" and settings.file):
-        file = checkpoint_path(settings.file)
+        file = shared.checkpoint_path(settings.file)
         return Weights(path=str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file))
     _require_name(settings)
     if settings.source == "transformers":

@@ -18,20 +18,9 @@ from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files
 from core.model_identity import Output as Numbers
 from core.settings import UnderTestSettings
 from core.types import TaskKind
+from evaluation.adapters import network as shared
 from evaluation.adapters.base import NO_NUMBER, Output, images_at_once, output_of
-from evaluation.adapters.network import (
-    GIVEN,
-    checkpoint_path,
-    classes_given,
-    listed,
-    numbers_given,
-    own_names_told,
-    require_classes,
-    size_given,
-    squeezed,
-    squeezed_words,
-    values_of,
-)
+from evaluation.adapters.network import GIVEN
 
 DOMAINS = frozenset(("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
 """Domains of operators that are built into onnxruntime."""
@@ -67,7 +56,7 @@ class OnnxAdapter:
 
     def __init__(self, settings: UnderTestSettings) -> None:
         """Loads the file. Raises UserError if it cannot be used, or does not fit its settings."""
-        file = checkpoint_path(settings.file)
+        file = shared.checkpoint_path(settings.file)
         if not settings.file or not file.is_file():
             raise UserError(
                 f"There is no file {settings.file or 'named'}: give the path of an ONNX file on the machine of "
@@ -83,9 +72,9 @@ class OnnxAdapter:
         self._session = _session(content, file.name)
         self._input, self._batch, size = self._read_input(settings, header)
         self._type = _FLOATS[self._input.type]
-        named = classes_given(settings)
-        classes = named or tuple(map(str, listed(header, "classes")))
-        mean, std = numbers_given(settings.mean, header, "mean"), numbers_given(settings.std, header, "std")
+        named = shared.classes_given(settings)
+        classes = named or tuple(map(str, shared.listed(header, "classes")))
+        mean, std = (shared.numbers_given(getattr(settings, name), header, name) for name in ("mean", "std"))
         known = {"classes": bool(classes), "mean": len(mean) == 3, "std": len(std) == 3}
         if lacking := [name for name, is_known in known.items() if not is_known]:
             raise UserError(
@@ -93,8 +82,8 @@ class OnnxAdapter:
                 f"{', and '.join(_TO_GIVE[name] for name in lacking)}.",
                 field=lacking[0],
             )
-        self.prepare = squeezed(size, mean, std)
-        values = values_of(file.name, self.prepare, mean)
+        self.prepare = shared.squeezed(size, mean, std)
+        values = shared.values_of(file.name, self.prepare, mean)
         try:
             output = self._find_output(size, classes)
         except MemoryError as error:
@@ -104,9 +93,10 @@ class OnnxAdapter:
             ) from error
         self.kind: TaskKind = output.kind
         self._found = output
-        require_classes(file.name, self.kind, classes)
-        remarks = (*output.remarks, *(() if named else own_names_told(classes)))
-        assumed = Assumptions(squeezed_words(size), values, output.numbers, GIVEN if named else "the file", remarks)
+        shared.require_classes(file.name, self.kind, classes)
+        remarks = (*output.remarks, *(() if named else shared.own_names_told(classes)))
+        origin = GIVEN if named else "the file"
+        assumed = Assumptions(shared.squeezed_words(size), values, output.numbers, origin, remarks)
         shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {settings.layout}", assumed)
         self.identity = ModelIdentity("ONNX", files_hash([file]), self.kind, shown, classes)
         gpu = "CUDAExecutionProvider" in self._session.get_providers()
@@ -138,7 +128,7 @@ class OnnxAdapter:
             raise UserError(
                 f"{who} takes images of {channels} channels with {settings.layout}: {hint}.", field="layout"
             )
-        named = size_given(settings.size or header.get("size", "")) or (0, 0)
+        named = shared.size_given(settings.size or header.get("size", "")) or (0, 0)
         size = width or named[0], height or named[1]
         if any(named) and size != named:
             raise UserError(

@@ -23,17 +23,7 @@ from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.adapters.architectures import find_network, header_of, untrained
 from evaluation.adapters.network import Network, logits_of
-from evaluation.retraining.training import (
-    ABOUT,
-    BEST,
-    STATE,
-    Arm,
-    Example,
-    TrainingRecipe,
-    opened,
-    replace_file,
-    train,
-)
+from evaluation.retraining.training import ABOUT, BEST, STATE, Arm, Example, TrainingRecipe, opened, replace_file, train
 from evaluation.segmentation import confusion
 
 TOGETHER = 50
