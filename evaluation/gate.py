@@ -24,16 +24,8 @@ import numpy as np
 
 from core.evaluation_results import FEWEST_CASES, GateAnswer, GateResult, GateRow, Weighing
 from core.figures import Columns, Flags, Floats, Numbers
-from evaluation.by_source import (
-    CONFIDENCE,
-    FEWEST_SOURCES,
-    SAMPLES,
-    MeansOfSources,
-    Unseen,
-    adjusted,
-    needed_sources,
-    shares_of_sources,
-)
+from evaluation import by_source
+from evaluation.by_source import CONFIDENCE, SAMPLES, MeansOfSources
 from evaluation.samples import FEWEST_OF_STRATUM
 
 VALID, INVALID, NOT_JUDGED = 1, 0, -1
@@ -73,7 +65,7 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
             rows.append(_row(name, compared, own, mixed, margin, weighing))
         elif own.any():
             few.append(name)
-    worse = adjusted(np.array([p for _, p in rows])) <= 1 - CONFIDENCE
+    worse = by_source.adjusted(np.array([p for _, p in rows])) <= 1 - CONFIDENCE
     decided = [
         replace(row, answer="worse", needed=None) if is_worse else row
         for (row, _), is_worse in zip(rows, worse.tolist(), strict=True)
@@ -112,9 +104,9 @@ def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
             counted = [own & (compared.judged == state) for state in (VALID, INVALID)]
             if (number := sum(int(flags.sum()) for flags in counted)) >= FEWEST_OF_STRATUM:
                 break
-        shares, _ = shares_of_sources(counted, compared.source)
+        shares, _ = by_source.shares_of_sources(counted, compared.source)
         none = np.zeros(2)
-        drawn = MeansOfSources(shares, unseen=Unseen(none, none, np.zeros(2, np.int64))).samples
+        drawn = MeansOfSources(shares, unseen=by_source.Unseen(none, none, np.zeros(2, np.int64))).samples
         mean = shares.mean(axis=0)
         # The prior weighs as much as one judged test case.
         unit = mean.sum() / number if number else 1.0
@@ -137,9 +129,9 @@ def _row(
     counted = [first, second]
     for state in (VALID, NOT_JUDGED):
         counted += [first & ~second & (judged == state), second & ~first & (judged == state)]
-    shares, cases = shares_of_sources(counted, compared.source[own])
+    shares, cases = by_source.shares_of_sources(counted, compared.source[own])
     worst, best = np.array([0, 1, 0, 1, 0, 0.0]), np.array([1, 0, 1, 0, 0, 0.0])
-    unseen = Unseen(worst, best, np.zeros(6, np.int64))
+    unseen = by_source.Unseen(worst, best, np.zeros(6, np.int64))
     means = MeansOfSources(shares, cases if weighing == "case" else None, unseen)
 
     def difference(of: Floats, valid: Floats) -> Floats:
@@ -149,15 +141,16 @@ def _row(
     n, sources = int(own.sum()), len(cases)
     errors = means.figure(lambda of: of[..., 0], n), means.figure(lambda of: of[..., 1], n)
     value = means.figure(lambda of: difference(of, chance[0]), n)
-    if value.value is None or sources < FEWEST_SOURCES:
+    if value.value is None or sources < by_source.FEWEST_SOURCES:
         return GateRow(name, *errors, value, "cannot tell", None), float("nan")
     drawn = difference(means.samples, chance[1])
     low, high = np.quantile(drawn, [1 - CONFIDENCE, CONFIDENCE], method="closest_observation")
     found = replace(value, low=min(float(low), value.value), high=max(float(high), value.value))
     assert found.low is not None and found.high is not None
     answer: GateAnswer = "no worse" if found.high <= margin else "cannot tell"
-    undecided = answer == "cannot tell"
-    needed = needed_sources(sources, abs(margin - value.value), (found.high - found.low) / 2) if undecided else None
+    needed = None
+    if answer == "cannot tell":
+        needed = by_source.needed_sources(sources, abs(margin - value.value), (found.high - found.low) / 2)
     return GateRow(name, *errors, found, answer, needed), _p_value(drawn, value.value, margin, sources)
 
 
