@@ -177,12 +177,7 @@ def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -
 
 
 def means_of_groups(
-    values: Floats,
-    weights: Floats,
-    group: Numbers,
-    groups: int,
-    n: Numbers,
-    lowest: float = 0.0,
+    values: Floats, weights: Floats, group: Numbers, groups: int, n: Numbers, lowest: float = 0.0
 ) -> tuple[list[Figure], Floats]:
     """Return the mean of one value per source, `lowest` to 1, in each of many groups, such as classes, with an
     interval; and p-values of the tests that the means are 0, NaN with too few sources. `group` is the group of each

@@ -117,12 +117,7 @@ def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
 
 
 def _row(
-    name: str,
-    compared: Compared,
-    own: Flags,
-    chance: tuple[Floats, Floats],
-    margin: float,
-    weighing: Weighing,
+    name: str, compared: Compared, own: Flags, chance: tuple[Floats, Floats], margin: float, weighing: Weighing
 ) -> tuple[GateRow, float]:
     """Return the row of some test cases, whose answer is never "worse", and the p value of "worse" (NaN if unknown)."""
     first, second, judged = compared.first[own], compared.second[own], compared.judged[own]

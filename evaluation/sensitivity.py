@@ -52,11 +52,7 @@ class SensitivityRow:
 
 
 def sensitivity(
-    changes: Changes,
-    case: Numbers,
-    group: Numbers,
-    names: Sequence[str],
-    weighing: Weighing = "source",
+    changes: Changes, case: Numbers, group: Numbers, names: Sequence[str], weighing: Weighing = "source"
 ) -> tuple[SensitivityRow, ...]:
     """Return a row for each name, the most harmful first. Rows of too few test cases come last, the rows with most
     newly wrong test cases first. `case` is the index of a test case, and `group` the index in `names` of one of its

@@ -124,11 +124,7 @@ class ValidityEffect:
 
 
 def validity_effect(
-    judged: Judged,
-    strata: Sequence[str],
-    seed: int = 0,
-    resamples: int = SAMPLES,
-    weighing: Weighing = "source",
+    judged: Judged, strata: Sequence[str], seed: int = 0, resamples: int = SAMPLES, weighing: Weighing = "source"
 ) -> ValidityEffect:
     """Return all figures on the share of images that are wrong and valid. `strata` are the names of the strata."""
     voted = judged.asked
