@@ -22,7 +22,7 @@ import numpy as np
 
 from core.evaluation_results import FEWEST_CASES
 from core.figures import Columns, Figure, Flags, Floats, Numbers, ratio
-from evaluation.by_source import MeansOfSources, Unseen
+from evaluation.by_source import MeansOfSources, Statistic, Unseen
 from evaluation.search import WEAK, told
 from evaluation.validity import Judged, validity_effect
 
@@ -33,7 +33,6 @@ Unit = Literal["share", "number"]
 Votes = Callable[[Flags], "tuple[Judged, Sequence[str]] | None"]
 """Returns people's votes on the images that flags select, with the names of their strata. `Judged.wrong` marks new
 faults of the model. None if nobody voted on one of them."""
-_Statistic = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True)
@@ -113,16 +112,15 @@ class _Measure:
     worst: Floats
     """The values of a source that would lower the figure most, (methods, k)."""
     best: Floats
-    statistic: _Statistic
+    statistic: Statistic
     images: Numbers
-    missing: str = "nothing tells"
+    missing: str
     """Why there is no figure if no source counts."""
 
     def value(self, method: int) -> Figure:
         counts = self.counts[method]
-        return self._figure(self.columns[method, counts], self.worst[method], self.best[method], self.statistic, (
-            int(self.images[method, counts].sum()), int(counts.sum()),
-        ))  # fmt: skip
+        n, ends = int(self.images[method, counts].sum()), (self.worst[method], self.best[method])
+        return self._figure(self.columns[method, counts], *ends, self.statistic, n)
 
     def difference(self, method: int, reference: int) -> Figure:
         both, k = self.counts[method] & self.counts[reference], self.columns.shape[2]
@@ -134,14 +132,11 @@ class _Measure:
         def statistic(of: Floats) -> Floats:
             return self.statistic(of[..., :k]) - self.statistic(of[..., k:])
 
-        return self._figure(columns, worst, best, statistic, (n, int(both.sum())))
+        return self._figure(columns, worst, best, statistic, n)
 
-    def _figure(
-        self, columns: Floats, worst: Floats, best: Floats, statistic: _Statistic, size: tuple[int, int]
-    ) -> Figure:
-        n, sources = size
+    def _figure(self, columns: Floats, worst: Floats, best: Floats, statistic: Statistic, n: int) -> Figure:
         if n < FEWEST_CASES:
-            return Figure(None, n=n, sources=sources, why=FEW if n or not self.missing else self.missing)
+            return Figure(None, n=n, sources=len(columns), why=FEW if n or not self.missing else self.missing)
         together = np.zeros(len(worst), np.int64)
         return MeansOfSources(columns, None, Unseen(worst, best, together)).figure(statistic, n)
 
@@ -157,10 +152,8 @@ class _Group:
     def share(self, column: Numbers, missing: str) -> _Measure:
         """Return the mean over sources of the share of images with `YES` among those that tell."""
         yes, known = self._sums(column == YES), self._sums(column != UNKNOWN)
-        nothing, everything = np.zeros((self._shape[0], 1)), np.ones((self._shape[0], 1))
-        return _Measure(
-            ratio(yes, known)[..., None], known > 0, nothing, everything, lambda of: of[..., 0], known, missing
-        )
+        ends = np.zeros((self._shape[0], 1)), np.ones((self._shape[0], 1))
+        return _Measure(ratio(yes, known)[..., None], known > 0, *ends, lambda of: of[..., 0], known, missing)
 
     def excess(self, control: Floats) -> _Measure:
         """Return the error minus the error on the method's own control set, of the sources that have one."""
