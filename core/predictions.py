@@ -120,5 +120,4 @@ class ClassFigures:
 
     @property
     def dropped(self) -> bool:
-        """True if the figure of the class fell by at least `DROPPED`."""
         return self.source is not None and self.generated is not None and self.source - self.generated >= DROPPED

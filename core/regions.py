@@ -29,7 +29,6 @@ class Region:
 
     @property
     def whole(self) -> bool:
-        """True if the whole image may change."""
         return not self.text
 
     @property

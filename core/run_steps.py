@@ -43,12 +43,10 @@ class RunSteps:
 
     @property
     def next_undo(self) -> UndoStep | None:
-        """The step to undo next, or None."""
         return self.done[-1] if self.done else None
 
     @property
     def next_redo(self) -> UndoStep | None:
-        """The step to redo next, or None."""
         return self.undone[-1] if self.undone else None
 
     def edit_of(self, stage: StageName) -> UndoStep | None:

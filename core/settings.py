@@ -241,7 +241,6 @@ class GenerationSettings(_Settings):
 
     @property
     def inverted(self) -> bool:
-        """True if drawing starts from the noise of the inverted source."""
         return self.start == "inverted"
 
     def inversion(self) -> InversionSettings:

@@ -37,7 +37,6 @@ class StoredValue:
 
     @property
     def author(self) -> Author:
-        """Author of the value: a person or a model."""
         return self.value.trace.author
 
 

@@ -240,7 +240,6 @@ class Worker:
 
     @property
     def finished(self) -> int:
-        """Number of assignments that were approved or rejected."""
         return self.approved + self.rejected
 
     @property

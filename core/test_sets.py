@@ -71,7 +71,6 @@ class SetVersion:
 
     @property
     def is_draft(self) -> bool:
-        """True for a draft, which may still change."""
         return not self.id
 
     @property

@@ -123,7 +123,6 @@ class Check:
 
     @property
     def outcome(self) -> Outcome:
-        """The result in words: passed, failed, or cannot tell."""
         return "cannot tell" if self.passed is None else "passed" if self.passed else "failed"
 
 

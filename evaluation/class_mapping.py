@@ -114,7 +114,6 @@ class ClassMap:
 
     @property
     def unmapped(self) -> tuple[MappedLabel, ...]:
-        """The labels that have no class of the model."""
         return tuple(one for one in self.labels if not one.classes)
 
     @property
@@ -154,7 +153,6 @@ class ClassMap:
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """The names of `groups` in tables."""
         return tuple(" + ".join(self.labels[number].label for number in group) for group in self.groups)
 
     def suggestions(self, label: str) -> tuple[str, ...]:

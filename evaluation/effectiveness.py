@@ -50,7 +50,6 @@ class Answers(Columns):
 
     @property
     def known(self) -> Answers:
-        """The answers that can be compared."""
         return self.where(self.right != UNKNOWN)
 
 

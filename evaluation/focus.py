@@ -181,7 +181,6 @@ class GradCam:
         return last
 
     def _revealed(self, pixels: NDArray[Any], found: Floats, classes: Sequence[int]) -> tuple[float, float]:
-        """Return the figures insertion and deletion."""
         import torch
         from torchvision.transforms.v2.functional import gaussian_blur
 

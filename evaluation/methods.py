@@ -298,7 +298,6 @@ class _Compared:
 
 
 def _unlike(kinds: Sequence[Sized], method: int, reference: int) -> str:
-    """Return why a method is not compared over all edits: it or the reference makes edits of one type only."""
     if len(kinds[method]) == 1 and len(kinds[reference]) > 1:
         return "it makes edits of one type: compare within this type"
     if len(kinds[reference]) == 1 and len(kinds[method]) > 1:

@@ -69,7 +69,6 @@ class Judged(Columns):
 
     @property
     def decided(self) -> Flags:
-        """True where people reached a consensus."""
         return self.votes > 0
 
     @property
@@ -79,7 +78,6 @@ class Judged(Columns):
 
     @property
     def without_consensus(self) -> Flags:
-        """True where people voted without reaching a consensus."""
         none = np.zeros(len(self), bool)
         return none if self.undecided is None else self.undecided & ~self.decided
 
@@ -289,7 +287,6 @@ class _Table:
 
     @cached_property
     def valid_mass(self) -> Floats:
-        """The weight of valid images in each pool."""
         return self.mass[: self.pools] * self._share(self.chance_valid)
 
     @property
@@ -396,7 +393,6 @@ class _Draws:
         self.among_valid = figures[6], figures[7]
 
     def _some(self, begin: int, draws: int) -> Floats:
-        """Return random draws of each figure: (figures, draws)."""
         table, rng, pools = self._table, self._rng, self._table.pools
         weights = rng.standard_exponential((draws, len(self._own)))
         sums = self._others[begin : begin + draws] + weights @ self._own

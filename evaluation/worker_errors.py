@@ -52,7 +52,6 @@ class Ballots(Columns):
 
     @property
     def controls(self) -> int:
-        """Number of answers to control items."""
         return int((self.known >= 0).sum())
 
     @property
