@@ -62,12 +62,9 @@ class NamedMask:
 
 
 @dataclass(frozen=True)
-class Mask:
-    """A mask that fits its source image, with a sentence for each change made to fit it."""
+class Mask(NamedMask):
+    """A mask that has the size of its source image, with a sentence for each change made to fit it."""
 
-    image: Image.Image
-    """The mask in mode L, with the size of the source image and a class number at every pixel."""
-    classes: Mapping[int, str]
     notes: tuple[str, ...] = ()
 
 

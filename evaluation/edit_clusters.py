@@ -48,9 +48,9 @@ def edit_clusters(differences: Floats, change: Floats, source: Numbers, label: N
     clusters, classes = list[EditCluster](), np.unique(label[usable]).tolist()
     exchanges = PERMUTATIONS * min(5, 1 + len(classes) // 5)
     for one in classes:
-        cases, fate = np.flatnonzero(usable & (label == one)), np.random.default_rng((0, one))
+        cases = np.flatnonzero(usable & (label == one))
         directions = differences[cases] / length[cases, None]
-        clusters += _of_class(one, cases, directions, change[cases], source[cases], fate, exchanges)
+        clusters += _of_class(one, cases, directions, change[cases], source[cases], exchanges)
     p_adjusted = adjusted(np.array([np.nan if each.p_value is None else each.p_value for each in clusters]))
     with_all = [
         replace(each, p_adjusted=None if np.isnan(p) else float(p))
@@ -60,13 +60,7 @@ def edit_clusters(differences: Floats, change: Floats, source: Numbers, label: N
 
 
 def _of_class(
-    label: int,
-    cases: Numbers,
-    directions: Floats,
-    change: Floats,
-    source: Numbers,
-    fate: np.random.Generator,
-    exchanges: int,
+    label: int, cases: Numbers, directions: Floats, change: Floats, source: Numbers, exchanges: int
 ) -> Iterator[EditCluster]:
     from sklearn.cluster import HDBSCAN
 
@@ -89,7 +83,7 @@ def _of_class(
     figures, _ = means_of_groups(means, np.ones(len(cell)), of_cell, groups, n, lowest=-1.0)
     weights = np.zeros((groups, len(cases)))
     weights[group[inside], inside] = 1 / (count * np.bincount(of_cell)[of_cell])[place]
-    p_values = _permuted(weights, change, number, fate, exchanges)
+    p_values = _permuted(weights, change, number, np.random.default_rng((0, label)), exchanges)
     for each, figure in enumerate(figures):
         members = np.flatnonzero(group == each)
         typical = members[np.argsort(-directions[members] @ directions[members].mean(axis=0), kind="stable")]

@@ -31,6 +31,8 @@ IGNORED = 255
 """Value of mask pixels that are ignored."""
 STATE, BEST, ABOUT = "state", "best.safetensors", "about.json"
 Augmentation = Literal["", "randaugment", "augmix"]
+Groups = Sequence[Sequence[int]]
+"""The classes of a segmenter that each number of a mask stands for; empty if masks have the segmenter's numbers."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def train(
     folder: Path,
     on_update: Callable[[int, float], None] = lambda update, loss: None,
     cancelled: threading.Event | None = None,
-    groups: Sequence[Sequence[int]] = (),
+    groups: Groups = (),
     header: dict[str, str] | None = None,
 ) -> None:
     """Train a torch module in place, and save the result in `folder`, where a stopped training is resumed. `prepare`
@@ -221,12 +223,7 @@ class _Examples:
 
 
 def _step(
-    accelerator: Any,
-    net: Any,
-    optimiser: Any,
-    batch: tuple[torch.Tensor, torch.Tensor],
-    kind: TaskKind,
-    groups: Sequence[Sequence[int]],
+    accelerator: Any, net: Any, optimiser: Any, batch: Sequence[torch.Tensor], kind: TaskKind, groups: Groups
 ) -> float:
     from torch.nn import functional
 
@@ -246,7 +243,7 @@ def _step(
     return float(loss.detach())
 
 
-def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Tensor:
+def _grouped(logits: torch.Tensor, groups: Groups) -> torch.Tensor:
     """Return the logits of groups of classes (batch, groups, ...), followed by one logit for all other classes."""
     import torch
 
