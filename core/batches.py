@@ -223,4 +223,3 @@ class FailedGroup:
     reason: str
     number: int
     examples: Sequence[str]
-    """Names of some sources whose work failed or was skipped."""

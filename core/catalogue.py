@@ -105,7 +105,6 @@ class CatalogueEntry:
     classes: tuple[str, ...]
     """The label of a classification task, or the protected classes of a segmentation task."""
     caption: str
-    """Latest caption of the source image."""
     counterfactual: str
     edits: tuple[Edit, ...]
     profile: str
@@ -116,13 +115,11 @@ class CatalogueEntry:
     reason: str
     reviewer: str
     reviewed: datetime | None
-    """Time of the latest review, or None if the image is open."""
     standings: Mapping[str, Standing]
     study_outcomes: tuple[str, ...]
     tags: tuple[str, ...]
     created: datetime
     key: PageKey
-    """Position of the image in the order that was requested."""
     name: str = ""
     import_name: str = ""
     score: float | None = None
@@ -135,7 +132,6 @@ class CataloguePage:
 
     entries: tuple[CatalogueEntry, ...]
     more: bool
-    """True if more images follow this page in the requested direction."""
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,6 @@ class PairedDifference:
 
 
 GateAnswer = Literal["no worse", "worse", "cannot tell"]
-"""Whether a new model is worse than an old one by more than a margin."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,6 @@ class GateResult:
     differing_not_judged: int
     """Number of test cases that one model gets wrong and the other right, and that nobody judged."""
     left_out: int = 0
-    """Number of test cases left out: one model has not read them, or does not know their label."""
 
 
 EffectAnswer = Literal["raises", "lowers", "cannot tell"]

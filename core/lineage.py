@@ -161,7 +161,6 @@ class Failure:
     counterfactual: CounterfactualCaption | None = None
     seed: int = 0
     prompt: str = ""
-    """Prompt of the last request of a text stage."""
     raw_reply: str = ""
     """The reply to it, which could not be used; "" if there was none."""
 

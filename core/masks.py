@@ -22,7 +22,6 @@ from core.types import Task
 from core.words import classes_in
 
 MASK_KEPT = "mask kept"
-"""Name of the check of the mask."""
 
 LARGE_PIECE = 0.01
 """Minimum share of the image that a large piece of the mask covers. Changes to a large piece are seen at once."""
@@ -49,7 +48,6 @@ _COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
 InMask = Mapping[str, bool]
 """Maps each protected class with a number in the mask to True if at least one pixel has that number."""
 NO_MASK: InMask = MappingProxyType({})
-"""The `InMask` value of a source without a mask."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ Output = Literal["logits", "softmax", "log softmax", "percentages", "probabiliti
 UNKNOWN_VERSION = "unknown version"
 """Version of a model behind HTTP whose server reports none. The model may change without notice."""
 DIGEST = 16
-"""Number of hex digits in `ModelIdentity.digest`."""
 _OUTPUT_WORDS = DataTable(__file__, str, "outputs")
 
 

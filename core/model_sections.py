@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent
 """Folder of the repository. Relative paths in a profile start here."""
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 COMMIT = re.compile(r"[0-9a-f]{40}")
-"""Pattern of a commit id on the hub."""
 
 
 def in_bytes(number: float) -> str:

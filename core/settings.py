@@ -19,11 +19,9 @@ MOST_AT_ONCE = 64
 Combination = tuple[tuple[str, str], ...]
 """The edits of one caption, each as (keyword, alternative)."""
 MOST_EDITS = 10
-"""Maximum number of edits in one caption."""
 LONGEST_REPLY = 2000
 """Maximum length of a language model's reply, in tokens."""
 MOST_COMBINATIONS = 200
-"""Maximum number of captions written for one picture."""
 Start = Literal["noise", "inverted"]
 STARTS: tuple[Start, ...] = get_args(Start)
 Sweep = Literal["off", "guidance", "self-replacement"]

@@ -104,7 +104,6 @@ class Job:
     done: int
     state: JobState
     message: str
-    """Reason of a failure, in one sentence for people."""
     inputs_key: str
     started: datetime
     finished: datetime | None

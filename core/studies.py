@@ -72,7 +72,6 @@ class Eligibility:
     min_approval: Annotated[
         float, FormNumber(0, 99.99, "Approval above", "approved of all decided assignments", "%", whole=False)
     ] = 0.95
-    """Share approved / (approved + rejected) that a worker must exceed, 0 to 1."""
     min_finished: Annotated[
         int, FormNumber(0, 100_000, "Decided assignments", "at least, in all studies; 0 asks for none")
     ] = 50
@@ -80,7 +79,6 @@ class Eligibility:
     quiz: Annotated[int, FormNumber(0, 50, "Quiz", "in place of a record; 0 for none", "questions")] = 0
     """Number of quiz items for a worker whose record is too short; 0 for no quiz."""
     quiz_pass: Annotated[float, FormNumber(0, 100, "Right in the quiz", "at least", "%", whole=False)] = 0.8
-    """Share of the quiz that has to be right, 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,6 @@ class ControlPolicy:
     """Rules for control items, fixed before the first vote."""
 
     share: Annotated[float, FormNumber(0, 50, "Share of control items", "0 for none", "%", whole=False)] = 0.1
-    """Share of control items among the items shown to a worker, 0 to 0.5."""
     min_seen: Annotated[
         int, FormNumber(1, 100, "A worker is judged after", "nobody is excluded earlier", "control items")
     ] = 4

@@ -103,7 +103,6 @@ class QuestionResult:
     second: SecondOpinion
     slices: Slices
     remarks: tuple[Remark, ...]
-    """Answers of all workers to a free-text question."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,6 @@ class WorkerFigures:
     too_fast: Proportion
     """Share of answers faster than the rules' `too_fast_seconds`. A high share is a hint, not a proof."""
     changed: int
-    """Number of votes that the worker undid or changed."""
     approval: float | None
     finished: int
     decided: Mapping[ApprovalVerdict, int]
@@ -143,7 +141,6 @@ class WorkerFigures:
     exclusion: Exclusion | None
     blocked: bool
     words: str
-    """One line about the worker for the table, such as "excluded: ...; 47 votes left out"."""
     judged: bool = True
     """True if the worker saw enough control items for the rule or was excluded, or if there are no control items."""
     same_browser: tuple[str, ...] = ()

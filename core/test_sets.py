@@ -37,7 +37,6 @@ class SetEntry:
     mask: str | None = None
     """SHA-256 of the mask, or None. A mask has mode L, the size of the image and a class number at every pixel."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
-    """The name of each class number (0 to 255) of the mask."""
     role: Role = "generated"
     """"generated" for a generated image, "source" for the original of generated images, which is added beside them."""
     test_case: int | None = None

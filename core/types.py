@@ -98,7 +98,6 @@ class KeywordAlternatives:
     edit_type: EditType
     options: tuple[Alternative, ...]
     forced: bool = False
-    """True if a person lets the keyword change although the task protects it."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,6 @@ class CounterfactualCaption:
     text: str
     edits: tuple[Edit, ...]
     used: bool = True
-    """True if images are to be drawn from this caption."""
     checks: tuple[Check, ...] = field(default=(), compare=False)
     """Checks of the text by a model, made by the stage that wrote the text. Dropped when a person rewrites the text."""
 
@@ -157,7 +155,6 @@ class CounterfactualCaptions:
 
 
 LONGEST_REASON = 1000
-"""Maximum number of characters in the reason of a decision."""
 
 
 @dataclass(frozen=True)

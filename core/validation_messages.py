@@ -49,7 +49,6 @@ class FieldPlace:
     holder: type[BaseModel] | None
     """The model that has the field, or would have it if it existed. None if unknown."""
     field: FieldInfo | None
-    """The field, or None if there is no such field."""
     kinds: tuple[str, ...] = ()
     """Possible values of `kind` if the value is one of several models."""
 

@@ -34,7 +34,6 @@ from evaluation.adapters.network import GIVEN, classes_given, require_classes
 IMAGES = 8
 """Maximum number of images in one request."""
 REQUESTS = 4
-"""Maximum number of requests at once."""
 TRIES = 4
 """Maximum number of times that a request is sent if it fails temporarily."""
 TRIES_OF_SLOW = 2
@@ -44,7 +43,6 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 CONNECT_SECONDS = 10.0
 """Maximum seconds for connecting. A server that is down is noticed before the timeout of a whole answer."""
 MOST_BYTES = 32 << 20
-"""Maximum size of an answer, in bytes."""
 MOST_PIXELS = 1 << 25
 """Maximum number of pixels of a class map in an answer."""
 ROUNDING = 0.02
