@@ -19,7 +19,7 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.images import opened
 from core.types import Task
-from core.words import classes_in
+from core.words import classes_in, few_names
 
 MASK_KEPT = "mask kept"
 
@@ -41,8 +41,6 @@ _UNCLEAR = (
     "Its pixels are 0 or 255, and 255 was taken as no class: if it is one, name it, such as “0 background, 255 polyp”."
 )
 THE_CLASSES = "the classes"
-_NAMED = 6
-"""Maximum number of class numbers that a sentence lists. Further numbers are only counted."""
 _COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
 """Colours of the first class numbers, taken from the classes of the drawn world. All masks use these colours."""
 InMask = Mapping[str, bool]
@@ -158,11 +156,9 @@ def require_names(mask: Image.Image, classes: Mapping[int, str], place: str = TH
     unknown = [number for number in numbers_in(mask) if number not in classes and number != UNLABELLED]
     if not unknown:
         return
-    shown = ", ".join(str(number) for number in unknown[:_NAMED])
-    more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-    one = len(unknown) == 1
+    one, shown = len(unknown) == 1, few_names([str(number) for number in unknown], 6)
     raise UserError(
-        f"The mask has {'a class number' if one else 'class numbers'} without a name: {shown}{more}. "
+        f"The mask has {'a class number' if one else 'class numbers'} without a name: {shown}. "
         f"Add {'it' if one else 'them'} to {place}, such as “{unknown[0]} road”."
     )
 

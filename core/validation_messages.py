@@ -13,8 +13,6 @@ from pydantic.fields import FieldInfo
 
 from core.data_files import DataTable
 
-_HUGE = 10**15
-"""Bounds of at least this size are not mentioned in messages."""
 _NUMBERS = frozenset(
     "greater_than greater_than_equal less_than less_than_equal multiple_of "
     "finite_number int_type int_parsing int_parsing_size int_from_float float_type float_parsing".split()
@@ -103,7 +101,7 @@ def _number(kind: str, field: FieldInfo | None) -> str:
     whole = kind.startswith("int") or (field is not None and int in _types(field.annotation))
     words = "a whole number" if whole else "a number"
     low, high = bounds.get("ge"), bounds.get("le")
-    if high is not None and high > _HUGE:
+    if high is not None and high > 10**15:  # nobody types such a number
         high = None
     if low is not None and high is not None:
         words += f" from {_plain(low)} to {_plain(high)}"

@@ -13,9 +13,6 @@ from functools import cache, lru_cache
 from core.data_files import DataTable
 from core.types import Task
 
-_SHOWN = 5
-"""Maximum number of names that a sentence lists. Further names are only counted."""
-
 Span = tuple[int, int]
 """Start and end in a text, end not included."""
 
@@ -215,9 +212,9 @@ def _singular_word(word: str) -> str:
     return word
 
 
-def few_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def few_names(names: Sequence[str], most: int = 5) -> str:
+    """Join the first names with commas. Names beyond `most` are only counted."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def and_list(names: Iterable[str]) -> str:

@@ -44,9 +44,6 @@ REASONS = {
     "score": "the model is as sure of the blurred picture as of the sharp one",
 }
 """Reasons why an image has no AIC or SIC, by a word in the package's error message."""
-_SHOWN = 160
-"""Longer side, in pixels, of a picture with its map."""
-_HOT = (235, 60, 40)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,12 +203,12 @@ def _channels_first(features: Any, size: Sequence[int]) -> Any:
 
 def _shown(picture: NDArray[np.uint8], found: Floats, inside: Flags | None) -> bytes:
     strength = 0.75 * (found / (found.max() or 1.0))[:, :, None]
-    shown = Image.fromarray((picture * (1 - strength) + strength * np.array(_HOT)).round().astype(np.uint8))
+    shown = Image.fromarray((picture * (1 - strength) + strength * np.array([235, 60, 40])).round().astype(np.uint8))
     if inside is not None:
         mask = Image.fromarray(inside.astype(np.uint8) * 255)
         rim = np.asarray(mask) != np.asarray(mask.filter(ImageFilter.MinFilter(3)))
         shown.paste((255, 255, 255), mask=Image.fromarray(rim))
-    shown.thumbnail((_SHOWN, _SHOWN))
+    shown.thumbnail((160, 160))
     file = io.BytesIO()
     shown.save(file, "WEBP", quality=85)
     return file.getvalue()

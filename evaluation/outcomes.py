@@ -17,8 +17,6 @@ from evaluation.class_mapping import MappedLabel, map_classes
 
 FOUND = 0.5
 """Minimum IoU at which a class counts as found, as in the Pascal VOC challenge."""
-NAMED = 2
-"""Maximum number of classes that are named. If there are more, only their number is given."""
 
 
 @dataclass(frozen=True)
@@ -116,4 +114,4 @@ def _of_classes(figures: Sequence[ClassFigures], masked: bool) -> ModelOutcome:
 
 
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= NAMED else f"{len(names)} protected classes"
+    return ", ".join(names) if len(names) <= 2 else f"{len(names)} protected classes"

@@ -27,8 +27,6 @@ DOMAINS = frozenset(("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsof
 READS_FILES = frozenset(("EPContext", "PyOp", "ExternalProgram"))
 """Operators that open files or run programs outside the model."""
 _FLOATS: dict[str, Any] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-_LOG_ZERO = 1e-30
-"""Minimum probability before a logarithm, which keeps it finite."""
 ROUNDING = 0.02
 """Largest difference between 1 and a sum of probabilities; 16-bit numbers round that much."""
 _KEEPS_RANGE = frozenset(
@@ -256,7 +254,7 @@ class _Answers:
         """Return logits (images, classes) or (images, classes, h, w), whose softmax is the output's probabilities."""
         plain = self._plain(found)
         if self.numbers in ("softmax", "percentages"):  # a softmax cancels the factor of 100
-            return np.log(np.maximum(plain, _LOG_ZERO))
+            return np.log(np.maximum(plain, 1e-30))  # never the logarithm of 0
         return np.ascontiguousarray(plain)
 
     def _plain(self, found: np.ndarray) -> np.ndarray:
