@@ -20,20 +20,7 @@ _SYNONYMS = DataTable(__file__, tuple[str, ...], "synonyms")
 _SAME_CLASS = DataTable(__file__, str, "same_class")
 _IRREGULAR = DataTable(__file__, str, "irregular")
 _PLURAL_VERBS = {"is": "are", "was": "were", "has": "have"}
-_SMALL = frozenset(
-    "a an the this that these those its his her their some any no one two three four five six seven eight "
-    "nine ten several many few couple pair group of".split()
-)
-"""Words such as articles and numbers that do not change a class, so "two cars" is as protected as "cars"."""
-
-_GRAMMAR = _SMALL | frozenset(
-    "is are was were be been being has have had in on at by with and or to from into onto over under it they there "
-    "which who whose as while both each every all also very more".split()
-)
-
-
-_BEFORE = frozenset("a an the in on at by during".split())
-"""Articles and prepositions of place and time that do not change the meaning of a phrase if they begin it."""
+_LISTS = DataTable(__file__, frozenset[str], "lists")
 
 
 def composed(text: str) -> str:
@@ -43,7 +30,7 @@ def composed(text: str) -> str:
 
 def says_something(word: str) -> bool:
     """Return True if a word has content, False for a word that only serves grammar, such as "the"."""
-    return word.lower() not in _GRAMMAR
+    return word.lower() not in _LISTS["small"] and word.lower() not in _LISTS["grammar"]
 
 
 def tokens(text: str) -> list[str]:
@@ -52,12 +39,13 @@ def tokens(text: str) -> list[str]:
 
 
 def meaning(phrase: str) -> str:
-    """Return a phrase in lower case without punctuation, hyphens, and articles and prepositions (`_BEFORE`) at its
-    start. So “Dusk”, “at dusk” and “the dusk.” are equal, while “not dusk” and “two birds” remain other than “dusk” and
-    “birds”. No model decides: in embeddings, opposites such as day and night are close.
+    """Return a phrase in lower case without punctuation, hyphens, and articles and prepositions at its start.
+
+    “Dusk”, “at dusk” and “the dusk.” are equal, while “not dusk” and “two birds” remain other than “dusk” and “birds”.
+    No model decides: in embeddings, opposites such as day and night are close.
     """
     words = tokens(composed(phrase).replace("-", " ").replace("_", " "))
-    while len(words) > 1 and words[0] in _BEFORE:
+    while len(words) > 1 and words[0] in _LISTS["before"]:
         words = words[1:]
     return " ".join(words) or phrase.strip().lower()
 
@@ -182,7 +170,7 @@ def is_protected(phrase: str, task: Task) -> bool:
         for start, end in token_spans(phrase)
         if not any(first <= start and end <= last for first, last in covered)
     ]
-    return bool(covered) and all(word in _SMALL for word in rest)
+    return bool(covered) and all(word in _LISTS["small"] for word in rest)
 
 
 def _plural_word(word: str) -> str:

@@ -214,7 +214,7 @@ def report_of(mapping: ClassMap) -> MappingReport:
         "mapping.txt",
         mapping=mapping,
         mapped=mapped,
-        rules=[(_RULE_WORDS.get(rule, rule), number) for rule, number in Counter(one.rule for one in rows).items()],
+        rules=Counter(one.rule for one in rows).items(),
         doubtful=[one.label for one in mapped if one.doubtful],
         ambiguous=[one.label for one in unmapped if one.is_ambiguous],
         unfit=[one.label for one in unmapped if not one.is_ambiguous],
@@ -222,13 +222,6 @@ def report_of(mapping: ClassMap) -> MappingReport:
         left=left,
     )
     return MappingReport(summary, tuple(rows), tuple(missing), left, together)
-
-
-_RULE_WORDS = {
-    "file": "the file",
-    "data set": "what the data set means",
-    "singular or plural": "the name in singular or plural",
-}
 
 
 def read_mapping(data: bytes, name: str) -> OwnMapping:

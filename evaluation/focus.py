@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.figures import Figure, Flags, Floats, Numbers
 from core.latest import Latest
@@ -38,11 +39,7 @@ STEPS = 50
 NEIGHBOURS = 10
 THRESHOLDS = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.13, 0.21, 0.34, 0.5, 0.75)
 """Shares of the pixels that AIC and SIC show, from the authors of `saliency`."""
-REASONS = {
-    "min_pred_value": "the model does not name the class, or is less than 80 % sure of it",
-    "entropy": "the blurred picture makes a larger WebP file than the sharp one",
-    "score": "the model is as sure of the blurred picture as of the sharp one",
-}
+REASONS = DataTable(__file__, str, "reasons")
 """Reasons why an image has no AIC or SIC, by a word in the package's error message."""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from core.data_files import DataTable
 from core.errors import UserError, out_of_memory
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.model_identity import Output as Numbers
@@ -29,24 +30,8 @@ READS_FILES = frozenset(("EPContext", "PyOp", "ExternalProgram"))
 _FLOATS: dict[str, Any] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 ROUNDING = 0.02
 """Largest difference between 1 and a sum of probabilities; 16-bit numbers round that much."""
-_KEEPS_RANGE = frozenset(
-    "Identity Reshape Flatten Squeeze Unsqueeze Transpose Cast Dropout Resize Upsample ReduceMean GlobalAveragePool "
-    "AveragePool".split()
-)
-"""Operators whose result has the range of their first input. The operator before them determines the kind of result."""
-_SCALES = frozenset(("Mul", "Div", "Add", "Sub"))
-"""Operators that move and stretch a range, if one of their two inputs is a constant."""
-_UNBOUNDED = frozenset(
-    "Gemm MatMul Conv ConvTranspose BatchNormalization LayerNormalization Relu LeakyRelu PRelu Elu Gelu".split()
-)
-"""Operators whose results are raw scores, even if all of them happen to be between 0 and 1."""
-_BOUNDED = frozenset(("Sigmoid", "HardSigmoid"))
-_TO_GIVE = {
-    "classes": "the names of its classes in order, with commas between",
-    "mean": "the mean of the three channels, such as 0.485, 0.456, 0.406",
-    "std": "their standard deviation, such as 0.229, 0.224, 0.225",
-}
-"""Settings that a person may have to give, in words."""
+_OPERATORS = DataTable(__file__, frozenset[str], "operators")
+_TO_GIVE = DataTable(__file__, str, "to_give")
 
 
 class OnnxAdapter:
@@ -190,9 +175,9 @@ class OnnxAdapter:
             raise UserError(NO_NUMBER)
         made_by, total = self._made_by.get(output, ""), rows.sum(1)
         least, largest = float(rows.min()), float(rows.max())
-        if made_by in _UNBOUNDED:
+        if made_by in _OPERATORS["unbounded"]:
             return "logits"
-        if made_by not in _BOUNDED:
+        if made_by not in _OPERATORS["bounded"]:
             if least >= -1e-6 and np.abs(total - 1).max() <= ROUNDING:
                 return "softmax"
             if least >= -1e-4 and np.abs(total - 100).max() <= 100 * ROUNDING:
@@ -290,9 +275,9 @@ def _made_by(graph: Any, output: str) -> str:
         if node is None:
             return ""
         moved = [name for name in node.input if name not in constants]
-        if node.op_type in _KEEPS_RANGE:
+        if node.op_type in _OPERATORS["keep the range"]:
             output = node.input[0]
-        elif node.op_type in _SCALES and len(moved) == 1:
+        elif node.op_type in _OPERATORS["scale"] and len(moved) == 1:
             output = moved[0]
         else:
             return str(node.op_type)
