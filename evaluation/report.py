@@ -66,19 +66,20 @@ def with_interval(figure: Figure, points: bool = False) -> str:
     if figure.value is None:
         return f"{bounds(figure)}: {figure.why}"
     value = f"{100 * figure.value:+.1f} points" if points else per_cent(figure.value)
-    if figure.low is None or figure.high is None:
-        return f"{value} ({figure.why})"
-    form = "+.1f" if points else ".1f"
-    return f"{value} ({100 * figure.low:{form}} to {100 * figure.high:{form}})"
+    return f"{value} ({_ends(figure, '+.1f' if points else '.1f', 100) or figure.why})"
+
+
+def _ends(figure: Figure, form: str, times: float = 1) -> str:
+    low, high = figure.low, figure.high
+    return "" if low is None or high is None else f"{times * low:{form}} to {times * high:{form}}"
 
 
 def number_with_interval(figure: Figure, signed: bool = False) -> str:
     """Return a number with its interval, such as "3.42 (2.80 to 4.10)"."""
     form = "+.2f" if signed else ".2f"
-    ends = "" if figure.low is None or figure.high is None else f"{figure.low:{form}} to {figure.high:{form}}"
     if figure.value is None:
-        return f"{ends or CANNOT_TELL}: {figure.why}"
-    return f"{figure.value:{form}} ({ends or figure.why})"
+        return f"{_ends(figure, form) or CANNOT_TELL}: {figure.why}"
+    return f"{figure.value:{form}} ({_ends(figure, form) or figure.why})"
 
 
 EQUAL = {"source": "each source weighs the same", "case": "each test case weighs the same"}
@@ -216,8 +217,8 @@ def rows_markdown(title: str, rows: Iterable[Row], notes: Sequence[str]) -> str:
 def _change(figure: Figure) -> str:
     if figure.value is None:
         return f"{CANNOT_TELL}: {figure.why}"
-    ends = f" ({figure.low:+.2f} to {figure.high:+.2f})" if figure.low is not None and figure.high is not None else ""
-    return f"{figure.value:+.2f}{ends}"
+    ends = _ends(figure, "+.2f")
+    return f"{figure.value:+.2f} ({ends})" if ends else f"{figure.value:+.2f}"
 
 
 def latex(model: str, found: Effectiveness | SegmentationEffect, losses: LossEffect | None = None) -> str:
