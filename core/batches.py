@@ -119,8 +119,7 @@ class PlannedDrawing:
 
 
 ChosenBy = Literal["", "aim", "random"]
-"""Way in which a search for weak cells chose an image: aimed at them, or uniformly at random. "" if no search chose
-it."""
+"""How a search for weak cells chose an image: aimed at them or uniformly at random; "" if no search chose it."""
 
 
 @dataclass(frozen=True)

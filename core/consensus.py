@@ -26,8 +26,7 @@ class ItemOutcome:
     counts: Mapping[str, int]
     """Number of votes by answer, the most frequent first."""
     valid: bool | None
-    """True if the consensus says that the image is valid. None without one, or if the question is not about
-    validity."""
+    """True if the consensus says that the image is valid; None without one, or for another kind of question."""
 
     @property
     def votes(self) -> int:

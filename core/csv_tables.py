@@ -21,8 +21,7 @@ Kind = Literal["text", "whole", "number", "truth", "time"]
 MAX_ROWS = 100_000
 MAX_COLUMNS = 200
 _SIGNS = "['=+\\-@＝＋－＠]"
-"""Characters at the start of a cell that make a spreadsheet run the cell as a formula, their full-width forms, and the
-apostrophe, which a spreadsheet drops."""
+"""First characters of a cell that spreadsheets run as a formula, also full-width, and the apostrophe that they drop."""
 _PARTS = frozenset(";\t\r\n")
 """Characters that begin a new cell in a spreadsheet whose separator is not the comma. Quotes around the whole cell do
 not prevent this, as for such a spreadsheet they are in the middle of a line."""

@@ -24,8 +24,7 @@ ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstruct
 BEFORE = "not trained further"
 """The model before further training. It is not an arm (a training compared with the others), but tables show it too."""
 ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
-"""Sets on which every arm is measured: sources that no arm was trained on, test cases made of them, and images with a
-natural shift."""
+"""Sets on which every arm is measured: unseen sources, test cases of them, and images with a natural shift."""
 
 FEWEST_SEEDS = 3
 """Minimum number of trainings of an arm for an interval: the variance of two has only one degree of freedom."""
@@ -126,8 +125,7 @@ class GateRow:
     """Valid faults of the second model minus those of the first, with one-sided 95 % bounds."""
     answer: GateAnswer
     needed: int | None
-    """Approximate number of sources that would decide the answer if the difference stayed as it is. None if it is
-    decided already, or if the number is too large."""
+    """About how many sources would decide, if the difference stayed as it is; None if decided, or too many."""
 
 
 @dataclass(frozen=True)
@@ -211,8 +209,7 @@ class Confusion:
 
     labels: tuple[str, ...]
     shares: Floats
-    """Shares (labels, labels + 1). A row sums to 1, or is NaN for a label without images. The last column is
-    `other`."""
+    """Shares (labels, labels + 1). A row sums to 1, or is NaN for a label without images."""
     images: NDArray[np.int64]
 
 
@@ -243,11 +240,9 @@ class Effectiveness:
     error_generated: Figure
     difference: Figure
     factor: Figure
-    """Error on generated images / error on originals. Without errors on originals only `low` has a value, the least
-    possible."""
+    """Error on generated images / on originals. Without the latter only `low` has a value, the least possible."""
     controlled: int
-    """Number of sources with a reconstruction (an image drawn from the unedited caption). The next four figures use
-    only these sources."""
+    """Number of sources with a reconstruction (of the unedited caption). The next four figures use only these."""
     error_original_controlled: Figure
     error_generated_controlled: Figure
     error_reconstructed: Figure
@@ -340,8 +335,7 @@ class SegmentationEffect:
     kept: int
     classes: tuple[SegmentedClass, ...]
     confusion_original: Floats
-    """Confusion matrix on originals: shares of a row's pixels, (classes, classes + 1). NaN for a class that no mask
-    has."""
+    """Shares of a row's pixels on originals, (classes, classes + 1). NaN for a class that no mask has."""
     confusion_generated: Floats
 
 
@@ -351,8 +345,7 @@ class Order:
 
     name: str
     apfd: float | None
-    """Average percentage of faults detected (Rothermel et al. 2001) by the first image that shows each fault, divided
-    by the value of the best order. 1 is perfect. None without a fault."""
+    """Average percentage of faults detected (Rothermel et al. 2001), divided by the best order's; None without one."""
     faults: Mapping[float, int]
     """Number of distinct faults that the reviewed images show, for each budget."""
     all_faults: int

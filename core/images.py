@@ -30,8 +30,7 @@ MAX_ASPECT = 4.0
 SIDE_MULTIPLE = 8
 """Both sides of a generated image are multiples of this number, the factor by which latents are smaller than images."""
 EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
-"""Limits of an edited picture: multiple of each side, minimum side and maximum number of pixels. `Flux2KleinPipeline`
-of diffusers scales and crops larger pictures, which moves their content."""
+"""Multiple and least length of a side, and most pixels, of an edited picture. diffusers crops larger ones."""
 _MODE_OF_PROFILE = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}
 """Pillow's mode for the pixels that a colour profile describes, by the profile's colour space."""
 _SAME_COLOUR = 2

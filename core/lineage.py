@@ -38,8 +38,7 @@ class DrawnBatch(BaseModel):
     place: int = Field(0, ge=0, lt=MOST_AT_ONCE)
     """Zero-based place of the image in the batch."""
     compiled: bool = False
-    """True if compiled network blocks drew it. Their results differ from the results of uncompiled blocks in the last
-    bits."""
+    """True if compiled network blocks drew it. Their results differ from those of others in the last bits."""
 
     @model_validator(mode="after")
     def _within(self) -> DrawnBatch:
@@ -135,8 +134,7 @@ class Lineage:
     seconds: float
     recipe: str = DEFAULT_RECIPE
     task: Task | None = None
-    """Task that the image was made for. Its checks and its review concern only this task. Older records have None, and
-    the task of their run is used."""
+    """Task that the image was made, checked and reviewed for. Older records have None: the task of their run counts."""
 
     def plain(self) -> dict[str, Any]:
         """Return JSON-ready data. `pipeline.methods.read_lineage` reads it back."""

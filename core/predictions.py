@@ -67,8 +67,7 @@ class PredictedBatch:
 
     predictions: tuple[Prediction, ...]
     probabilities: np.ndarray | None = None
-    """Probability of each class: (images, classes), float32, in the order of the model's classes. Only for
-    classifiers."""
+    """(images, classes), float32, in the order of the model's classes; only for classifiers."""
     doubts: tuple[Doubt, ...] = ()
     """Uncertainty of each image; segmentation only. Empty if the model gives no probabilities."""
 

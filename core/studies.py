@@ -95,8 +95,7 @@ class ControlPolicy:
         float,
         FormNumber(0, 100, "Control items right", "below it all votes of this worker are replaced", "%", whole=False),
     ] = 0.75
-    """Minimum share of control items answered right, 0 to 1. A worker below it is excluded, and all their votes are
-    replaced."""
+    """Minimum share of control items right, 0 to 1. All votes of a worker below it are replaced."""
 
 
 @dataclass(frozen=True)

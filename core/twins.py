@@ -34,8 +34,7 @@ TOLERANCE, COARSE_TOLERANCE = 10, 8
 MOST_LACKING = 0.02
 """Maximum share of pixels whose colour the other twin lacks, after alignment."""
 COARSE_LACKING = 0.01, 0.11
-"""Maximum shares of lacking pixels before alignment: in the better direction of a pair, and in the worse. A crop lacks
-what was cut off."""
+"""Most lacking pixels before alignment, in a pair's better and worse direction. A crop lacks what was cut off."""
 REACH = 13
 """Width in pixels of the square in which a colour is searched before alignment. Enough for a crop of a tenth."""
 HOPELESS = 8 * MOST_LACKING

@@ -28,8 +28,7 @@ class ValidityScore:
     """Weights of the checks, first in units of their spread, then for the flags that a value is missing."""
     intercept: float
     task: TaskKind | None = None
-    """Task of the images that the score was fitted to and applies to. None if an earlier version of the studio fitted
-    it to images of all tasks."""
+    """Task of the images that it was fitted to and applies to; None for images of all tasks (earlier versions)."""
 
     def __call__(self, checks: Floats) -> Floats:
         """Return the probability of each image, 0 to 1, from (images, checks) with NaN for a missing value."""
@@ -46,8 +45,7 @@ class Agreement:
     images: int
     valid: int
     auc: Figure
-    """Probability that a valid image scores higher than an invalid one (0.5 is chance), with an interval over
-    sources."""
+    """Probability that a valid image scores higher than an invalid one (0.5 is chance), over sources."""
     bins: tuple[tuple[float, float, int], ...]
     """Reliability diagram: mean score, share of valid images and number of images of each bin that is not empty."""
     threshold: float

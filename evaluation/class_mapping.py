@@ -52,8 +52,7 @@ _MOST_SUGGESTED = 100
 CLEAR = 0.9
 """Minimum share of a word's uses in WordNet's texts that a meaning needs to be chosen."""
 FEW_KINDS, TOO_FEW_KINDS = 0.25, 0.02
-"""Shares of the kinds that WordNet has directly below a superclass. If a model knows fewer than the first share, the
-mapping is doubtful. If it knows fewer than the second share, the label is unmapped."""
+"""Shares of WordNet's kinds below a superclass. Fewer than the first are doubtful, than the second unmapped."""
 _COLUMNS = ("label", "model class")
 _CAN_MEAN = "can mean"
 _SEVERAL = "several classes of the model by the same name"

@@ -42,8 +42,7 @@ class Levels:
 
     source: Numbers
     levels: Numbers
-    """The level of each factor in each image, (n, factors): 0 for unchanged, else one more than its index in `names`.
-    """
+    """Level of each factor, (n, factors): 0 for unchanged, else one more than its index in `names`."""
     factors: Sequence[str]
     names: Sequence[Sequence[str]]
     """The names of the changed levels of each factor."""

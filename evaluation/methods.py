@@ -31,8 +31,7 @@ NO_IMAGE = "it has no such image"
 FEW = f"fewer than {FEWEST_CASES} images"
 Unit = Literal["share", "number"]
 Votes = Callable[[Flags], "tuple[Judged, Sequence[str]] | None"]
-"""Returns people's votes on the images that flags select, with the names of their strata. `Judged.wrong` marks new
-faults of the model. None if nobody voted on one of them."""
+"""Returns votes on the flagged images, new faults as `wrong`, and their strata; None if nobody voted on one of them."""
 
 
 @dataclass(frozen=True)

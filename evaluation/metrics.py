@@ -29,8 +29,7 @@ SEEN = 0.5
 SMALLEST_THING = 0.0012
 """Minimum share of the image that a piece of the mask must cover to be checked: 20 pixels of 128 x 128."""
 MASK_BANDS: Mapping[str, Band] = dict.fromkeys(MASK_CHECKS, Band(failed_below=0.25, passed_from=0.5))
-"""Default thresholds of the checks by a segmenter, for profiles that set none. An object counts as found if half of it
-is found."""
+"""Default thresholds of the checks by a segmenter. An object counts as found if half of it is found."""
 
 
 def iou(

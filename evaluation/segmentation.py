@@ -34,8 +34,7 @@ class Pixels(Columns):
 
     source: Numbers
     counts: Floats
-    """(images, classes, classes + 1): pixels of a class by predicted class; the last column counts pixels of no
-    class."""
+    """(images, classes, classes + 1): pixels of a class by predicted class, the last column of no class."""
     way: Numbers | None = None
 
     @cached_property

@@ -61,8 +61,7 @@ class Judged(Columns):
     adjudicated: Flags | None = None
     """True if the study lead decided on the image, which counts more than any votes. None if there is no such image."""
     outside: Flags | None = None
-    """True if the sample could not include the image, such as a rejected image in a study of accepted ones: nothing is
-    known of it. None if there is no such image."""
+    """True if the sample could not include the image, such as a rejected one: nothing is known of it. None if none."""
     study: Numbers | None = None
     """The number of the study that judged each image, or -1; None if there is one study."""
     studies: tuple[str, ...] = ()

@@ -21,13 +21,11 @@ IMAGENET, CITYSCAPES, CITYSCAPES_IDS = "ImageNet-1K", "Cityscapes", "Cityscapes,
 ADE20K, VOC, SHIFT = "ADE20K", "Pascal VOC", "SHIFT"
 TABLES = (IMAGENET, CITYSCAPES, CITYSCAPES_IDS, ADE20K, VOC, SHIFT)
 ALIKE = 0.95
-"""Minimum share of a model's class names that must equal a table's names, in the same order, to recognise the table.
-Some lists of classes spell a few names differently."""
+"""Minimum share of class names equal to a table's, in order, to recognise it. Some lists spell a few differently."""
 FEWEST_ALIKE = 5
 """Minimum number of classes to recognise ImageNet by full names. A smaller model may use the names for other things."""
 FEWEST_LABELS = 5
-"""Minimum number of labels to recognise a data set. Fewer labels do not identify one: "mouse" is in COCO and in
-CIFAR-100."""
+"""Minimum number of labels to recognise a data set. Fewer do not identify one: "mouse" is in COCO and CIFAR-100."""
 _WORDNET_ID = re.compile(r"n\d{8}")
 
 

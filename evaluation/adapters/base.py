@@ -31,9 +31,7 @@ class Output:
 
 
 DOUBT_SIDE = 64
-"""Maximum number of pixels per row and per column at which a segmenter's doubt is measured, evenly spaced. Neighbouring
-pixels have nearly the same doubt, and all pixels of a 512 x 512 image with 150 classes would need 39 million
-probabilities."""
+"""Maximum number of pixels per row and column at which a segmenter's doubt is measured. Neighbours are alike."""
 
 NO_NUMBER = (
     "The model under test answers with NaN or infinite numbers. Its weights are damaged, or its mean and std are "

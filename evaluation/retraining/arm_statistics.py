@@ -31,8 +31,7 @@ CONTROLS = (AUGMENTED, CONTROL)
 """Control arms. Only if training on generated images beats them do the edits explain the gain."""
 FEWEST_SOURCES = 5
 RARE = 5
-"""Minimum number of sources with a wrong image, and with a right one, to estimate the correlation of a source's images.
-With fewer, a source counts as one image."""
+"""Minimum number of sources with a wrong, and with a right image. With fewer, a source counts as one image."""
 FEWEST_SEEDS_OF_RATIO = 5
 """Minimum number of trainings. With fewer, the interval of a recovered share misses the truth in up to 9 % of cases."""
 FARTHEST = 1000.0

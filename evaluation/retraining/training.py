@@ -77,8 +77,7 @@ class Example:
 
     image: Path
     target: int | tuple[int, ...] | Path
-    """Number of the image's class, or the numbers of several classes that are all right. Or a PNG of class numbers,
-    with `IGNORED` for pixels without a class."""
+    """Number or numbers of its right classes, or a PNG of class numbers, with `IGNORED` for pixels without a class."""
 
 
 @dataclass(frozen=True)
