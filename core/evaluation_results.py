@@ -203,9 +203,7 @@ class MixedRow:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Answers of a model by true label, as shares of each row. Column `other` holds answers that are none of the
-    labels.
-    """
+    """Answers of a model by true label, as shares of each row. Column `other` holds answers that are no label."""
 
     labels: tuple[str, ...]
     shares: Floats

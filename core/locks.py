@@ -23,9 +23,7 @@ _HELD = ".in-use"
 
 
 def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:
-    """Lock an open file until it is closed; `path` is for messages. Raises BlockingIOError if another process holds the
-    lock, UserError if the drive has no locks.
-    """
+    """Lock an open file until it is closed. Raises BlockingIOError if it is locked, UserError if that is impossible."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -50,9 +50,7 @@ def perceptual_hash(image: Image.Image) -> int:
 
 
 def mirrored(value: int) -> int:
-    """Estimate the hash of the mirrored picture. Of 400 drawn scenes it is wrong in at most 3 bits for 61 %, in at most
-    6 for 97 %, and in at most 10 for all but one.
-    """
+    """Estimate the hash of the mirrored picture. In 97 % of 400 drawn scenes at most 6 bits of it are wrong."""
     return value ^ _ODD
 
 

@@ -193,9 +193,7 @@ def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArr
 
 
 def _laid_over(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
-    """Align `one` to `other`. Return the share of pixels whose colour `other` lacks at or beside that place; 1 if they
-    cannot be aligned.
-    """
+    """Align `one` to `other`. Return the share of pixels that `other` lacks at or beside that place, or 1."""
     import cv2
 
     grey = [cv2.cvtColor(look, cv2.COLOR_RGB2GRAY) for look in (other, one)]

@@ -270,9 +270,7 @@ def read_json(text: str) -> Any:
 
 
 def to_text(value: Any) -> str:
-    """Return a stage's value as text for a person to edit: its one text, the lines of its list of texts, or JSON.
-    `from_text` reads it back.
-    """
+    """Return a stage's value as text to edit: its text, the lines of its list, or JSON. Inverse of `from_text`."""
     match [getattr(value, field.name) for field in fields(value)]:
         case [str(text)]:
             return text

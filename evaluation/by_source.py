@@ -38,9 +38,7 @@ Statistic = Callable[[Floats], Floats]
 
 
 def one_split(splits: Sequence[str]) -> str:
-    """Return the split of all sources, or "". Raises ValueError for sources of several splits, since sources that a
-    model was trained on and others are never mixed.
-    """
+    """Return the split of all sources, or "". Raises ValueError for several: seen and unseen ones are never mixed."""
     several = sorted({one or "without a split" for one in splits})
     if len(several) > 1:
         raise ValueError(f"sources of several splits are not mixed: {', '.join(several)}")
@@ -121,9 +119,7 @@ class MeansOfSources:
 
 
 def shares_of_sources(columns: Sequence[Flags | Floats], source: Numbers) -> tuple[Floats, Floats]:
-    """Return the mean of each column over the images of each source, (sources, columns), and the sources' numbers of
-    images. Columns and `source`, the number of each image's source, are (images,).
-    """
+    """Return the mean of columns, (images,), over each source's images, (sources, columns), and numbers of images."""
     _, place = np.unique(source, return_inverse=True)
     images = np.bincount(place).astype(np.float64)
     return np.stack([np.bincount(place, weights=one) / images for one in columns], axis=1), images

@@ -207,9 +207,7 @@ def calibration(answers: Answers, bins: int = BINS) -> results.Calibration:
 def paired_difference(
     source: Numbers, first: NDArray[np.int8], second: NDArray[np.int8], weighing: Weighing = "source"
 ) -> results.PairedDifference:
-    """Compare the errors of two models on the test cases that can be compared with both. `source` is each test case's
-    source. `first` and `second` are the models' answers, as in `Answers.right`.
-    """
+    """Compare two models, with answers as in `Answers.right`, on the test cases that can be compared with both."""
     known = (first != UNKNOWN) & (second != UNKNOWN)
     wrong = first[known] == WRONG, second[known] == WRONG
     shares, cases = by_source.shares_of_sources(wrong, source[known])

@@ -51,9 +51,7 @@ class Compared(Columns):
 
 
 def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> GateResult:
-    """Compare two models. `margin` is the allowed rise of the error, 0 to 1. All rows decide: a class with at least
-    `FEWEST_CASES` test cases has its own.
-    """
+    """Compare two models, also by classes with `FEWEST_CASES`. The error may rise by `margin`, 0 to 1."""
     chance = _chance_valid(compared)
     # Test cases of a class have other sources. Their random weights are independent of those behind these samples.
     mixed = chance[0], chance[1][np.random.default_rng(3).permutation(SAMPLES)]

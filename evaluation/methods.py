@@ -36,9 +36,7 @@ Votes = Callable[[Flags], "tuple[Judged, Sequence[str]] | None"]
 
 @dataclass(frozen=True)
 class MethodImages(Columns):
-    """Test cases of several methods, column by column; all columns have one length. Columns without a description are
-    `YES`, `NO` or `UNKNOWN`.
-    """
+    """Test cases of several methods by column. Columns without a description are `YES`, `NO` or `UNKNOWN`."""
 
     method: Numbers
     source: Numbers
@@ -165,9 +163,7 @@ class _Group:
         )
 
     def rate(self, above: Numbers, below: Floats, times: float, missing: str) -> _Measure:
-        """Return `times` the number of `YES` divided by the sum of `below`, (methods, sources). Sources with 0 do not
-        count.
-        """
+        """Return `times` the number of `YES` divided by the sum of `below`; sources with 0 do not count."""
         columns = np.stack([self._sums(above == YES).astype(np.float64), below], axis=-1)
         counts = below > 0
         typical = ratio(np.where(counts, below, 0).sum(1), counts.sum(1))
@@ -326,9 +322,7 @@ def _voted(found: tuple[Judged, Sequence[str]] | None, n: int, minutes: Floats) 
 
 
 def difference_of(first: Figure, second: Figure) -> Figure:
-    """Return `first` minus `second`, with an interval from both intervals as if the figures were independent. A figure
-    that is only bounded gives a difference that is only bounded.
-    """
+    """Return `first` minus `second`, as if they were independent. If one is only bounded, so is the difference."""
     n, sources = min(first.n, second.n), min(first.sources, second.sources)
     ends = first.low, first.high, second.low, second.high
     if first.value is None or second.value is None or None in ends:

@@ -60,9 +60,7 @@ def against_mask(
     mask_classes: Mapping[int, str],
     protected: Sequence[str],
 ) -> tuple[ClassFigures, ...]:
-    """Return for each protected class the IoU of the mask with the predictions on source and generated image. Classes
-    that the mask or the model lacks are left out.
-    """
+    """Return the IoU of mask and predictions on both images for each protected class that mask and model have."""
     figures = []
     for name in protected:
         true, seen = numbers_of(name, mask_classes), numbers_of(name, classes)
@@ -183,9 +181,7 @@ def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:
 
 
 def kept_checks(shares: Sequence[Kept], bands: Mapping[str, Band]) -> tuple[Check, ...]:
-    """Return the checks by a second segmenter: whether protected classes, single objects and surroundings are still in
-    place. The part with the lowest share decides each check.
-    """
+    """Return the checks by a second segmenter. The part with the lowest share decides each check."""
     lines, checks = {**MASK_BANDS, **bands}, list[Check]()
     for name in MASK_CHECKS:
         of_check = [one for one in shares if one.check == name]

@@ -160,9 +160,7 @@ def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
 
 
 def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
-    """Return the words and figures that a table of `report.toml` lists. By default it is named like the class of
-    `found`.
-    """
+    """Return the words and figures that a table of `report.toml` lists, by default that of the class of `found`."""
     words = _WORDS[table or type(found).__name__]
     return [(name, attrgetter(attribute)(found)) for attribute, name in words.items()]
 
@@ -203,9 +201,7 @@ def markdown(
 
 
 def edits_markdown(tables: Tables, what: str = "the true class", wrong: str = "") -> str:
-    """Return tables of edits as Markdown. `what` changes. `wrong` heads the column of newly wrong test cases, if not
-    "".
-    """
+    """Return tables of edits as Markdown: `what` changes, and `wrong` heads the column of newly wrong test cases."""
     return TEMPLATES.lines("edits.md", tables=tables, what=what, wrong=wrong)
 
 

@@ -270,9 +270,7 @@ def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
 
 
 def missed_by(originals: Pixels, protected: Flags, classes: Sequence[Sequence[int]]) -> Losses:
-    """Return the protected classes that a segmenter misses on originals: those with an IoU below `DROPPED`.
-    `protected`, (originals, classes), marks the classes that it must find. The answer is right if it misses none.
-    """
+    """Return the `protected` classes, (originals, classes), that are missed: those with an IoU below `DROPPED`."""
     ious = iou_in_masks(originals, classes)
     present = protected & np.isfinite(ious)
     missed = present & (ious < DROPPED)

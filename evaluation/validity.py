@@ -367,9 +367,7 @@ def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
 
 
 class _Draws:
-    """Draws of all figures, (draws,) each, with random weights of sources. The figures called `low` take all unknown
-    images for invalid, those called `high` for valid.
-    """
+    """Draws of all figures, (draws,), by random weights. `low` takes unknown images for invalid, `high` for valid."""
 
     def __init__(self, table: _Table, seed: int, draws: int) -> None:
         self._table, self._rng = table, np.random.default_rng(seed)

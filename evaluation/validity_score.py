@@ -131,9 +131,7 @@ class CheckAgreement:
 def check_agreement(
     failed: Flags, passed: Flags, valid: Flags, source: Numbers, cannot_tell: int = 0
 ) -> CheckAgreement:
-    """Compare a check with votes; all columns have an element for each judged image, `source` the number of its
-    source. Images that neither failed nor passed are left out.
-    """
+    """Compare a check with votes; columns are (judged images,). Images that neither failed nor passed are left out."""
     told = failed | passed
     return CheckAgreement(
         _share(~valid, failed, source), _share(failed, told & ~valid, source), int(told.sum()), cannot_tell

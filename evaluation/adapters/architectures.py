@@ -136,9 +136,7 @@ def _timm_weights(name: str) -> Any:
 
 
 def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str) -> Preprocessing:
-    """Return the preprocessing with more assumptions about the network: logits as output, and the origin of its class
-    names. `shown.assumed` already has `scaling`.
-    """
+    """Return the preprocessing with logits as output, the origin of the class names, and remarks about it."""
     remarks = (*remarks, *(() if origin == GIVEN else shared.own_names_told(classes)))
     assumed = replace(shown.assumed, output="logits", class_names=origin, remarks=remarks)
     return replace(shown, assumed=assumed)
@@ -231,9 +229,7 @@ def _misfit(net: Any, state: Mapping[str, Any]) -> str:
 def _chosen_library(
     named: str, prepared_by: str, state: Mapping[str, Any], classes: int
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the architecture to load, and a remark if there was a choice. If both torchvision and timm
-    have the architecture, “timm:” in the name chooses timm's.
-    """
+    """Return the architecture to load, and a remark if both libraries have it: “timm:” in the name chooses timm's."""
     library, _, plain = named.partition(":")
     if library not in _LIBRARIES:
         library, plain = prepared_by, named
@@ -266,9 +262,7 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 def _prepared(
     name: str, net: Any, kind: TaskKind, header: Mapping[str, str], settings: UnderTestSettings, called: str
 ) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """Return the preparation of images for a checkpoint file. The library in the file's header determines it. Without a
-    library, images are squeezed to the given or default size and normalised.
-    """
+    """Return the preparation of images by the library in the header, else squeezed to the given or default size."""
     library = header.get(PREPARED_BY, "")
     typed = [one for one in ("size", "mean", "std") if getattr(settings, one)]
     plain = name.partition(":")[2] or name

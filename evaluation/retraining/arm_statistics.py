@@ -75,9 +75,7 @@ class Arms:
     """The arms of one comparison, measured on the same sets with equally many seeds."""
 
     def __init__(self, measured: Mapping[str, Mapping[str, Measured]], baseline: str) -> None:
-        """`measured` is by arm, then set. Raises ValueError for an arm with other images or seeds than the
-        `baseline`.
-        """
+        """`measured` is by arm, then set. Raises ValueError for other images or seeds than the `baseline` has."""
         self._baseline = baseline
         base = measured[baseline]
         self.seeds = len(next(iter(base.values())).right)
@@ -101,9 +99,7 @@ class Arms:
         return tuple(rows_of_arms)
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
-        """Return the recovered share of each other arm; without a value if the baseline loses nothing, or perhaps by
-        chance.
-        """
+        """Return the recovered share of each other arm; no value if the baseline loses nothing, or by chance."""
         base = self._means[self._baseline]
         others = (arm for arm in self._means if arm != self._baseline)
         return tuple(
@@ -212,9 +208,7 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     ids, sources = np.union1d(after.ids, before.ids), min(after.sources, before.sources)
 
     def spread_out(one: _Mean) -> Floats:
-        """Return deviations from the mean of a set, (seeds, sources of both sets), 0 for sources that the set lacks.
-        They are scaled to keep the variance of the mean.
-        """
+        """Return deviations, (seeds, sources of both sets), 0 if lacking, which keep the variance of the mean."""
         found = np.zeros((one.seeds, len(ids)))
         found[:, np.searchsorted(ids, one.ids)] = (one.table - one.value) * len(ids) / one.sources
         return found
