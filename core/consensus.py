@@ -44,11 +44,9 @@ Outcomes = Mapping[int, Mapping[str, ItemOutcome]]
 
 
 def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) -> dict[int, tuple[Vote, ...]]:
-    """Return the votes that count, by item: the first `needed` (K) in the order given, without excluded workers.
-
-    Pass the votes by time of first submission. An item can have more than K votes: if a worker is readmitted after
-    others replaced their votes, the first K count. If one worker voted twice on an item, the first vote counts. Items
-    with a known answer are left out.
+    """Return the votes that count, by item: the first `needed` (K) in the order given, by time of first submission,
+    without excluded workers, second votes of a worker and items with a known answer. An item can have more votes if a
+    worker is readmitted after others replaced their votes.
     """
     votes_by_item: dict[int, list[Vote]] = {}
     for vote in votes:
@@ -84,11 +82,9 @@ def outcome(
 
 
 def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
-    """Return whether an image is valid, from its outcomes of all questions on validity.
-
-    The rules apply in this order. The status is "waiting" if a question waits. The answer is "invalid" if a question
-    has a consensus on an answer that is not valid. The status is "too few votes" or "no consensus" if a question has
-    that status. Otherwise the answer is "valid". The outcome has no counts.
+    """Return whether an image is valid, from its outcomes of all questions on validity. It waits if a question waits,
+    is invalid by a consensus on an answer that is not valid, and else has the status of a question with too few votes
+    or no consensus. Otherwise it is valid. The outcome has no counts.
     """
     statuses = [found.status for found in outcomes]
     if not outcomes or "waiting" in statuses:

@@ -51,9 +51,8 @@ def no_locks(path: Path) -> UserError:
 
 @contextmanager
 def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """Make a folder for this process and remove it at the end of the `with` block. The folder is named `prefix` and
-    random letters. First remove folders with the same prefix whose processes were killed. Raises OSError if the folder
-    cannot be made.
+    """Make a folder, named `prefix` and random letters, for the `with` block, and remove those of killed processes.
+    Raises OSError if the folder cannot be made.
     """
     for left in parent.glob(f"{prefix}*{_HELD}"):
         with suppress(OSError, UserError), open(left, "rb") as file:

@@ -72,11 +72,9 @@ def renumbered(mask: Image.Image, numbers: Mapping[int, int]) -> Image.Image:
 
 
 def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
-    """Read the mask of a source image of `size` (width, height) from the bytes of a file.
-
-    A class with the number 255 gets another number (see `with_own_numbers`). Raises UserError if the file is no image
-    of class numbers, has another aspect ratio than the source, or has numbers that `classes` does not name. The message
-    lists these numbers and says in which `place` to add names.
+    """Read the mask of a source image of `size` (width, height) from a file's bytes. A class with the number 255 gets
+    another number. Raises UserError if the file is no image of class numbers, has another aspect ratio than the source,
+    or has numbers that `classes` does not name; then the message says in which `place` to add names.
     """
     image = _numbers(data)
     notes = []

@@ -81,11 +81,9 @@ class NearHashes:
 
 
 def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
-    """Return for each hash whether any of `others` is at most `DISTANCE` bits away, mirrored or not, (values,).
-
-    Use this for hundreds of thousands of hashes, or for similar pictures such as those of one street. `NearHashes` is
-    slow there, as too many bands match. Here a hash is cut into six blocks. Two hashes that differ in at most three
-    bits have three blocks in common.
+    """Return for each hash whether any of `others` is at most `DISTANCE` bits away, mirrored or not, (values,). This is
+    for hundreds of thousands of hashes, and similar pictures such as those of one street, where too many bands of
+    `NearHashes` match. Of six blocks, two hashes that differ in at most three bits share three.
     """
     given_hashes = np.array(others, np.uint64)
     known = np.unique(np.concatenate([given_hashes, given_hashes ^ np.uint64(_ODD)]))

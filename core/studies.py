@@ -311,9 +311,8 @@ class StudyData:
 
 
 def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tuple[Question, ...]:
-    """Return the questions for this item, in order, given the answers so far. A question with `only_with` is asked if
-    the item shows that class (case is ignored). A follow-up is asked if the question that it follows is asked and was
-    answered with `follows_answer`.
+    """Return the questions for this item, in order: with `only_with` if the item shows that class (case is ignored),
+    and a follow-up if the question that it follows is asked and was answered with `follows_answer`.
     """
     shown = {name.casefold() for name in item.classes}
     chosen: dict[str, Question] = {}

@@ -81,9 +81,8 @@ def groups_in_mask(group_of: Mapping[str, int], mask_classes: Mapping[int, str])
 
 
 def groups_of_numbers(mapping: ClassMap, mask_classes: Mapping[int, str]) -> tuple[NDArray[np.uint8], ...]:
-    """Return two arrays of shape (256,). They give the index in `mapping.groups` for each class number of the mask, and
-    for each class number of the model. `IGNORED` represents a number without a group. Raises ValueError for a class of
-    the mask that the map does not know.
+    """Return the index in `mapping.groups` of each class number of the mask, and of the model, (256,) each; `IGNORED`
+    for none. Raises ValueError for a class of the mask that the map does not know.
     """
     group_of = {mapping.labels[number].label: at for at, group in enumerate(mapping.groups) for number in group}
     unknown = set(mask_classes.values()) - {one.label for one in mapping.labels}
@@ -124,12 +123,10 @@ def pairs_of_images(
 def count_pairs(
     true: NDArray[np.uint8], predicted: NDArray[np.uint8], pairs: sparse.csr_array, kind: Numbers, groups: int
 ) -> Floats:
-    """Count the pixels of each image by the group in its mask and the predicted group: (images, groups, groups + 1), in
-    the order of `ClassMap.groups`. `pairs` comes from `pairs_of_images`. Pixels without a label, or with an unmapped
-    label, are not counted. The last column counts pixels predicted as a class without a label.
-
-    `true` and `predicted` come from `groups_of_numbers`: `true` is (kinds, 256), with one row for each class numbering
-    that masks use. `kind` gives each image's row in `true`.
+    """Count the pixels of each image, without those of unmapped labels, by the group in its mask and the predicted
+    group: (images, groups, groups + 1), in the order of `ClassMap.groups`; the last column is for classes without a
+    label. `pairs` comes from `pairs_of_images`, `true`, (kinds, 256), and `predicted` from `groups_of_numbers`. `kind`
+    gives each image's row in `true`.
     """
     from scipy import sparse
 

@@ -240,9 +240,8 @@ def clustering(wrong: Floats, source: Numbers) -> Clustering:
 
 
 def needed_sources(sources: int, distance: float, reach: float) -> int | None:
-    """Return how many sources would be enough if an estimate stayed at its `distance` from the bound and the half-width
-    of its interval, now `reach`, fell with the square root of their number. None if that is more than `MOST_NEEDED`
-    times the present ones.
+    """Return how many sources would be enough if `reach`, the half-width of the interval, fell with the root of their
+    number to the `distance` from the bound. None if that is more than `MOST_NEEDED` times the present ones.
     """
     if reach**2 > MOST_NEEDED * distance**2:
         return None

@@ -170,11 +170,9 @@ def map_classes(
     own: OwnMapping | None = None,
     beside: Sequence[str] = (),
 ) -> ClassMap:
-    """Return the mapping from the labels of a data set to the classes of a model.
-
-    `beside` are all labels of the data set, which identify it; `labels` may be a few of these. For segmentation a label
-    that is only part of a class is mapped to it too, and measured together with the other parts. Raises UserError,
-    naming file and line, for a class in the file that the model lacks.
+    """Return the mapping from the labels of a data set to the classes of a model. `beside` are all labels of the data
+    set, which identify it. For segmentation a label that is only part of a class is mapped to it too, and measured with
+    the other parts. Raises UserError, naming file and line, for a class in the file that the model lacks.
     """
     model = _model_of(tuple(classes))
     from_file, unused = _from_file(own, labels, model)

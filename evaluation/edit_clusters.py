@@ -37,10 +37,9 @@ class EditCluster:
 
 
 def edit_clusters(differences: Floats, change: Floats, source: Numbers, label: Numbers) -> tuple[EditCluster, ...]:
-    """Return the groups of all classes, the most harmful first. A row of `differences` (test cases, dimensions) is the
-    vector of an edit's new words minus the vector of its old words; only its direction counts. `change` is NaN where it
-    is unknown. A test case is in no group if its change is unknown, its old and new words mean the same, or its edit is
-    unlike all others.
+    """Return the groups of all classes, the most harmful first. `differences` (test cases, dimensions) are vectors of
+    new words minus those of old words; only their direction counts. A test case is in no group if its `change` is NaN,
+    its old and new words mean the same, or its edit is unlike all others.
     """
     length = np.linalg.norm(differences, axis=1)
     usable = np.isfinite(change) & (length > 1e-9)

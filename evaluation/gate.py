@@ -87,11 +87,9 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
 
 
 def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
-    """Return two chances that a test case is valid, (2,): if only the first model is wrong about it, and if only the
-    second is. Also return samples of these chances, (`SAMPLES`, 2). Without any judged test case, all count as valid.
-
-    The samples give each source the same random weights as the samples of the row of all test cases. So a sample with
-    more valid judged test cases also has more faults.
+    """Return two chances that a test case is valid, (2,): if only the first or only the second model is wrong about it;
+    1 if none is judged. Also return samples of them, (`SAMPLES`, 2), with the random weights of the row of all test
+    cases, so that a sample with more valid judged test cases also has more faults.
     """
     if (compared.judged == NOT_JUDGED).all():
         return np.ones(2), np.ones((SAMPLES, 2))

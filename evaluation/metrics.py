@@ -73,9 +73,8 @@ def against_mask(
 def without_mask(
     source: Image.Image, generated: Image.Image, classes: Sequence[str], protected: Sequence[str]
 ) -> tuple[ClassFigures, ...]:
-    """Return the figures of each protected class if there is no mask. The source's figure is 1. The generated image's
-    figure is the IoU of the class maps predicted on source and generated image, since no edit may move a protected
-    class.
+    """Return the figures of each protected class without a mask: 1 for the source, and the IoU of both predicted class
+    maps for the generated image, since no edit may move a protected class.
     """
     figures = []
     for name in protected:
@@ -146,9 +145,8 @@ def hold(
     protected: Sequence[str],
     bands: Mapping[str, Band],
 ) -> Flags:
-    """Return True for each image whose mask check passes, (images,). The rule of `kept_in_mask` and `kept_checks` is
-    applied to counts of pixels: `sources` and `images` are `evaluation.answers.pairs_of_images` of each image's source
-    and of the image. All masks use the same class numbers.
+    """Return True for each image whose mask check passes, (images,), by the rule of `kept_in_mask` and `kept_checks`.
+    `sources` and `images` are `evaluation.answers.pairs_of_images`. All masks use the same class numbers.
     """
     line = {**MASK_BANDS, **bands}[MASK_KEPT]
     looked, holds = np.zeros(images.shape[0], bool), np.ones(images.shape[0], bool)
@@ -208,12 +206,10 @@ def _and(names: Sequence[str]) -> str:
 
 
 def mask_check(figures: Sequence[ClassFigures]) -> Check | None:
-    """Return the check whether the model under test still finds the classes of the mask, from the figures of
-    `against_mask`; None without figures.
-
-    The check's figure is the mIoU (mean over the protected classes, 0 to 1) of mask and prediction on the generated
-    image. The check passes if the mIoU on the source is at least `SEEN` and falls by less than `DROPPED`. Otherwise the
-    check is undecided: either the image is bad, or the model fails on a good image.
+    """Return the check whether the model under test still finds the classes of the mask; None without figures. Its
+    figure is the mIoU (mean over protected classes, 0 to 1) of mask and prediction on the generated image. It passes if
+    the mIoU on the source is at least `SEEN` and falls by less than `DROPPED`. Otherwise it is undecided: either the
+    image is bad, or the model fails on a good image.
     """
     pairs = [
         (known.source, known.generated) for known in figures if known.source is not None and known.generated is not None

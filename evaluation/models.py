@@ -66,11 +66,9 @@ class ModelUnderTest:
         return self._ask([self._prepare(image)]).predictions[0]
 
     def predict_many(self, images: Iterable[Picture]) -> Iterator[PredictedBatch]:
-        """Yield predictions on each image, in batches in the order of `images`, while other threads prepare the next
-        ones.
-
-        A UserError is raised in place of a batch; the batches before it stay valid. The error of an unreadable image is
-        raised after the predictions on all images before it. If the caller stops iterating, the rest is cancelled.
+        """Yield predictions on each image, in batches in order, while other threads prepare the next images. A
+        UserError is raised in place of a batch, after the predictions on all images before an unreadable one. If the
+        caller stops, the rest is cancelled.
         """
         pictures = iter(images)
         with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "prepare") as threads:

@@ -71,10 +71,8 @@ class Pick:
 
 def beliefs(cells: Cells, images: Numbers, faults: Numbers) -> Beliefs:
     """Return the chance that each cell is weak, by expectation maximisation of a mixture of two binomial distributions.
-    `images` and `faults` are the numbers of images and of valid faults of each cell so far.
-
-    The prior chance of a cell is the larger of the shares of weak cells among those of its alternative and of its
-    label. Small groups are drawn to the mean of the alternatives of the edit type, or of all labels.
+    `images` and `faults` are numbers of each cell so far. A cell's prior chance is the larger of the shares of weak
+    cells of its alternative and of its label. Small groups are drawn to the mean of the edit type, or of all labels.
     """
     (high_a, high_b), (low_a, low_b) = RATE_PRIOR
     rate_weak, rate_other = high_a / (high_a + high_b), low_a / (low_a + low_b)

@@ -341,10 +341,9 @@ def loss_effect(
 
 
 def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
-    """Return flags (images, classes, answers): True if the share of the class's pixels that get this answer is at least
-    as large in the image as in the whole set. `part` has pixel counts of that shape, `shares` has the shares of the
-    set, (classes, answers), and `whole` all pixels of each class, (images, classes). If a share of the set is above 0,
-    some image reaches it.
+    """Return flags (images, classes, answers): True if an answer's share of the class's pixels is at least as large in
+    the image as in the set. `part` has pixel counts of that shape, `shares` those of the set, (classes, answers), and
+    `whole` all pixels of each class, (images, classes). Some image reaches each share above 0.
     """
     with np.errstate(invalid="ignore"):
         return np.asarray((part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING)))

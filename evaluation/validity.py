@@ -494,10 +494,9 @@ def contradiction_of(judged: Judged) -> str:
 
 
 def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int) -> str:
-    """Return why two figures cannot both be true, in a sentence; "" if they can. If the model is wrong on a share
-    `error` of all images, and at most a share `valid_of_wrong` of those is valid, at most 1 - error x (1 -
-    valid_of_wrong) of all images are valid. The figures contradict if `valid` or more of `judged` images then have a
-    probability below `LIKELY`.
+    """Return why two figures cannot both be true, in a sentence; "" if they can. At most 1 - error x (1 -
+    valid_of_wrong) of all images are valid if at most a share `valid_of_wrong` of the wrong ones is. So `valid` or more
+    of `judged` images contradict that if their probability is below `LIKELY`.
     """
     from scipy import stats
 
