@@ -1,6 +1,5 @@
-"""The data types of a batch that `storage.batches.ledger` takes and returns.
-
-Places count from 0, sizes are (width, height) in pixels, hashes SHA-256; a missing text is "".
+"""The data of a batch, for `storage.batches.ledger`. Places count from 0, sizes are (width, height) in pixels, hashes
+SHA-256, and a missing text is "".
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Types for curating images: catalogue entries, their order, counts and coverage cells. Plain data; no SQL.
-
-Times are in UTC and carry their zone. Sizes are (width, height) in pixels, hashes SHA-256; a missing text is "".
+"""Types for curating images, without SQL. Times are in UTC and carry their zone, sizes are (width, height) in pixels,
+hashes SHA-256, and a missing text is "".
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""Numbers in a form. Bounds, words and unit are declared once, at the field of the dataclass that keeps the value.
-
-    votes: Annotated[int, FormNumber(1, 50, "Votes an image")] = 5
-
-The form, the parser of typed text and the check of a stored value all use that declaration.
+"""Numbers in a form. Bounds, words and unit are declared once, where the value is kept, for the form, its parser and
+the check of stored values: `votes: Annotated[int, FormNumber(1, 50, "Votes an image")] = 5`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""The filter that selects images for addresses, test sets, studies, evaluations and scripts.
-
-An address, a script and the database all write a filter with the same names and values (`PARTS`).
-`storage.curation.selection` applies a filter to the catalogue, `storage.test_sets.test_sets` to a version of a test
-set.
+"""The filter that selects images for addresses, test sets, studies, evaluations and scripts, all with the names and
+values of `PARTS`. `storage.curation.selection` and `storage.test_sets.test_sets` apply it.
 """
 
 from __future__ import annotations

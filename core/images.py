@@ -1,6 +1,5 @@
-"""Read untrusted pictures, normalise or refuse them, and scale them to a size that a generator accepts.
-
-Only a few formats are decoded. The size in the header is checked before anything is decoded. Knows nothing of models.
+"""Read untrusted pictures of a few formats, normalise or refuse them, and scale them to a size that a generator
+accepts. The size in the header is checked before anything is decoded.
 """
 
 from __future__ import annotations

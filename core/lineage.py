@@ -1,6 +1,5 @@
-"""The test case: a generated image with its lineage, the record of how it was made. Knows no models and no files.
-
-Storage, files and pages use this same record; each method of `pipeline.methods` has its own type of settings.
+"""The test case: a generated image with its lineage, the record of how it was made. Storage, files and pages use this
+record. Each method of `pipeline.methods` has its own type of settings.
 """
 
 from __future__ import annotations

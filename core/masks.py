@@ -1,7 +1,5 @@
-"""Masks: the class of each pixel of a source image. Reads, resizes and shows them.
-
-A mask is an image of mode L whose values are class numbers, with a name for each number. It is scaled by nearest pixel
-only: an interpolated class would be false. Input is untrusted.
+"""Masks: images of mode L whose values are class numbers, with a name for each number. Reads untrusted ones, resizes
+them by nearest pixel only, since an interpolated class would be false, and shows them.
 """
 
 from __future__ import annotations

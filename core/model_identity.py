@@ -1,6 +1,5 @@
-"""Identity of a model under test: name, weights, preprocessing and classes.
-
-Predictions are stored under this identity. So no prediction is computed twice or taken for another model's.
+"""Identity of a model under test: name, weights, preprocessing and classes. Predictions are stored under it, so that
+none is computed twice or taken for another model's.
 """
 
 from __future__ import annotations

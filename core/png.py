@@ -1,7 +1,5 @@
-"""Write and read texts inside a PNG file. Pixels stay unchanged, and texts that are read are not trusted.
-
-Pure functions of a file's bytes. All other chunks stay the same byte for byte. The size of a text is limited before it
-is unpacked, as a few bytes can unpack to gigabytes.
+"""Write and read texts inside a PNG file, as pure functions of its bytes: all other chunks stay the same. Texts that
+are read are not trusted, and their size is limited before unpacking, as a few bytes can unpack to gigabytes.
 """
 
 from __future__ import annotations

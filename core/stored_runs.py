@@ -1,7 +1,5 @@
-"""Runs, test cases and jobs as read from a workspace. Frozen dataclasses; no SQL, no files.
-
-Times are in UTC and carry their zone. Sizes are (width, height) in pixels, hashes SHA-256; a missing text is "". Test
-cases and jobs are listed oldest first.
+"""Runs, test cases and jobs as read from a workspace, oldest first. Times are in UTC and carry their zone, sizes are
+(width, height) in pixels, hashes SHA-256, and a missing text is "".
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Types of study data in a workspace, in addition to those of `core.studies`. Plain data; no SQL.
-
-Times are in UTC and carry their zone; a missing text is "".
+"""Types of study data in a workspace, in addition to `core.studies`. Times are in UTC and carry their zone; a missing
+text is "".
 """
 
 from __future__ import annotations

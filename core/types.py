@@ -1,6 +1,5 @@
-"""Values passed between stages, rooms and the outside. Plain frozen dataclasses; no models, no database.
-
-`to_plain` and `from_plain` convert any of them (except images) to JSON-ready data and back, validated.
+"""Values passed between stages, rooms and the outside: frozen dataclasses. `to_plain` and `from_plain` convert any of
+them (except images) to JSON-ready data and back, validated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Find words in a text, and the words that name a label or a protected class.
-
-A phrase matches whole words in any case. English plurals and words for the classes of driving data sets are known.
+"""Find words in a text, and the words that name a label or a protected class, in any case and number. Words for the
+classes of driving data sets are known.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Groups of edits with the same meaning, class by class, and their effect on the probability of the true class.
-
-LANCE (Prabhu et al. 2023, section 3.3) takes five groups per class by K-means and ranks them by their mean change. Here
-HDBSCAN determines their number, and a permutation test shows which of them may be chance. Pure.
+"""Groups of edits with the same meaning, class by class, and their effect on the probability of the true class. LANCE
+(Prabhu et al. 2023, section 3.3) takes five groups per class by K-means. Here HDBSCAN determines their number, and a
+permutation test shows which of them may be chance. Pure.
 """
 
 from __future__ import annotations

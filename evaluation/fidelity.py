@@ -1,7 +1,5 @@
-"""Distance of generated images as a whole from originals: KID with an interval, and FID, from vectors of images; and
-the perplexity of changed captions relative to the originals. Pure.
-
-Only figures of the same extractor and number of images can be compared.
+"""Distance of generated images as a whole from originals: KID with an interval, and FID, from vectors of one extractor;
+and the perplexity of changed captions relative to the originals. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""The outcome of the model under test on a generated image, compared with its source. Pure; no models, no pages.
-
-An outcome does not say whether the image is good: checks and reviews do. Testers look for images on which the model
-fails although it is right on the source. A model that already fails on the source shows nothing new.
+"""The outcome of the model under test on a generated image, compared with its source: a model that already fails there
+shows nothing new. Whether the image is good, checks and reviews say. Pure; no models, no pages.
 """
 
 from __future__ import annotations

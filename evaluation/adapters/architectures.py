@@ -1,8 +1,5 @@
-"""Find the network of a model under test by its name in torchvision or timm, or in a checkpoint file. Also locate its
-weights without network access.
-
-Networks of the library transformers are in `transformers.py`. All problems with a name, a file or a download become a
-UserError.
+"""Find the network of a model under test by its name in torchvision or timm, or in a checkpoint file, and locate its
+weights. All problems with a name, a file or a download become a UserError. For transformers see `transformers.py`.
 """
 
 from __future__ import annotations

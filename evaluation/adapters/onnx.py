@@ -1,7 +1,5 @@
-"""Classifiers and segmenters in ONNX files, run by onnxruntime.
-
-The graph is checked before it runs: a graph that would open other files or load libraries is refused. The preparation
-of images is never guessed: a person or the file's metadata must give it.
+"""Classifiers and segmenters in ONNX files, run by onnxruntime. A graph that would open other files or load libraries
+is refused. The preparation of images is never guessed: a person or the file's metadata must give it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Classifiers and segmenters of transformers, from their repository on the hub or from a folder.
-
-Only safetensors are read, and no code of a model is run. Segmenters answer at about a quarter of the size; the caller
-scales the logits up before taking the largest.
+"""Classifiers and segmenters of transformers, from a repository on the hub or a folder. Only safetensors are read, and
+no code of a model is run. Segmenters answer at about a quarter of the size, and the caller scales their logits up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Trains a model under test further: arms that differ only in their images, each with the same number of optimiser
-updates (the paper's RQ3). Loads torch at first use.
-
-A batch depends only on the seed and on the number of its update. So a resumed training reaches the same weights.
+updates (the paper's RQ3). A batch depends only on the seed and its update, so a resumed training reaches the same
+weights. Loads torch at first use.
 """
 
 from __future__ import annotations
