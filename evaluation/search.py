@@ -183,7 +183,7 @@ def next_round(
     worth = belief.weak * (1.0 if valid is None else valid)
     worth = np.where(told(images, faults, weak), 0.0, worth)
     worth += 1e-6 * chance.random(len(worth))  # cells of equal worth take turns in random order
-    picked, uniform, question = list[int](), list[bool](), list[int]()
+    picked = list[tuple[int, bool, int]]()
 
     def at_random(among: Numbers) -> int:
         # Images of a cell are exchangeable, so a new one stands for any of its images, also for those that it has.
@@ -202,7 +202,6 @@ def next_round(
             fault = belief.rate_other + belief.weak[cell] * (belief.rate_weak - belief.rate_other)
             worth[cell] *= (1 - fault) ** 2  # squared: it told most weak cells in the replays of `experiments`
         left[cell] -= 1
-        picked.append(cell)
-        uniform.append(is_uniform)
-        question.append(asked)
-    return Pick(np.array(picked, np.int64), np.array(uniform, bool), np.array(question, np.int64))
+        picked.append((cell, is_uniform, asked))
+    cells_of_round, uniform, question = np.array(picked, np.int64).reshape(-1, 3).T
+    return Pick(cells_of_round, uniform.astype(bool), question)

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,7 +219,7 @@ class _Table:
             self.pool[own] = np.where(number >= 0, number + len(pools), -1)
             self.raised[own] = raised
             pools += [wrong] * (int(number.max(initial=-1)) + 1)
-        self.of_wrong = np.array(pools, bool)
+        self.of_wrong, self.pools = np.array(pools, bool), len(pools)
         """For each pool, True if its images are wrong."""
         if columns.outside is not None:
             self.cell = self.cell + cells * columns.outside
@@ -230,10 +231,6 @@ class _Table:
         self.asked_pool = self.pool[self.cell[self.asked]]
         self.asked_weight = self.weight[self.asked] * self.raised[self.cell[self.asked]]
         self.score = np.zeros(len(columns)) if columns.score is None else columns.score
-
-    @property
-    def pools(self) -> int:
-        return len(self.of_wrong)
 
     @cached_property
     def masses(self) -> Floats:
@@ -472,24 +469,21 @@ def contradiction_of(judged: Judged) -> str:
 
     if judged.study is None or len(judged.studies) < 2:
         return ""
-    for judged_all in range(len(judged.studies)):
+    for judged_all, judged_wrong in permutations(range(len(judged.studies)), 2):
         own = judged.decided & (judged.study == judged_all)
-        if not own.any():
+        other = judged.decided & judged.wrong & (judged.study == judged_wrong)
+        if not own.any() or not other.any():
             continue
+        # The largest likely share of valid images, not the measured one: a small study contradicts nothing.
+        good, n = int(judged.valid[other].sum()), int(other.sum())
+        most = float(stats.binomtest(good, n).proportion_ci(1 - 2 * LIKELY).high)
         error = float(judged.wrong[own].mean())
-        for judged_wrong in range(len(judged.studies)):
-            other = judged.decided & judged.wrong & (judged.study == judged_wrong)
-            if judged_wrong == judged_all or not other.any():
-                continue
-            # The largest likely share of valid images, not the measured one: a small study contradicts nothing.
-            good, n = int(judged.valid[other].sum()), int(other.sum())
-            most = float(stats.binomtest(good, n).proportion_ci(1 - 2 * LIKELY).high)
-            sentence = contradiction(error, most, int(judged.valid[own].sum()), int(own.sum()))
-            if sentence:
-                return (
-                    f"the studies “{judged.studies[judged_wrong]}”, with {good:,} of {n:,} wrong images valid, and "
-                    f"“{judged.studies[judged_all]}” contradict each other. {sentence}"
-                )
+        sentence = contradiction(error, most, int(judged.valid[own].sum()), int(own.sum()))
+        if sentence:
+            return (
+                f"the studies “{judged.studies[judged_wrong]}”, with {good:,} of {n:,} wrong images valid, and "
+                f"“{judged.studies[judged_all]}” contradict each other. {sentence}"
+            )
     return ""
 
 
