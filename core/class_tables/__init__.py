@@ -101,16 +101,14 @@ def is_wordnet_id(text: str) -> bool:
 @cache
 def class_table(title: str) -> ClassTable:
     """Return the table with this title, one of `TABLES`."""
-    if title == CITYSCAPES:
-        evaluated = [row for row in _rows("cityscapes.csv") if row["train id"]]
-        classes = [TableClass(int(row["train id"]), row["name"], (row["name"],), "", row["group"]) for row in evaluated]
-        return ClassTable(title, tuple(sorted(classes, key=lambda one: one.number)))
-    files = {IMAGENET: "imagenet", CITYSCAPES_IDS: "cityscapes", ADE20K: "ade20k", VOC: "voc", SHIFT: "shift"}
-    classes = []
+    files = dict(zip(TABLES, ("imagenet", "cityscapes", "cityscapes", "ade20k", "voc", "shift"), strict=True))
+    number, classes = "train id" if title == CITYSCAPES else "number", list[TableClass]()
     for row in _rows(f"{files[title]}.csv"):
-        names = tuple(dict.fromkeys([row["name"], *row.get("names", row["name"]).split(", ")]))
-        parts = row.get("wordnet", ""), row.get("group", "")
-        classes.append(TableClass(int(row["number"]), row["name"], names, *parts))
+        if row[number]:  # the other ids of Cityscapes are not evaluated
+            names = tuple(dict.fromkeys([row["name"], *row.get("names", row["name"]).split(", ")]))
+            classes.append(
+                TableClass(int(row[number]), row["name"], names, row.get("wordnet", ""), row.get("group", ""))
+            )
     return ClassTable(title, tuple(classes))
 
 
