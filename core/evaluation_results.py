@@ -343,7 +343,7 @@ class Order:
 
     name: str
     apfd: float | None
-    """Average percentage of faults detected (Rothermel et al. 2001), divided by the best order's; None without one."""
+    """Average percentage of faults detected (Rothermel et al. 2001), by the best order's; None without a fault."""
     faults: Mapping[float, int]
     """Number of distinct faults that the reviewed images show, for each budget."""
     all_faults: int

@@ -23,7 +23,7 @@ _HELD = ".in-use"
 
 
 def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:
-    """Lock an open file until it is closed. Raises BlockingIOError if it is locked, UserError if that is impossible."""
+    """Lock an open file until it closes. Raises BlockingIOError if it is locked, UserError if a drive has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -193,7 +193,7 @@ def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArr
 
 
 def _laid_over(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
-    """Align `one` to `other`. Return the share of pixels that `other` lacks at or beside that place, or 1."""
+    """Align `one` to `other`. Return the share of its pixels that `other` lacks nearby; 1 if it cannot be aligned."""
     import cv2
 
     grey = [cv2.cvtColor(look, cv2.COLOR_RGB2GRAY) for look in (other, one)]

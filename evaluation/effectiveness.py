@@ -40,7 +40,7 @@ class Answers(Columns):
     confidence: Floats
     """The probability of the predicted class, 0 to 1."""
     way: Numbers | None = None
-    """The number of each image's control set, -1 for none: controls of its own set count. None for one set."""
+    """Number of each image's control set, -1 for none. Only controls of the same set count. None for a single set."""
 
     def where(self, selected: Flags) -> Answers:
         """Return the answers that a mask selects."""

@@ -68,7 +68,7 @@ class GradCam:
         self._device, self._layer = next(net.parameters()).device, ""
 
     def look(self, image: Image.Image, classes: Sequence[int], mask: Image.Image | None = None) -> Look:
-        """Return the map for a label's classes; `mask` is white on the subject. Raises UserError without a grid."""
+        """Return the map for a label's classes; `mask` is white on the subject. Raises UserError without any grid."""
         pixels, inside = self._pixels(image), None
         found, features = self._map(pixels, classes)
         figures = dict(zip((INSERTION, DELETION), self._revealed(pixels, found, classes), strict=True))

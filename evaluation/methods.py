@@ -40,7 +40,7 @@ class MethodImages(Columns):
 
     method: Numbers
     source: Numbers
-    """The number of each image's source, from 0, as `method` is that of its method."""
+    """Numbers of each image's method and source, from 0."""
     edit_type: Numbers
     """The number of its edit type, from 0; -1 for none or several."""
     cell: Numbers

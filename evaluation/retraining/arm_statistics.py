@@ -99,7 +99,7 @@ class Arms:
         return tuple(rows_of_arms)
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
-        """Return the recovered share of each other arm; no value if the baseline loses nothing, or by chance."""
+        """Return the recovered share of each other arm; no value if the baseline loses nothing or by chance."""
         base = self._means[self._baseline]
         others = (arm for arm in self._means if arm != self._baseline)
         return tuple(
