@@ -26,7 +26,10 @@ LARGE_PIECE = 0.01
 
 UNLABELLED = 255
 """Value of pixels without a class, as data sets use it; it needs no name."""
-_NAMES = DataTable(__file__, frozenset[str], "names")
+_NO_CLASS = frozenset(("unlabelled", "unlabeled", "void", "ignore", "ignored", "no class", "none", "unknown"))
+"""Names, in lower case, that say that the number 255 means "no class"."""
+BACKGROUND = frozenset(("background", "bg", "rest", "other", "others", "nothing"))
+"""Names, in lower case, that say that the number 0 is background. Then 255 is likely to be a class."""
 ASPECT_TOLERANCE = 0.01
 """Maximum relative difference between the aspect ratios of mask and source. It allows for a pixel lost to rounding."""
 LONGEST_NAME = 60
@@ -95,11 +98,7 @@ def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str 
     number = next((number for number, name in named.items() if name == own_name), None)
     if number is None:
         require_names(image, named, place)
-        unclear = (
-            not own_name
-            and named.get(0, "").casefold() in _NAMES["background"]
-            and numbers_in(image) == (0, UNLABELLED)
-        )
+        unclear = not own_name and named.get(0, "").casefold() in BACKGROUND and numbers_in(image) == (0, UNLABELLED)
         return Mask(image, named, (_UNCLEAR,) if unclear else ())
     pixels = np.array(image)
     pixels[pixels == UNLABELLED] = number
@@ -112,7 +111,7 @@ def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
     """Give the class of 255 the number of a class of the same name, or a free one. Raises UserError if none is free."""
     named = {number: name for number, name in classes.items() if number != UNLABELLED}
     own_name = classes.get(UNLABELLED, "")
-    if own_name and own_name.casefold() not in _NAMES["no class"]:
+    if own_name and own_name.casefold() not in _NO_CLASS:
         free = next(
             (number for number in (*named, *range(UNLABELLED)) if named.get(number, own_name) == own_name), None
         )
