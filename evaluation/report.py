@@ -94,10 +94,11 @@ def answer(
     losses: LossEffect | None = None,
 ) -> str:
     """Return a result in a few sentences. `edits` are rows of a table of sensitivity. A segmenter has `losses`."""
-    classifies = isinstance(found, Effectiveness)
-    needed = (found.error_generated,) if classifies else (found.miou_generated, found.miou_original)
+    needed = (
+        [found.error_generated] if isinstance(found, Effectiveness) else [found.miou_generated, found.miou_original]
+    )
     if any(figure.value is None for figure in needed):
-        return f"{model}: {CANNOT_TELL}; {next(figure.why for figure in needed if figure.why)}."
+        return f"{model}: {CANNOT_TELL}; {next((figure.why for figure in needed if figure.why), '')}."
     lost = [one for one in losses.classes if one.lost] if losses is not None else []
     most = [one.name for one in sorted(lost, key=lambda one: (-(one.share or 0.0), one.name))[:2]]
     values = {"found": found, "losses": losses, "validity": validity, "most": most}
