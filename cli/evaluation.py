@@ -40,8 +40,7 @@ from core.progress import Pace, Progress, stop_if
 from core.settings import UnderTestSettings
 from core.validation_messages import reason
 from core.words import count_of
-from evaluation.gate_report import gate_junit, gate_markdown
-from evaluation.report import LOSES, edits_markdown, rows_markdown
+from evaluation.report import LOSES, edits_markdown, gate_junit, gate_markdown, rows_markdown
 from pipeline.models import load_models
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import Profile, load_profile

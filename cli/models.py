@@ -23,7 +23,7 @@ from core.model_sections import WebFile, Weights, in_bytes
 from core.progress import Pace, Progress, stop_if
 from core.settings import CaptionSettings, ConditioningSettings, EditingSettings, LanguageSettings
 from core.types import Task
-from evaluation.adapters.weights import weights_of
+from evaluation.adapters.architectures import weights_of
 from pipeline.models import Models, hub, load_models, web_file
 from pipeline.models.inventory import ListedProfile, in_table, listed, sections
 from pipeline.models.machine import memory_in_use, this_machine

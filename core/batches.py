@@ -1,4 +1,6 @@
-"""The data types of a batch that `storage.batches.ledger` takes and returns."""
+"""The data of a batch, for `storage.batches.ledger`. Places count from 0, sizes are (width, height) in pixels, hashes
+SHA-256, and a missing text is "".
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,6 @@ class Item:
     key: str
     """Name of the image in the data set, with "/" between folders: unique, and the same each time the set is read."""
     label: str = ""
-    """Class of the image, or ""."""
     split: str = ""
     """"train", "validation", "test" or another name that the set uses; "" if the set is not split."""
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +48,6 @@ class Batch:
     recipe: str
     settings: Mapping[str, Any]
     at_once: int
-    """Number of images drawn together."""
     stage: Pass
     """The pass that is running, or the last finished pass."""
     planned: bool
@@ -56,9 +56,7 @@ class Batch:
     """Time at which a person approved the captions, or None."""
     wish: Wish
     running: bool
-    """True if a process is working on the batch now."""
     notes: tuple[str, ...]
-    """Notes on how the sources were chosen from the data set."""
     created: datetime
     finished: datetime | None
 
@@ -86,9 +84,7 @@ class SourceRun:
 
     source_sha: str
     size: tuple[int, int]
-    """Width and height of the source image, in pixels."""
     mask_sha: str
-    """SHA-256 of the mask, or ""."""
     mask_classes: Mapping[int, str]
     values: Mapping[StageName, StageValue[Any]]
 
@@ -103,7 +99,6 @@ class NewWork:
     lot: int
     """Number of the lot, a group of pieces of work that one worker does together."""
     place: int
-    """Zero-based place of this work in the lot."""
     seed: int
     counterfactual: CounterfactualCaption | None = None
 
@@ -123,8 +118,7 @@ class PlannedDrawing:
 
 
 ChosenBy = Literal["", "aim", "random"]
-"""Way in which a search for weak cells chose an image: aimed at them, or uniformly at random. "" if no search chose
-it."""
+"""How a search for weak cells chose an image: aimed at them or uniformly at random; "" if no search chose it."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +131,9 @@ class Candidate:
     """Number of the `BatchSource`."""
     run: str
     label: str
-    """Class of the source image, or ""."""
     counterfactual: CounterfactualCaption
     state: WorkState
     waits: bool
-    """True if it waits for the search to choose it."""
     chosen_by: ChosenBy
     asked: str
     """Key of the part of a person's question that the search drew the image for; "" for none."""
@@ -154,11 +146,9 @@ class Chosen:
 
     id: int
     lot: int
-    """Number of its new lot, a group of images that one worker draws together."""
     place: int
     chosen_by: ChosenBy
     asked: str
-    """Key of a part of a question, as in `Candidate`."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +157,6 @@ class Piece:
 
     id: int
     place: int
-    """Zero-based place of the piece in its lot."""
     item: Item
     seed: int
     seeds: int = 0
@@ -232,4 +221,3 @@ class FailedGroup:
     reason: str
     number: int
     examples: Sequence[str]
-    """Names of some sources whose work failed or was skipped."""

@@ -1,6 +1,5 @@
-"""Types for curating images: catalogue entries, their order, counts and coverage cells. Plain data; no SQL.
-
-All times are in UTC and carry their zone.
+"""Types for curating images, without SQL. Times are in UTC and carry their zone, sizes are (width, height) in pixels,
+hashes SHA-256, and a missing text is "".
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ class PageKey:
 
     entry: int
     number: float | None = None
-    """Number that decides the image's place: a figure, or the number of reasons to review it. None if the image has no
-    such number or the order uses none."""
+    """Figure or number of reasons that decides the image's place; None if it has none, or the order uses none."""
 
     @property
     def text(self) -> str:
@@ -96,19 +94,15 @@ class CatalogueEntry:
     test_case: int | None
     """Id of the test case; None for an imported image."""
     run: str
-    """Id of the run that made the image, or ""."""
     run_name: str
     image_sha: str
     image_path: Path
     image_size: tuple[int, int]
-    """Width and height in pixels."""
     source_sha: str
-    """SHA-256 of the source image, or ""."""
     kind: TaskKind
     classes: tuple[str, ...]
     """The label of a classification task, or the protected classes of a segmentation task."""
     caption: str
-    """Latest caption of the source image."""
     counterfactual: str
     edits: tuple[Edit, ...]
     profile: str
@@ -117,23 +111,15 @@ class CatalogueEntry:
     checks: tuple[Check, ...]
     verdict: Verdict
     reason: str
-    """Reason of the verdict, or ""."""
     reviewer: str
-    """Name of the reviewer, or ""."""
     reviewed: datetime | None
-    """Time of the latest review, or None if the image is open."""
     standings: Mapping[str, Standing]
-    """Standing of each model under test on this image, by model."""
     study_outcomes: tuple[str, ...]
-    """Distinct outcomes of this image in studies."""
     tags: tuple[str, ...]
     created: datetime
     key: PageKey
-    """Position of the image in the order that was requested."""
     name: str = ""
-    """Name of an imported image in its data set."""
     import_name: str = ""
-    """Name of the import that an imported image came with."""
     score: float | None = None
     """Estimated probability that people find the image valid, 0 to 1; None if it was not scored."""
 
@@ -144,7 +130,6 @@ class CataloguePage:
 
     entries: tuple[CatalogueEntry, ...]
     more: bool
-    """True if more images follow this page in the requested direction."""
 
 
 @dataclass(frozen=True)
@@ -164,9 +149,7 @@ class Cell:
     """Value of the table's row, such as a class; "" for images without a value."""
     place: str
     reviews: Mapping[str, int]
-    """Number of images by verdict."""
     models: Mapping[str, Mapping[str, int]]
-    """Number of images by model under test and standing."""
 
     @property
     def entries(self) -> int:
@@ -182,8 +165,7 @@ class Unmeasured:
     prediction: int
     source_prediction: int
     state: int
-    """Id of the run's current state, which records its mask. A result is not stored if the run has got another
-    state."""
+    """Id of the run's state with its mask. A result is not stored if the run has got another state."""
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,10 @@ class ItemOutcome:
     """"consensus"; "no consensus": all votes are in and the item is discarded; "waiting": votes are still to come; "too
     few votes": the study is closed before the item had all votes that the rules require."""
     answer: str
-    """Answer of the consensus, or ""."""
     counts: Mapping[str, int]
     """Number of votes by answer, the most frequent first."""
     valid: bool | None
-    """True if the consensus says that the image is valid. None without one, or if the question is not about
-    validity."""
+    """True if the consensus says that the image is valid; None without one, or for another kind of question."""
 
     @property
     def votes(self) -> int:
@@ -43,15 +41,12 @@ class ItemOutcome:
 
 
 Outcomes = Mapping[int, Mapping[str, ItemOutcome]]
-"""Outcomes by item id, then by question id."""
 
 
 def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) -> dict[int, tuple[Vote, ...]]:
-    """Return the votes that count, by item: the first `needed` (K) in the order given, without excluded workers.
-
-    Pass the votes by time of first submission. An item can have more than K votes: if a worker is readmitted after
-    others replaced their votes, the first K count. If one worker voted twice on an item, the first vote counts. Items
-    with a known answer are left out.
+    """Return the votes that count, by item: the first `needed` (K) in the order given, by time of first submission,
+    without excluded workers, second votes of a worker and items with a known answer. An item can have more votes if a
+    worker is readmitted after others replaced their votes.
     """
     votes_by_item: dict[int, list[Vote]] = {}
     for vote in votes:
@@ -87,11 +82,9 @@ def outcome(
 
 
 def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
-    """Return whether an image is valid, from its outcomes of all questions on validity.
-
-    The rules apply in this order. The status is "waiting" if a question waits. The answer is "invalid" if a question
-    has a consensus on an answer that is not valid. The status is "too few votes" or "no consensus" if a question has
-    that status. Otherwise the answer is "valid". The outcome has no counts.
+    """Return whether an image is valid, from its outcomes of all questions on validity. It waits if a question waits,
+    is invalid by a consensus on an answer that is not valid, and else has the status of a question with too few votes
+    or no consensus. Otherwise it is valid. The outcome has no counts.
     """
     statuses = [found.status for found in outcomes]
     if not outcomes or "waiting" in statuses:

@@ -21,8 +21,7 @@ Kind = Literal["text", "whole", "number", "truth", "time"]
 MAX_ROWS = 100_000
 MAX_COLUMNS = 200
 _SIGNS = "['=+\\-@＝＋－＠]"
-"""Characters at the start of a cell that make a spreadsheet run the cell as a formula, their full-width forms, and the
-apostrophe, which a spreadsheet drops."""
+"""First characters of a cell that spreadsheets run as a formula, also full-width, and the apostrophe that they drop."""
 _PARTS = frozenset(";\t\r\n")
 """Characters that begin a new cell in a spreadsheet whose separator is not the comma. Quotes around the whole cell do
 not prevent this, as for such a spreadsheet they are in the middle of a line."""
@@ -41,9 +40,8 @@ class Table:
 
 
 def read_csv(data: bytes, what: str = "The file") -> Table:
-    """Read an untrusted CSV file in UTF-8 with a header. Its text is normalised to Unicode NFC.
-
-    Raises ValueError if the file cannot be read. The message begins with `what`, such as "The file".
+    """Read an untrusted CSV file in UTF-8 with a header, as text in Unicode NFC. Raises ValueError if it cannot be
+    read; the message begins with `what`, such as "The file".
     """
     if data.startswith(b"PK\x03\x04"):
         raise ValueError(f"{what} is a ZIP archive or an Excel file, not a CSV: save it as CSV (UTF-8).")

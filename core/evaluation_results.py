@@ -1,4 +1,9 @@
-"""The results of an evaluation, as computed, stored and shown."""
+"""The results of an evaluation, as computed, stored and shown.
+
+A difference is the figure of generated images minus that of originals, unless its description says otherwise. An excess
+is the figure of generated images minus that of reconstructions: the effect of the edits beyond that of drawing. A p
+value called adjusted is corrected for all rows of its table by Holm's method.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +24,7 @@ ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstruct
 BEFORE = "not trained further"
 """The model before further training. It is not an arm (a training compared with the others), but tables show it too."""
 ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
-"""Sets on which every arm is measured: sources that no arm was trained on, test cases made of them, and images with a
-natural shift."""
+"""Sets on which every arm is measured: unseen sources, test cases of them, and images with a natural shift."""
 
 FEWEST_SEEDS = 3
 """Minimum number of trainings of an arm for an interval: the variance of two has only one degree of freedom."""
@@ -78,15 +82,12 @@ class ClassRow:
     wrong_originals: int
     """Number of originals of the class that the model gets wrong. It is given even without the other figures."""
     wrong_cases: int
-    """Number of test cases of the class that the model gets wrong. It is given even without the other figures."""
     error_original: Figure
     error_generated: Figure
     difference: Figure
-    """Error on generated images minus error on originals."""
     p_value: float | None
     """p value of the t test that the difference is 0; None with too few test cases."""
     p_adjusted: float | None
-    """p value adjusted for all classes of the table by Holm's method."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +95,12 @@ class PairedDifference:
     """A comparison of two models on the same test cases. All figures are shares, 0 to 1."""
 
     weighing: Weighing
-    """Unit with equal weight in all figures: the source or the test case."""
     first: Figure
     """Share of test cases that the first model gets wrong."""
     second: Figure
     difference: Figure
     """Error of the second model minus error of the first: above 0 if the first model is better."""
     only_first: int
-    """Number of test cases that only the first model gets wrong."""
     only_second: int
     sources: int
     cases: int
@@ -111,7 +110,6 @@ class PairedDifference:
 
 
 GateAnswer = Literal["no worse", "worse", "cannot tell"]
-"""Whether a new model is worse than an old one by more than a margin."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +125,7 @@ class GateRow:
     """Valid faults of the second model minus those of the first, with one-sided 95 % bounds."""
     answer: GateAnswer
     needed: int | None
-    """Approximate number of sources that would decide the answer if the difference stayed as it is. None if it is
-    decided already, or if the number is too large."""
+    """About how many sources would decide, if the difference stayed as it is; None if decided, or too many."""
 
 
 @dataclass(frozen=True)
@@ -138,14 +135,10 @@ class GateResult:
     answer: GateAnswer
     """"worse" if any row is, "no worse" if all rows are."""
     margin: float
-    """The allowed rise of the error, 0 to 1."""
     weighing: Weighing
     rows: tuple[GateRow, ...]
-    """All test cases, then the classes if asked for."""
     few: tuple[str, ...]
-    """Classes without a row, as they have fewer than `FEWEST_CASES` test cases."""
     only_first: int
-    """Number of test cases that only the first model gets wrong."""
     only_second: int
     judged: int
     """Number of test cases that people judged with a consensus."""
@@ -154,7 +147,6 @@ class GateResult:
     differing_not_judged: int
     """Number of test cases that one model gets wrong and the other right, and that nobody judged."""
     left_out: int = 0
-    """Number of test cases left out: one model has not read them, or does not know their label."""
 
 
 EffectAnswer = Literal["raises", "lowers", "cannot tell"]
@@ -170,7 +162,6 @@ class EffectRow:
     """Change of the outcome with a 95 % interval. A main effect compares with the unchanged level, with all other
     factors unchanged. An interaction is the change by both levels minus the changes by each alone."""
     p_adjusted: float | None
-    """P-value adjusted for all rows by Holm's method."""
     answer: EffectAnswer
     needed: int | None
     """About how many sources would be enough, if the effect stayed as it is; None if told or too many."""
@@ -183,7 +174,6 @@ class FactorEffects:
     """Main effects and two-way interactions of factors on one outcome."""
 
     unchanged: Figure
-    """Mean of the outcome on images without any change."""
     rows: tuple[EffectRow, ...]
     """Main effects first. Within both kinds, told effects first, the largest first."""
     few: int
@@ -202,7 +192,6 @@ class MixedRow:
     effect: Figure
     """Change of the look of `seen`, -1 to 1, if only `asked` is changed, with a 95 % interval."""
     own: Figure
-    """Change of the look of `seen` if it is asked for."""
     p_adjusted: float | None
 
     @property
@@ -214,15 +203,11 @@ class MixedRow:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Answers of a model by true label, as shares of each row.
-
-    Column `other` holds answers that are none of the labels.
-    """
+    """Answers of a model by true label, as shares of each row. Column `other` holds answers that are no label."""
 
     labels: tuple[str, ...]
     shares: Floats
-    """Shares (labels, labels + 1). A row sums to 1, or is NaN for a label without images. The last column is
-    `other`."""
+    """Shares (labels, labels + 1). A row sums to 1, or is NaN for a label without images."""
     images: NDArray[np.int64]
 
 
@@ -245,7 +230,6 @@ class Effectiveness:
     split: str
     """The split that all sources belong to, such as "test"; "" without a split."""
     weighing: Weighing
-    """Unit with equal weight in all errors and differences: the source or the test case."""
     sources: int
     cases: int
     left_out: int
@@ -253,19 +237,15 @@ class Effectiveness:
     error_original: Figure
     error_generated: Figure
     difference: Figure
-    """Error on generated images minus error on originals."""
     factor: Figure
-    """Error on generated images / error on originals. Without errors on originals only `low` has a value, the least
-    possible."""
+    """Error on generated images / on originals. Without the latter only `low` has a value, the least possible."""
     controlled: int
-    """Number of sources with a reconstruction (an image drawn from the unedited caption). The next four figures use
-    only these sources."""
+    """Number of sources with a reconstruction (of the unedited caption). The next four figures use only these."""
     error_original_controlled: Figure
     error_generated_controlled: Figure
     error_reconstructed: Figure
     """Error on reconstructions. It has no value if there are none."""
     excess: Figure
-    """Error on generated images minus error on reconstructions: the effect of the edits beyond that of drawing."""
     flips: Flips
     together: Together
     clustering: Clustering
@@ -283,7 +263,6 @@ class LostClass:
     cases: int
     """Number of test cases on whose original the segmenter finds the class."""
     lost: int
-    """Number of test cases on which the segmenter loses the class, of those on whose original it finds the class."""
     controls: int
     """Number of reconstructions on whose original the segmenter finds the class."""
     lost_in_controls: int
@@ -302,18 +281,15 @@ class LossEffect:
     cases: int
     """Number of test cases that count, because the segmenter finds a protected class on their original."""
     left_out: int
-    """Number of test cases left out, because the segmenter finds no protected class on their original."""
     missed: Figure
     """Share of originals on which the segmenter misses a protected class of the mask."""
     generated: Figure
-    """Share of test cases on which the segmenter loses a class."""
     controlled: int
     """Number of sources with a reconstruction. The next three figures use only these sources."""
     generated_controlled: Figure
     reconstructed: Figure
     """Share of reconstructions on which the segmenter loses a class, compared with the same originals."""
     excess: Figure
-    """Share for generated images minus share for reconstructions: the effect of the edits beyond that of drawing."""
     newly_wrong: int
     """Number of test cases on which the segmenter loses a class although it finds all classes on their original."""
     together: Together
@@ -341,27 +317,23 @@ class SegmentationEffect:
 
     split: str
     weighing: Weighing
-    """Unit with equal weight in all figures: the source or the test case."""
     sources: int
     cases: int
     miou_original: Figure
     miou_generated: Figure
     difference: Figure
-    """mIoU on generated images minus mIoU on originals."""
     controlled: int
     """Number of sources with a reconstruction. The next four figures use only these sources."""
     miou_original_controlled: Figure
     miou_generated_controlled: Figure
     miou_reconstructed: Figure
     excess: Figure
-    """mIoU on generated images minus mIoU on reconstructions."""
     miou_where_kept: Figure
     """mIoU on the generated images whose masks still fit, according to a check."""
     kept: int
     classes: tuple[SegmentedClass, ...]
     confusion_original: Floats
-    """Confusion matrix on originals: shares of a row's pixels, (classes, classes + 1). NaN for a class that no mask
-    has."""
+    """Shares of a row's pixels on originals, (classes, classes + 1). NaN for a class that no mask has."""
     confusion_generated: Floats
 
 
@@ -371,13 +343,11 @@ class Order:
 
     name: str
     apfd: float | None
-    """Average percentage of faults detected (Rothermel et al. 2001) by the first image that shows each fault, divided
-    by the value of the best order. 1 is perfect. None without a fault."""
+    """Average percentage of faults detected (Rothermel et al. 2001), by the best order's; None without a fault."""
     faults: Mapping[float, int]
     """Number of distinct faults that the reviewed images show, for each budget."""
     all_faults: int
     images: Mapping[float, int]
-    """Number of images reviewed, for each budget."""
     ranks: tuple[int, ...] = ()
     """One-based rank of the first image that shows each fault, in ascending order."""
 
@@ -406,7 +376,6 @@ class MappingRow:
     classes: tuple[str, ...]
     """Names of the model's classes that count as right for the label; () if the label is not mapped."""
     rule: str
-    """Rule that mapped the label; "" if the label is not mapped."""
     note: str
     suggestions: tuple[str, ...] = ()
     marked: bool = False
@@ -418,10 +387,8 @@ class MappingReport:
     """Report on how labels map to the classes of a model. It is shown before anything is computed."""
 
     summary: str
-    """Summary of the mapping in one to five sentences."""
     mapped: tuple[MappingRow, ...]
     unmapped: tuple[MappingRow, ...]
     left_over: tuple[str, ...]
-    """Classes of the model that no label maps to."""
     together: tuple[str, ...]
     """Labels that a segmenter cannot tell apart. They are measured as one class."""

@@ -13,6 +13,13 @@ Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
+class Columns:
+    """Base of a dataclass of columns that all have one length."""
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())))
+
+
 @dataclass(frozen=True)
 class Figure:
     """A figure with its interval. An undefined value or end is None, and `why` gives the reason."""
@@ -46,14 +53,8 @@ class Proportion:
     value: float | None
     """The share count / n, 0 to 1; None if n is 0."""
     low: float | None
-    """Lower end of the interval, 0 to 1; None if undefined."""
     high: float | None
     words: str
-
-    @property
-    def width(self) -> float | None:
-        """Width of the interval (high - low), 0 to 1; None without an interval."""
-        return None if self.low is None or self.high is None else self.high - self.low
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,6 @@ class Mean:
     low: float | None
     high: float | None
     n: int
-    """Number of images that the mean is computed from."""
     words: str
 
 

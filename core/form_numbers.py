@@ -1,8 +1,5 @@
-"""Numbers in a form. Bounds, words and unit are declared once, at the field of the dataclass that keeps the value.
-
-    votes: Annotated[int, FormNumber(1, 50, "Votes an image")] = 5
-
-The form, the parser of typed text and the check of a stored value all use that declaration.
+"""Numbers in a form. Bounds, words and unit are declared once, where the value is kept, for the form, its parser and
+the check of stored values: `votes: Annotated[int, FormNumber(1, 50, "Votes an image")] = 5`.
 """
 
 from __future__ import annotations
@@ -49,9 +46,8 @@ class FormNumber:
             raise ValueError(f"It has to be {self.range}.")
 
     def read(self, typed: object) -> float | int:
-        """Parse typed text and return the value to store. Raises ValueError if it is no accepted number.
-
-        A comma in a whole number separates thousands. In other numbers it is a decimal comma.
+        """Parse typed text and return the value to store. A comma in a whole number separates thousands, in other
+        numbers it is a decimal comma. Raises ValueError if it is no accepted number.
         """
         text = str(typed).strip().rstrip("%").strip() if isinstance(typed, str | int | float) else ""
         thousands = self.whole and _THOUSANDS.fullmatch(text)

@@ -1,8 +1,5 @@
-"""The filter that selects images for addresses, test sets, studies, evaluations and scripts.
-
-An address, a script and the database all write a filter with the same names and values (`PARTS`).
-`storage.curation.selection` applies a filter to the catalogue, `storage.test_sets.test_sets` to a version of a test
-set.
+"""The filter that selects images for addresses, test sets, studies, evaluations and scripts, all with the names and
+values of `PARTS`. `storage.curation.selection` and `storage.test_sets.test_sets` apply it.
 """
 
 from __future__ import annotations
@@ -129,12 +126,10 @@ class ImageFilter:
 
     facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
     without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
-    """Values that an image must not have."""
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Outcomes (`CHECK_OUTCOMES`) by the name of a check."""
     models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Standings (`STANDINGS` or `UNREAD`) by model under test; "" names the model with most predictions among the
-    images that all other parts select."""
+    """Standings (or `UNREAD`) by model under test; "" is the model that has read most of the selected images."""
     between: tuple[Between, ...] = ()
     scores: tuple[ScoreBand | None, ...] = ()
     """Bands of the validity score; at least one has to match. None selects images without a score."""
@@ -153,7 +148,6 @@ class ImageFilter:
     test_cases: bool = False
     """True to select only test cases made in this workspace, without imported images."""
     not_in_study: str = ""
-    """Id of a study whose items are excluded."""
 
     @staticmethod
     def read(address: str) -> ImageFilter:
@@ -163,47 +157,44 @@ class ImageFilter:
     @staticmethod
     def of(pairs: Iterable[tuple[str, str]]) -> ImageFilter:
         """Return the filter with these names and values (see `PARTS`). Raises UserError that names a wrong part."""
-        facets, without, checks, models = (defaultdict[Any, Any](list) for _ in range(4))
-        between: list[Between] = []
-        scores: list[ScoreBand | None] = []
-        images: list[str] = []
-        once: dict[str, str] = {}
+        # The values of each part, in order and each once.
+        facets, without, checks, models = (defaultdict[Any, dict[str, None]](dict) for _ in range(4))
+        between, scores, images = list[Between](), dict[ScoreBand | None, None](), dict[str, None]()
+        once: dict[str, Any] = {}
         for name, value in pairs:
             if not value or (len(value) > LONGEST_VALUE and name != "entries"):
                 raise unreadable(name, value)
             facet = name.removeprefix("-")
             if facet in FACETS:
-                (without if name != facet else facets)[facet].append(chosen(facet, value, CHOICES.get(facet, (value,))))
+                (without if name != facet else facets)[facet][chosen(facet, value, CHOICES.get(facet, (value,)))] = None
             elif name == NONE and value == SCORE:
-                scores.append(None)
+                scores[None] = None
             elif name in (NONE, f"-{NONE}"):
-                (facets if name == NONE else without)[chosen(NONE, value, (*FACETS, SCORE))].append("")
+                (facets if name == NONE else without)[chosen(NONE, value, (*FACETS, SCORE))][""] = None
             elif name in ("check", "model"):
                 subject, _, outcome = value.rpartition(":")
                 if (not subject and name == "check") or ":" not in value:
                     raise unreadable(name, value)
-                (checks if name == "check" else models)[subject].append(chosen(name, outcome, CHOICES[name]))
+                (checks if name == "check" else models)[subject][chosen(name, outcome, CHOICES[name])] = None
             elif name == "range":
                 between.append(Between.read(value))
             elif name == SCORE:
-                scores.append(ScoreBand.read(value))
+                scores[ScoreBand.read(value)] = None
             elif name == "image":
-                images.append(value)
+                images[value] = None
             else:
                 once[chosen("", name, PARTS)] = value
         chosen("role", once.get("role", ""), ("", *CHOICES["role"]))
-        texts: dict[str, Any] = {name: once[name] for name in _TEXTS if name in once}
+        parts = {"facets": facets, "without": without, "checks": checks, "models": models}
+        named: dict[str, Any] = {part: {name: tuple(own[name]) for name in own} for part, own in parts.items()}
         return ImageFilter(
-            facets=_each_once_by_name(facets),
-            without=_each_once_by_name(without),
-            checks=_each_once_by_name(checks),
-            models=_each_once_by_name(models),
             between=tuple(between),
-            scores=_each_once(scores),
-            images=_each_once(images) or None,
+            scores=tuple(scores),
+            images=tuple(images) or None,
             entries=_unpacked(once["entries"]) if "entries" in once else None,
             test_cases="test_cases" in once,
-            **texts,
+            **named,
+            **{name: once[name] for name in _TEXTS if name in once},
         )
 
     @property
@@ -306,11 +297,3 @@ def _number(text: str) -> float | None:
 
 def _each(named: Mapping[Any, tuple[str, ...]]) -> list[tuple[str, str]]:
     return [(name, value) for name, values in named.items() for value in values]
-
-
-def _each_once_by_name(named: Mapping[Any, list[str]]) -> dict[Any, tuple[str, ...]]:
-    return {name: _each_once(values) for name, values in named.items()}
-
-
-def _each_once(values: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys(values))

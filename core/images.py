@@ -1,6 +1,5 @@
-"""Read untrusted pictures, normalise or refuse them, and scale them to a size that a generator accepts.
-
-Only a few formats are decoded. The size in the header is checked before anything is decoded. Knows nothing of models.
+"""Read untrusted pictures of a few formats, normalise or refuse them, and scale them to a size that a generator
+accepts. The size in the header is checked before anything is decoded.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ MAX_ASPECT = 4.0
 SIDE_MULTIPLE = 8
 """Both sides of a generated image are multiples of this number, the factor by which latents are smaller than images."""
 EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
-"""Limits of an edited picture: multiple of each side, minimum side and maximum number of pixels. `Flux2KleinPipeline`
-of diffusers scales and crops larger pictures, which moves their content."""
+"""Multiple and least length of a side, and most pixels, of an edited picture. diffusers crops larger ones."""
 _MODE_OF_PROFILE = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}
 """Pillow's mode for the pixels that a colour profile describes, by the profile's colour space."""
 _SAME_COLOUR = 2
@@ -137,9 +135,8 @@ def image_sha(image: Image.Image) -> str:
 
 
 def fit(image: Image.Image, short_side: int, multiple: int = 8) -> Image.Image:
-    """Return the image scaled for a generator: short side about `short_side`, both sides multiples of `multiple`.
-
-    Only the rounding to multiples changes the aspect ratio. `image.resize(source.size)` restores it exactly.
+    """Return the image scaled for a generator: short side about `short_side`, both sides multiples of `multiple`. Only
+    this rounding changes the aspect ratio, and `image.resize(source.size)` restores it exactly.
     """
     size = fitted_size(image.size, short_side, multiple)
     return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)
@@ -282,10 +279,9 @@ def _conversion(profile: object) -> tuple[str, str, ImageCms.ImageCmsTransform |
 
 
 def _from_deep(image: Image.Image, notes: list[str]) -> Image.Image:
-    """Convert grey images of 16 or more bits to 8 bits.
-
-    Values of more than 16 bits are stretched to the range of the image. Sensors of 12 bits store their values unscaled
-    in files of 16 bits. So an image whose values fit in 12 or 8 bits is read with that many bits.
+    """Convert grey images of 16 or more bits to 8 bits. Values of more than 16 bits are stretched to the range of the
+    image. Sensors of 12 bits store their values unscaled in files of 16 bits. So an image whose values fit in 12 or 8
+    bits is read with that many bits.
     """
     values = np.asarray(image).astype(np.float64)
     if image.mode != "F" and values.min() >= 0 and values.max() <= 65535:

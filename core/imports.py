@@ -19,8 +19,7 @@ class ImportRow:
     file: str
     reason: str
     kind: RowKind
-    """"refused": not imported. "changed": imported, with a change or a remark. "known": its picture was already in the
-    workspace."""
+    """"refused"; "changed": imported, with a change or a remark; "known": already in the workspace."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,6 @@ class Import:
     id: int
     name: str
     source: str
-    """Name of the folder or archive."""
     layout: str
     """Format in which the images were read; "" while unfinished."""
     header: Mapping[str, Any]
@@ -41,8 +39,6 @@ class Import:
     images: int
     """Number of images imported so far, without the originals of generated images."""
     made: int
-    """Number of imported images that were new to the workspace."""
     sources: int
     """Number of imported originals of generated images."""
     rows: Mapping[str, int]
-    """Number of report rows of each kind."""

@@ -29,7 +29,6 @@ class Judgement:
 
     checks: tuple[Check, ...]
     replies: Mapping[str, JudgeReply]
-    """Replies by the name of the check."""
     seconds: float
     """Share of the image in the time of its batch."""
     tokens: int | None
@@ -41,9 +40,7 @@ class ToJudge:
     """A stored image that a judge can be asked about."""
 
     entry: int
-    """Number in the catalogue."""
     image: str
-    """SHA-256 of the image."""
     source: str
     task: Task
     edits: tuple[Edit, ...]
@@ -56,6 +53,4 @@ class JudgeCost:
 
     images: int
     seconds: float | None
-    """Mean seconds of an image; None without a judgement."""
     tokens: float | None
-    """Mean tokens of an image; None if the server reports none."""

@@ -1,13 +1,12 @@
-"""The test case: a generated image with its lineage, the record of how it was made. Knows no models and no files.
-
-Storage, files and pages use this same record; each method of `pipeline.methods` has its own type of settings.
+"""The test case: a generated image with its lineage, the record of how it was made. Storage, files and pages use this
+record. Each method of `pipeline.methods` has its own type of settings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from PIL import Image
 from pydantic import (
@@ -38,8 +37,7 @@ class DrawnBatch(BaseModel):
     place: int = Field(0, ge=0, lt=MOST_AT_ONCE)
     """Zero-based place of the image in the batch."""
     compiled: bool = False
-    """True if compiled network blocks drew it. Their results differ from the results of uncompiled blocks in the last
-    bits."""
+    """True if compiled network blocks drew it. Their results differ from those of others in the last bits."""
 
     @model_validator(mode="after")
     def _within(self) -> DrawnBatch:
@@ -93,19 +91,13 @@ class MethodSettings(BaseModel):
         return self.model_dump(mode="json")
 
 
-class MethodWithSettings(Protocol):
-    """The part of a method that is needed to read its settings."""
-
-    settings_type: type[MethodSettings]
+_settings_type: Callable[[str], type[MethodSettings]] | None = None
 
 
-_methods: Mapping[str, MethodWithSettings] = {}
-
-
-def set_methods(methods: Mapping[str, MethodWithSettings]) -> None:
-    """Set the methods by name. `pipeline.methods` calls this. Methods added to the mapping later count too."""
-    global _methods
-    _methods = methods
+def set_methods(settings_type: Callable[[str], type[MethodSettings]]) -> None:
+    """Set the function from a method's name to its type of settings (or KeyError); `pipeline.methods` does."""
+    global _settings_type
+    _settings_type = settings_type
 
 
 class UnreadSettings(MethodSettings):
@@ -119,10 +111,10 @@ class UnreadSettings(MethodSettings):
 
 def read_settings(method: str, recorded: Mapping[str, Any]) -> MethodSettings:
     """Return recorded settings; UnreadSettings if no method accepts them. Raises RuntimeError before `set_methods`."""
-    if not _methods:
+    if _settings_type is None:
         raise RuntimeError("import pipeline.methods first: it has the type of each method's settings")
     try:
-        return _methods[method].settings_type.model_validate(dict(recorded))
+        return _settings_type(method).model_validate(dict(recorded))
     except (KeyError, ValidationError):
         return UnreadSettings(recorded=recorded)
 
@@ -134,17 +126,14 @@ class Lineage:
     counterfactual: CounterfactualCaption
     seed: int
     method: str
-    """The name of a method of `pipeline.methods`."""
     model: str
     prompt: str
     negative_prompt: str
     settings: MethodSettings
     seconds: float
     recipe: str = DEFAULT_RECIPE
-    """The name of the recipe whose captions were drawn."""
     task: Task | None = None
-    """Task that the image was made for. Its checks and its review concern only this task. Older records have None, and
-    the task of their run is used."""
+    """Task that the image was made, checked and reviewed for. Older records have None: the task of their run counts."""
 
     def plain(self) -> dict[str, Any]:
         """Return JSON-ready data. `pipeline.methods.read_lineage` reads it back."""
@@ -166,13 +155,9 @@ class Failure:
     tries: int
     """Number of seeds used so far."""
     message: str
-    """One sentence about the last failure."""
     counterfactual: CounterfactualCaption | None = None
-    """The caption of the image. None for a text stage."""
     seed: int = 0
-    """The seed that was planned for the image."""
     prompt: str = ""
-    """Prompt of the last request of a text stage."""
     raw_reply: str = ""
     """The reply to it, which could not be used; "" if there was none."""
 

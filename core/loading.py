@@ -1,7 +1,5 @@
-"""A lock that lets only one model load at a time.
-
-While transformers and accelerate load a model, they replace functions of torch by their own and restore them
-afterwards. If two loads overlap, the replacements remain, and no model can be loaded after that.
+"""A lock that lets only one model load at a time. Meanwhile transformers and accelerate replace functions of torch, and
+if two loads overlapped, no model could be loaded after that.
 """
 
 from __future__ import annotations

@@ -23,10 +23,7 @@ _HELD = ".in-use"
 
 
 def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:
-    """Lock an open file until it is closed. `path` is for the error message.
-
-    Raises BlockingIOError if another process holds the lock, UserError if the drive has no locks.
-    """
+    """Lock an open file until it closes. Raises BlockingIOError if it is locked, UserError if a drive has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -54,10 +51,8 @@ def no_locks(path: Path) -> UserError:
 
 @contextmanager
 def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """Make a folder for this process and remove it at the end of the `with` block.
-
-    The folder is named `prefix` and random letters. First remove folders with the same prefix whose processes were
-    killed. Raises OSError if the folder cannot be made.
+    """Make a folder, named `prefix` and random letters, for the `with` block, and remove those of killed processes.
+    Raises OSError if the folder cannot be made.
     """
     for left in parent.glob(f"{prefix}*{_HELD}"):
         with suppress(OSError, UserError), open(left, "rb") as file:
@@ -74,10 +69,8 @@ def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def _held_name(parent: Path, prefix: str) -> Iterator[Path]:
-    """Make and lock the lock file of a new folder, and yield its path.
-
-    The file exists before the folder and is removed after it. If the process is killed at any moment, the file remains
-    and another process removes both.
+    """Make and lock the lock file of a new folder, and yield its path. The file exists before the folder and is removed
+    after it, so that another process can remove both if this one is killed.
     """
     while True:
         descriptor, name = tempfile.mkstemp(_HELD, prefix, parent)

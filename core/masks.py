@@ -1,7 +1,5 @@
-"""Masks: the class of each pixel of a source image. Reads, resizes and shows them.
-
-A mask is an image of mode L whose values are class numbers, with a name for each number. It is scaled by nearest pixel
-only: an interpolated class would be false. Input is untrusted.
+"""Masks: images of mode L whose values are class numbers, with a name for each number. Reads untrusted ones, resizes
+them by nearest pixel only, since an interpolated class would be false, and shows them.
 """
 
 from __future__ import annotations
@@ -19,10 +17,9 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.images import opened
 from core.types import Task
-from core.words import classes_in
+from core.words import classes_in, few_names
 
 MASK_KEPT = "mask kept"
-"""Name of the check of the mask."""
 
 LARGE_PIECE = 0.01
 """Minimum share of the image that a large piece of the mask covers. Changes to a large piece are seen at once."""
@@ -42,14 +39,11 @@ _UNCLEAR = (
     "Its pixels are 0 or 255, and 255 was taken as no class: if it is one, name it, such as “0 background, 255 polyp”."
 )
 THE_CLASSES = "the classes"
-_NAMED = 6
-"""Maximum number of class numbers that a sentence lists. Further numbers are only counted."""
 _COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
 """Colours of the first class numbers, taken from the classes of the drawn world. All masks use these colours."""
 InMask = Mapping[str, bool]
 """Maps each protected class with a number in the mask to True if at least one pixel has that number."""
 NO_MASK: InMask = MappingProxyType({})
-"""The `InMask` value of a source without a mask."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +56,9 @@ class NamedMask:
 
 
 @dataclass(frozen=True)
-class Mask:
-    """A mask that fits its source image, with a sentence for each change made to fit it."""
+class Mask(NamedMask):
+    """A mask that has the size of its source image, with a sentence for each change made to fit it."""
 
-    image: Image.Image
-    """The mask in mode L, with the size of the source image and a class number at every pixel."""
-    classes: Mapping[int, str]
     notes: tuple[str, ...] = ()
 
 
@@ -79,11 +70,9 @@ def renumbered(mask: Image.Image, numbers: Mapping[int, int]) -> Image.Image:
 
 
 def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
-    """Read the mask of a source image of `size` (width, height) from the bytes of a file.
-
-    A class with the number 255 gets another number (see `with_own_numbers`). Raises UserError if the file is no image
-    of class numbers, has another aspect ratio than the source, or has numbers that `classes` does not name. The message
-    lists these numbers and says in which `place` to add names.
+    """Read the mask of a source image of `size` (width, height) from a file's bytes. A class with the number 255 gets
+    another number. Raises UserError if the file is no image of class numbers, has another aspect ratio than the source,
+    or has numbers that `classes` does not name; then the message says in which `place` to add names.
     """
     image = _numbers(data)
     notes = []
@@ -101,9 +90,8 @@ def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], pl
 
 
 def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
-    """Give a class of the number 255 another number, since 255 means no class here: see `numbered_classes`.
-
-    A note reports the change. If the mask has only background (0) and 255, a note reports that 255 has no name. Raises
+    """Give a class of the number 255 another number, since 255 means no class here: see `numbered_classes`. A note
+    reports the change. If the mask has only background (0) and 255, a note reports that 255 has no name. Raises
     UserError with the class numbers that lack a name.
     """
     named, own_name = numbered_classes(classes), classes.get(UNLABELLED, "")
@@ -164,19 +152,16 @@ def require_names(mask: Image.Image, classes: Mapping[int, str], place: str = TH
     unknown = [number for number in numbers_in(mask) if number not in classes and number != UNLABELLED]
     if not unknown:
         return
-    shown = ", ".join(str(number) for number in unknown[:_NAMED])
-    more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-    one = len(unknown) == 1
+    one, shown = len(unknown) == 1, few_names([str(number) for number in unknown], 6)
     raise UserError(
-        f"The mask has {'a class number' if one else 'class numbers'} without a name: {shown}{more}. "
+        f"The mask has {'a class number' if one else 'class numbers'} without a name: {shown}. "
         f"Add {'it' if one else 'them'} to {place}, such as “{unknown[0]} road”."
     )
 
 
 def parse_classes(text: str) -> dict[int, str]:
-    """Parse classes from text such as "0 sky, 1 road": numbers 0 to 255 and names, separated by commas or lines.
-
-    Raises UserError if a number is missing, too large or repeated. The message quotes the wrong piece.
+    """Parse classes from text such as "0 sky, 1 road": numbers 0 to 255 and names, between commas or lines. Raises
+    UserError, quoting the wrong piece, if a number is missing, too large or repeated.
     """
     classes: dict[int, str] = {}
     for piece in filter(None, (part.strip() for part in re.split(r"[,;\n]", text))):
@@ -209,10 +194,7 @@ def colour(number: int) -> tuple[int, int, int]:
 
 
 def overlay(mask: Image.Image) -> Image.Image:
-    """Return the mask in colours to lay over its image: RGBA, the mask's size.
-
-    Pixels without a class are transparent.
-    """
+    """Return the mask in colours to lay over its image, RGBA: pixels without a class are transparent."""
     table = np.zeros((256, 4), np.uint8)
     for number in range(256):
         table[number] = (*colour(number), 0 if number == UNLABELLED else OVERLAY_ALPHA)

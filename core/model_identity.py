@@ -1,6 +1,5 @@
-"""Identity of a model under test: name, weights, preprocessing and classes.
-
-Predictions are stored under this identity. So no prediction is computed twice or taken for another model's.
+"""Identity of a model under test: name, weights, preprocessing and classes. Predictions are stored under it, so that
+none is computed twice or taken for another model's.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ Output = Literal["logits", "softmax", "log softmax", "percentages", "probabiliti
 UNKNOWN_VERSION = "unknown version"
 """Version of a model behind HTTP whose server reports none. The model may change without notice."""
 DIGEST = 16
-"""Number of hex digits in `ModelIdentity.digest`."""
 _OUTPUT_WORDS = DataTable(__file__, str, "outputs")
 
 
@@ -32,9 +30,7 @@ _HASHES = re.compile(r"@[0-9a-f]{8,}(?= \(| \[|$)| \[[0-9a-f]{16}\]$")
 
 
 def without_hashes(key: str) -> str:
-    """Return a model's display name from the `key` of its predictions, without the file's time and the digest that the
-    key contains.
-    """
+    """Return a model's display name: the `key` of its predictions without the file's time and the digest."""
     return _HASHES.sub("", key)
 
 
@@ -85,10 +81,8 @@ class ModelIdentity:
 
     @cached_property
     def digest(self) -> str:
-        """Return `DIGEST` hex digits of the hash of all fields except `Assumptions`.
-
-        Version 0.1 read percentages and the output of a segmenter with a softmax as logits. Such models have another
-        digest now.
+        """Return `DIGEST` hex digits of the hash of all fields except `Assumptions`. Version 0.1 read percentages and
+        the output of a segmenter with a softmax as logits. Such models have another digest now.
         """
         plain = asdict(self)
         output = plain["preprocessing"].pop("assumed")["output"]

@@ -1,6 +1,5 @@
-"""Sections of a profile about models: source, size and memory of their weights.
-
-The sections of models that compare pictures, captions and phrases are here too.
+"""Sections of a profile about models: source, size and memory of weights; and those of models that compare pictures,
+captions and phrases.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ ROOT = Path(__file__).resolve().parent.parent
 """Folder of the repository. Relative paths in a profile start here."""
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 COMMIT = re.compile(r"[0-9a-f]{40}")
-"""Pattern of a commit id on the hub."""
 
 
 def in_bytes(number: float) -> str:
@@ -60,7 +58,6 @@ class Weights(Data):
     size: str = ""
     """Size in words, such as "about 31 GB", for a model without `bytes`."""
     licence: str = ""
-    """Name of the licence."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Weights:
@@ -92,7 +89,6 @@ class WebFile(Weights):
     """A file with weights that a library downloads from a web address and stores at `path`."""
 
     called: str
-    """The model's name in records."""
     url: str
 
     @property
@@ -111,7 +107,6 @@ class PackagedWeights(Weights):
     """Weights that may also come with a Python package: in a folder, on the hub or in a package."""
 
     package: str = ""
-    """A Python package that carries the weights, instead of `path` or `hub`."""
     folder: str = ""
     """The folder of the weights within the package."""
 

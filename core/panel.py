@@ -22,7 +22,6 @@ class PersonQuestion:
 
     text: str
     options: tuple[str, ...] = ()
-    """Answers to choose from; () for a free line of text."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,8 @@ def check_panel(panel: Panel) -> tuple[str, str]:
             words = f"A question has at most {LONGEST_QUESTION} characters and {MOST_ANSWERS} answers"
             return "questions", f"{words}: shorten “{question.text[:60]}”."
         if len(question.options) == 1 or len(set(question.options)) < len(question.options):
-            return (
-                "questions",
-                f"“{question.text[:60]}” needs two or more different answers, or none for a line of text.",
-            )
+            words = "needs two or more different answers, or none for a line of text"
+            return "questions", f"“{question.text[:60]}” {words}."
     texts = [question.text for question in panel.questions]
     if len(set(texts)) < len(texts):
         return "questions", "Two questions about the person are the same: take one out."

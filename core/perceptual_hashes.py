@@ -50,18 +50,13 @@ def perceptual_hash(image: Image.Image) -> int:
 
 
 def mirrored(value: int) -> int:
-    """Estimate the hash of the mirrored picture.
-
-    Of 400 drawn scenes it is wrong in at most 3 bits for 61 %, in at most 6 for 97 %, and in at most 10 for all but
-    one.
-    """
+    """Estimate the hash of the mirrored picture. In 97 % of 400 drawn scenes at most 6 bits of it are wrong."""
     return value ^ _ODD
 
 
 class NearHashes:
-    """A set of hashes that finds those close to another hash without comparing all of them.
-
-    A hash is cut into four bands of 16 bits. Two hashes that differ in at most three bits have one band in common.
+    """A set of hashes that finds those close to another hash without comparing all: of four bands of 16 bits, two
+    hashes that differ in at most three bits have one in common.
     """
 
     def __init__(self) -> None:
@@ -86,11 +81,9 @@ class NearHashes:
 
 
 def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
-    """Return for each hash whether any of `others` is at most `DISTANCE` bits away, mirrored or not, (values,).
-
-    Use this for hundreds of thousands of hashes, or for similar pictures such as those of one street. `NearHashes` is
-    slow there, as too many bands match. Here a hash is cut into six blocks. Two hashes that differ in at most three
-    bits have three blocks in common.
+    """Return for each hash whether any of `others` is at most `DISTANCE` bits away, mirrored or not, (values,). This is
+    for hundreds of thousands of hashes, and similar pictures such as those of one street, where too many bands of
+    `NearHashes` match. Of six blocks, two hashes that differ in at most three bits share three.
     """
     given_hashes = np.array(others, np.uint64)
     known = np.unique(np.concatenate([given_hashes, given_hashes ^ np.uint64(_ODD)]))

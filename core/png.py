@@ -1,7 +1,5 @@
-"""Write and read texts inside a PNG file. Pixels stay unchanged, and texts that are read are not trusted.
-
-Pure functions of a file's bytes. All other chunks stay the same byte for byte. The size of a text is limited before it
-is unpacked, as a few bytes can unpack to gigabytes.
+"""Write and read texts inside a PNG file, as pure functions of its bytes: all other chunks stay the same. Texts that
+are read are not trusted, and their size is limited before unpacking, as a few bytes can unpack to gigabytes.
 """
 
 from __future__ import annotations
@@ -24,8 +22,7 @@ _OF_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
 def with_texts(data: bytes, texts: Mapping[str, str]) -> bytes:
-    """Return the PNG with these texts by keyword, placed before its pixels. They replace texts of the same keywords.
-
+    """Return the PNG with these texts by keyword, placed before its pixels, instead of texts of the same keywords.
     Raises ValueError for an incomplete PNG, a keyword that PNG does not allow, and a text over `LARGEST_TEXT`.
     """
     return b"".join(parts_with_texts(data, texts))
@@ -53,9 +50,8 @@ def parts_with_texts(data: bytes | memoryview, texts: Mapping[str, str]) -> tupl
 
 
 def read_texts(data: bytes, keywords: Collection[str]) -> dict[str, str]:
-    """Return the first text in the file for each of `keywords`. Empty if the file is no PNG or has none.
-
-    Raises UserError if a requested text is damaged or larger than `LARGEST_TEXT`. Other texts are not unpacked.
+    """Return the first text in the file for each of `keywords`; empty if the file is no PNG or has none. Raises
+    UserError if a requested text is damaged or larger than `LARGEST_TEXT`. Other texts are not unpacked.
     """
     texts: dict[str, str] = {}
     for kind, body, start, end in _chunks(memoryview(data)):

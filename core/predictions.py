@@ -35,7 +35,6 @@ class Guess:
 
     label: str
     probability: float
-    """Probability of the class, 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class Prediction:
 
     kind: TaskKind
     model: str
-    """The model's name on the page."""
     top: tuple[Guess, ...] = ()
     """Classifier's guesses, likeliest first, at most `TOP`; empty for segmentation."""
     classes: tuple[str, ...] = ()
@@ -69,8 +67,7 @@ class PredictedBatch:
 
     predictions: tuple[Prediction, ...]
     probabilities: np.ndarray | None = None
-    """Probability of each class: (images, classes), float32, in the order of the model's classes. Only for
-    classifiers."""
+    """(images, classes), float32, in the order of the model's classes; only for classifiers."""
     doubts: tuple[Doubt, ...] = ()
     """Uncertainty of each image; segmentation only. Empty if the model gives no probabilities."""
 
@@ -122,5 +119,4 @@ class ClassFigures:
 
     @property
     def dropped(self) -> bool:
-        """True if the figure of the class fell by at least `DROPPED`."""
         return self.source is not None and self.generated is not None and self.source - self.generated >= DROPPED

@@ -23,7 +23,6 @@ class Progress:
     seconds_left: float | None = None
     """Estimated seconds left; None until something was measured."""
     note: str = ""
-    """Description of the current step, such as "image 2 of 6"."""
     step: int = 0
     """Number of finished denoising steps of the images that are being drawn."""
 

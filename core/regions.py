@@ -29,7 +29,6 @@ class Region:
 
     @property
     def whole(self) -> bool:
-        """True if the whole image may change."""
         return not self.text
 
     @property
@@ -63,10 +62,7 @@ class Region:
             raise UserError("Nothing is painted, so nothing could change: paint something, or take the whole picture.")
 
     def mask(self, size: tuple[int, int]) -> Image.Image | None:
-        """Return an image of mode L and `size` with INSIDE where the source may change; None for the whole image.
-
-        Raises UserError if the region does not fit the image (see `require_fit`).
-        """
+        """Return a mask of `size`, INSIDE where the source may change; None for all. Raises as `require_fit`."""
         self.require_fit(size)
         return None if self.whole else Image.fromarray(np.where(_pixels(self.text), np.uint8(INSIDE), np.uint8(0)))
 

@@ -24,12 +24,10 @@ class RunRecord:
     settings: Mapping[str, Any]
     values: Mapping[StageName, StageValue[Any]]
     prompts: Mapping[StageName, str] = field(default_factory=dict)
-    """Prompt templates that a person edited for this run, by prompt slot."""
     recipe: str = DEFAULT_RECIPE
     sample: str = ""
     """Name of the studio's sample that the run started from; "" for another picture."""
     notes: tuple[str, ...] = ()
-    """Corrections made to the source when it was read, one sentence each."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
@@ -53,7 +51,6 @@ class ImageRecord:
     """`image_sha` of the image: a hash of its pixels, not of its file."""
     lineage: Lineage
     artifacts: Mapping[str, str]
-    """`image_sha` of each artifact by its name."""
     checks: tuple[Check, ...] = ()
 
     def plain(self) -> dict[str, Any]:

@@ -20,7 +20,6 @@ class UndoStep:
     rows: tuple[int, ...]
     """Ids of the step's rows, in the table of the step's kind. A piece of work with many results has several rows."""
     stages: tuple[StageName, ...] = ()
-    """Stages whose values the step changed."""
     by_person: bool = True
     batch: str = ""
     """Id of the piece of work or decision that the step belongs to; "" for a single step."""
@@ -44,12 +43,10 @@ class RunSteps:
 
     @property
     def next_undo(self) -> UndoStep | None:
-        """The step to undo next, or None."""
         return self.done[-1] if self.done else None
 
     @property
     def next_redo(self) -> UndoStep | None:
-        """The step to redo next, or None."""
         return self.undone[-1] if self.undone else None
 
     def edit_of(self, stage: StageName) -> UndoStep | None:

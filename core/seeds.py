@@ -14,9 +14,8 @@ def next_seed(seed: int, tries: int) -> int:
 
 
 def derive_seed(seed: int, *place: int) -> int:
-    """Return a seed from 0 to `LARGEST` that depends only on `seed` and a place such as (caption 2, image 0).
-
-    It is the first 31 bits of SHA-256 over both. Adding, removing or reordering other things does not change it.
+    """Return a seed from 0 to `LARGEST` that depends only on `seed` and a place such as (caption 2, image 0): 31 bits
+    of SHA-256 over both. Adding, removing or reordering other things does not change it.
     """
     text = "/".join(str(part) for part in (seed, *place))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") & LARGEST

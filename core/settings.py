@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -19,16 +19,21 @@ MOST_AT_ONCE = 64
 Combination = tuple[tuple[str, str], ...]
 """The edits of one caption, each as (keyword, alternative)."""
 MOST_EDITS = 10
-"""Maximum number of edits in one caption."""
 LONGEST_REPLY = 2000
 """Maximum length of a language model's reply, in tokens."""
 MOST_COMBINATIONS = 200
-"""Maximum number of captions written for one picture."""
 Start = Literal["noise", "inverted"]
 STARTS: tuple[Start, ...] = get_args(Start)
 Sweep = Literal["off", "guidance", "self-replacement"]
 SeedMode = Literal["next", "fixed", "random"]
 SEED_MODES: tuple[SeedMode, ...] = get_args(SeedMode)
+
+
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Similarity = Annotated[float, Field(ge=-1, le=1)]
+_Guidance = Annotated[float, Field(ge=1, le=20)]
+_AtOnce = Annotated[int, Field(ge=0, le=MOST_AT_ONCE)]
+_Evaluations = Annotated[int, Field(ge=1, le=20)]
 
 
 class _Settings(BaseModel):
@@ -106,10 +111,8 @@ class AlternativeSettings(LanguageSettings):
     """Settings of stage 3, the alternatives."""
 
     per_keyword: int = Field(3, ge=1, le=10, description="Alternatives kept for each keyword")
-    too_close: float = Field(
+    too_close: _Similarity = Field(
         0.2,
-        ge=-1,
-        le=1,
         description="Similarity from which an alternative is too close to its keyword or the label: 0 for any two of a "
         "kind, 1 for equal ones",
     )
@@ -146,11 +149,8 @@ class PerturbationSettings(_TypedEdits):
         description="Similarity of two phrases: without what all of their kind have in common (centred), or the plain "
         "cosine of their sentence vectors (raw)",
     )
-    too_close: float = Field(
-        0.2,
-        ge=-1,
-        le=1,
-        description="Similarity from which new words are too close to the words that they replace, or to the label",
+    too_close: _Similarity = Field(
+        0.2, description="Similarity from which new words are too close to the words that they replace, or to the label"
     )
 
     @property
@@ -194,8 +194,8 @@ class GenerationSettings(_Settings):
 
     images_per_caption: int = Field(1, ge=1, le=8, description="Images made from each caption")
     steps: int = Field(20, ge=1, le=150, description="Denoising steps")
-    guidance: float = Field(
-        4.0, ge=1, le=20, description="How strongly the caption steers; 1 is off, and drops the negative prompt"
+    guidance: _Guidance = Field(
+        4.0, description="How strongly the caption steers; 1 is off, and drops the negative prompt"
     )
     control_strength: float = Field(1.0, ge=0, le=2, description="How strongly the edges steer")
     control_until: float = Field(
@@ -204,10 +204,8 @@ class GenerationSettings(_Settings):
     start: Start = Field(
         "noise", description="Where drawing starts: noise, or the noise from which the source is drawn (inverted)"
     )
-    fresh_noise: float = Field(
+    fresh_noise: _Share = Field(
         0.0,
-        ge=0,
-        le=1,
         description="Share of fresh noise mixed into the noise of the source; at 0 all images of a caption are equal",
     )
     fresh_noise_by_type: str = Field(
@@ -216,10 +214,8 @@ class GenerationSettings(_Settings):
         description="Larger shares of fresh noise for captions with edits of these types, such as: weather 0.8, "
         "background 0.2",
     )
-    inversion_evaluations: int = Field(
+    inversion_evaluations: _Evaluations = Field(
         3,
-        ge=1,
-        le=20,
         description="Maximum number of times that the model is asked at each step of the inversion; more is more exact",
     )
     negative_prompt: str = Field("", max_length=500, description="What the image should not show")
@@ -229,9 +225,7 @@ class GenerationSettings(_Settings):
         description="Origin of seeds: the next ones of this run, always the same one, or random ones at each start",
     )
     seed: int = Field(0, ge=0, le=LARGEST, description="The seed of every caption's first image, when it is fixed")
-    batch: int = Field(
-        0, ge=0, le=MOST_AT_ONCE, description="Images drawn at once; 0 leaves it to the profile and the machine"
-    )
+    batch: _AtOnce = Field(0, description="Images drawn at once; 0 leaves it to the profile and the machine")
 
     @field_validator("fresh_noise_by_type")
     @classmethod
@@ -245,7 +239,6 @@ class GenerationSettings(_Settings):
 
     @property
     def inverted(self) -> bool:
-        """True if drawing starts from the noise of the inverted source."""
         return self.start == "inverted"
 
     def inversion(self) -> InversionSettings:
@@ -257,31 +250,26 @@ class InversionSettings(_Settings):
     """Settings for turning a source into the noise from which the image generator draws it."""
 
     steps: int = Field(10, ge=1, le=150, description="Steps from the source to the noise, and back")
-    evaluations: int = Field(
-        3,
-        ge=1,
-        le=20,
-        description="Maximum number of times that the generator is asked at each step; more is more exact",
+    evaluations: _Evaluations = Field(
+        3, description="Maximum number of times that the generator is asked at each step; more is more exact"
     )
-    close_enough: float = Field(
+    close_enough: _Share = Field(
         0.02,
-        ge=0,
-        le=1,
         description="A step ends once its latents would change by less than this share of their spread; at 0 it "
         "takes all its evaluations",
     )
     null_text_updates: int = Field(
         0, ge=0, le=50, description="Updates of the empty text at each step (null-text inversion); 0 is off"
     )
-    guidance: float = Field(7.5, ge=1, le=20, description="Guidance for which the empty text is optimised")
+    guidance: _Guidance = Field(7.5, description="Guidance for which the empty text is optimised")
 
 
 class EditingSettings(_Settings):
     """Settings of an editor that follows an instruction. `GenerationSettings` has the number of images and seeds."""
 
     steps: int = Field(4, ge=1, le=100, description="Denoising steps; a distilled editor was made for four")
-    guidance: float = Field(
-        1.0, ge=1, le=20, description="How strongly the instruction steers; 1 is off, as for distilled editors"
+    guidance: _Guidance = Field(
+        1.0, description="How strongly the instruction steers; 1 is off, as for distilled editors"
     )
     short_side: int = Field(
         768,
@@ -290,24 +278,20 @@ class EditingSettings(_Settings):
         multiple_of=16,
         description="Short side of the edited image, in pixels; less if the image would have more than a million",
     )
-    batch: int = Field(
-        0, ge=0, le=MOST_AT_ONCE, description="Images edited at once; 0 leaves it to the profile and the machine"
-    )
+    batch: _AtOnce = Field(0, description="Images edited at once; 0 leaves it to the profile and the machine")
 
 
 class EditSettings(_Settings):
     """Settings of attention control over the inverted source (stage 5). `GenerationSettings` has steps and guidance."""
 
-    cross_replace: float = Field(
-        0.8, ge=0, le=1, description="Share of the steps in which words are drawn at the places of the source's words"
+    cross_replace: _Share = Field(
+        0.8, description="Share of the steps in which words are drawn at the places of the source's words"
     )
-    self_replace: float = Field(
-        0.5, ge=0, le=1, description="Share of the steps in which the picture keeps the layout of the source"
+    self_replace: _Share = Field(
+        0.5, description="Share of the steps in which the picture keeps the layout of the source"
     )
-    local_blend: float = Field(
+    local_blend: _Share = Field(
         0.0,
-        ge=0,
-        le=1,
         description="Only places change where the attention to the changed words exceeds this share of its maximum; 0 "
         "is off, as weather and light change everywhere",
     )
@@ -324,8 +308,7 @@ class EditSettings(_Settings):
         "to 1, or self-replacement 0.4 to 0.9",
     )
     full_sweep: bool = Field(
-        False,
-        description="Draw all strengths at once, and take the image that passes and changed most as asked",
+        False, description="Draw all strengths at once, and take the image that passes and changed most as asked"
     )
 
 
@@ -411,9 +394,7 @@ class BackgroundsSettings(LanguageSettings):
 
 
 class CompositeSettings(_Settings):
-    """Settings of stage 5 for a new background behind the subject. `GenerationSettings` has the settings to draw the
-    background.
-    """
+    """Settings of stage 5 for a background behind the subject. `GenerationSettings` has those to draw it."""
 
     layout: Literal["edges", "text", "outpaint"] = Field(
         "edges",

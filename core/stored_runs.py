@@ -1,6 +1,5 @@
-"""Runs, test cases and jobs as read from a workspace. Frozen dataclasses; no SQL, no files.
-
-All times are in UTC and carry their zone.
+"""Runs, test cases and jobs as read from a workspace, oldest first. Times are in UTC and carry their zone, sizes are
+(width, height) in pixels, hashes SHA-256, and a missing text is "".
 """
 
 from __future__ import annotations
@@ -30,14 +29,12 @@ class StoredValue:
     run_id: str
     stage: StageName
     value: StageValue[Any]
-    """The value, its trace and the key of its inputs."""
     created: datetime
     brought_back: int | None = None
     """Id of the earlier version that a person restored as this one, or None."""
 
     @property
     def author(self) -> Author:
-        """Author of the value: a person or a model."""
         return self.value.trace.author
 
 
@@ -58,7 +55,6 @@ class Review:
     verdict: Literal["accepted", "rejected"]
     """The person's verdict. A review whose verdict was withdrawn is read as None instead of a Review."""
     reason: str
-    """Reason in the person's words, or ""."""
     created: datetime
 
 
@@ -80,10 +76,8 @@ class StoredTestCase:
     image_sha: str
     image_path: Path
     image_size: tuple[int, int]
-    """Width and height of the image, in pixels."""
     lineage: Lineage
     artifacts: Mapping[str, StoredArtifact]
-    """Artifacts of the method by name, as in `TestCase`."""
     checks: tuple[Check, ...]
     inputs_key: str
     """Key of the inputs with which its job was started; "" without a job."""
@@ -106,10 +100,8 @@ class Job:
     run_id: str
     total: int
     done: int
-    """Number of test cases saved so far."""
     state: JobState
     message: str
-    """Reason of a failure, in one sentence for people."""
     inputs_key: str
     started: datetime
     finished: datetime | None
@@ -125,21 +117,15 @@ class Run:
     profile: str
     settings: Mapping[str, Any]
     sample: str
-    """Name of the studio's sample that the run started from; "" for an upload."""
     notes: tuple[str, ...]
     """Corrections made to the picture at import, one sentence each."""
     source_sha: str
     created: datetime
     values: Mapping[StageName, StoredValue]
-    """Latest version of each text stage that has one."""
     test_cases: tuple[StoredTestCase, ...]
-    """All test cases of the run, oldest first."""
     jobs: tuple[Job, ...]
-    """All jobs of the run, oldest first."""
     mask_sha: str | None = None
-    """SHA-256 of the mask of the source image (mode L, a class number a pixel), or None."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
-    """The name of each class number (0 to 255) of the mask."""
     prompts: Mapping[StageName, str] = field(default_factory=dict)
     """Prompt templates that a person edited for this run, by name. All others are the profile's."""
     removed: bool = False
@@ -171,18 +157,14 @@ class RunSummary:
     source_sha: str
     created: datetime
     changed: datetime
-    """Time of the latest change to anything in the run."""
     stages: tuple[StageName, ...]
-    """Stages that have a value, in order."""
     test_cases: int
     recipe: str = DEFAULT_RECIPE
     accepted: int = 0
-    """Number of test cases that a person accepted."""
     job: JobState | None = None
     """State of the latest generation; None before the first."""
     removed: bool = False
     batch: BatchOfRuns | None = None
-    """The batch whose runs the row represents; None if the row is a single run."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
-"""Types of study data in a workspace, in addition to those of `core.studies`. Plain data; no SQL.
-
-All times are in UTC and carry their zone.
+"""Types of study data in a workspace, in addition to `core.studies`. Times are in UTC and carry their zone; a missing
+text is "".
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ class Assignment:
     source_token: str
     """Opaque tokens of the pictures, valid for this assignment only; "" if there is no source."""
     side: Side
-    """Side on which the generated image is shown, "left" or "right"."""
     item: Item
     worker: str
     study_id: str
@@ -61,12 +59,9 @@ class Assignment:
     """One-based position in the worker's order in this study, counted across all kinds of items."""
     state: AssignmentState
     accepted: datetime
-    """Time at which the item was last leased to the worker."""
     expires: datetime
     answers: Answers = field(default_factory=dict)
-    """Answers of the worker's latest vote, shown again after an undo; {} before the first vote."""
     comment: str = ""
-    """Comment of the worker's latest vote."""
     draft: UnsentAnswers | None = None
 
 
@@ -94,7 +89,6 @@ class Session:
 
     role: Role
     worker: str
-    """Id of the worker, or "" for the study lead."""
     expires: datetime
 
 
@@ -107,18 +101,13 @@ class Candidate:
     run_name: str
     profile: str
     label: str
-    """Class of the task that the test case was made for; "" for segmentation."""
     classes: tuple[str, ...]
-    """Protected classes of the task that the test case was made for."""
     image_sha: str
     source_sha: str
     caption: str
-    """Caption of the source image, or ""."""
     counterfactual: CounterfactualCaption
     edit_types: tuple[str, ...]
-    """Distinct edit types of the counterfactual caption, in order."""
     verdict: Literal["accepted", "rejected", ""]
-    """Verdict of the latest review, or ""."""
     predictions: Mapping[str, tuple[Prediction | None, Prediction | None]]
     """Latest predictions for the source and for the image, by model under test; None for a missing one."""
     origin: Mapping[str, Any]
@@ -142,9 +131,7 @@ class ImportedVote(NamedTuple):
     """A vote that was collected elsewhere."""
 
     item: int
-    """Id of the study's item that the vote is about."""
     worker: str
-    """Name of the worker where the vote was collected."""
     answers: Answers
     comment: str
     accepted: datetime

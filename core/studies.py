@@ -28,9 +28,7 @@ WORK: tuple[ItemKind, ...] = ("item", "control", "quiz")
 LONGEST_WHY = 1000
 """Maximum number of characters in the explanation of a training item's right answers."""
 LONGEST_STUDY_TEXT = 10_000
-"""Maximum number of characters in the instructions, and in the consent text."""
 MOST_TRAINING = 20
-"""Maximum number of training items in a study."""
 AssignmentState = Literal["leased", "submitted", "expired"]
 ApprovalVerdict = Literal["approved", "rejected", "pending"]
 Side = Literal["left", "right"]
@@ -52,9 +50,7 @@ class Question:
     options: tuple[str, ...] = ()
     """Options of a choice question, 2 to 9. Questions of other kinds have fixed options."""
     low: str = ""
-    """Meaning of 1 on a scale."""
     high: str = ""
-    """Meaning of 5 on a scale."""
     valid: tuple[str, ...] = ()
     """Answers that declare the image valid; () for a question that is not about validity."""
     required: bool = True
@@ -76,7 +72,6 @@ class Eligibility:
     min_approval: Annotated[
         float, FormNumber(0, 99.99, "Approval above", "approved of all decided assignments", "%", whole=False)
     ] = 0.95
-    """Share approved / (approved + rejected) that a worker must exceed, 0 to 1."""
     min_finished: Annotated[
         int, FormNumber(0, 100_000, "Decided assignments", "at least, in all studies; 0 asks for none")
     ] = 50
@@ -84,7 +79,6 @@ class Eligibility:
     quiz: Annotated[int, FormNumber(0, 50, "Quiz", "in place of a record; 0 for none", "questions")] = 0
     """Number of quiz items for a worker whose record is too short; 0 for no quiz."""
     quiz_pass: Annotated[float, FormNumber(0, 100, "Right in the quiz", "at least", "%", whole=False)] = 0.8
-    """Share of the quiz that has to be right, 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,6 @@ class ControlPolicy:
     """Rules for control items, fixed before the first vote."""
 
     share: Annotated[float, FormNumber(0, 50, "Share of control items", "0 for none", "%", whole=False)] = 0.1
-    """Share of control items among the items shown to a worker, 0 to 0.5."""
     min_seen: Annotated[
         int, FormNumber(1, 100, "A worker is judged after", "nobody is excluded earlier", "control items")
     ] = 4
@@ -102,8 +95,7 @@ class ControlPolicy:
         float,
         FormNumber(0, 100, "Control items right", "below it all votes of this worker are replaced", "%", whole=False),
     ] = 0.75
-    """Minimum share of control items answered right, 0 to 1. A worker below it is excluded, and all their votes are
-    replaced."""
+    """Minimum share of control items right, 0 to 1. All votes of a worker below it are replaced."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +124,6 @@ class Rules:
 
     questions: tuple[Question, ...]
     template: str = ""
-    """Name of the question template that the questions started from; "" for own questions."""
     votes: Annotated[int, FormNumber(1, 50, "Votes an image", "by as many different workers")] = 5
     """Number of votes of distinct workers for every item (K)."""
     consensus: Annotated[
@@ -150,7 +141,6 @@ class Rules:
     show_captions: bool = False
     """True to show both captions, with changed words marked."""
     consent: str = ""
-    """Text that a worker agrees to before the first item."""
     instructions: str = ""
     examples: tuple[InstructionExample, ...] = ()
     most_items: Annotated[
@@ -160,7 +150,6 @@ class Rules:
     lease_minutes: Annotated[
         float, FormNumber(1, 240, "An image is held for", "then somebody else gets it", "min", whole=False)
     ] = 15.0
-    """Minutes after which an unanswered item goes to another worker."""
     seconds_expected: Annotated[float, FormNumber(0.1, 600, "Time a vote takes", "for the plan", "s", whole=False)] = (
         8.0
     )
@@ -170,7 +159,6 @@ class Rules:
     """Seconds below which a vote counts as too fast. Such votes are reported, but exclude nobody."""
     seed: Annotated[int, FormNumber(0, 2**31 - 1, "Seed", "of samples, order and sides")] = 0
     left_out: tuple[LeftOutItem, ...] = ()
-    """Candidates that never become control, quiz or training items."""
     version: int = 0
     """Number of the version of the rules: 0 for a draft, 1 at the start of the study, plus 1 for each later change."""
 
@@ -183,7 +171,6 @@ class NewItem:
     source_sha: str | None = None
     kind: ItemKind = "item"
     expected: Answers = field(default_factory=dict)
-    """The right answers of a control, quiz or training item."""
     why: str = ""
     """Explanation of a training item's right answers, shown after the worker's answer."""
     label: str = ""
@@ -193,9 +180,7 @@ class NewItem:
     caption: str = ""
     counterfactual: str = ""
     test_case: int | None = None
-    """Id of the test case in this workspace that the item shows, or None."""
     model: str = ""
-    """Name of the model under test that `model_right` refers to."""
     model_right: bool | None = None
     group: str = ""
     """Name of the sample that the item was drawn for, such as "random" or "misclassified"."""
@@ -228,7 +213,6 @@ class Vote:
     seconds: float
     """Seconds of viewing that the page measured and the server limited to the possible."""
     side: Side
-    """Side on which the generated image was shown, "left" or "right"."""
     changes: int = 0
     """Number of times that the worker undid or changed this vote."""
     verdict: ApprovalVerdict = "pending"
@@ -244,17 +228,14 @@ class Worker:
     """A worker under a pseudonym, with their record."""
 
     id: str
-    """Pseudonym of the worker, such as heron-41."""
     created: datetime
     approved: int = 0
-    """Number of approved assignments in all studies."""
     rejected: int = 0
     pending: int = 0
     blocked: bool = False
 
     @property
     def finished(self) -> int:
-        """Number of assignments that were approved or rejected."""
         return self.approved + self.rejected
 
     @property
@@ -326,16 +307,12 @@ class StudyData:
     same_browser: tuple[tuple[str, ...], ...] = ()
     """Groups of workers from the same browser: perhaps one person."""
     linked: bool = False
-    """True if anybody could join by an open link, under any number of names."""
     panelled: bool = False
-    """True if only people named by a panel could join by the open link."""
 
 
 def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tuple[Question, ...]:
-    """Return the questions for this item, in order, given the answers so far.
-
-    A question with `only_with` is asked if the item shows that class (case is ignored). A follow-up is asked if the
-    question that it follows is asked and was answered with `follows_answer`.
+    """Return the questions for this item, in order: with `only_with` if the item shows that class (case is ignored),
+    and a follow-up if the question that it follows is asked and was answered with `follows_answer`.
     """
     shown = {name.casefold() for name in item.classes}
     chosen: dict[str, Question] = {}
@@ -351,9 +328,8 @@ def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tup
 
 
 def wording(question: Question, item: NewItem) -> str:
-    """Return the question's text for an item, with {label} filled in and the fitting article ("an owl").
-
-    If a label has several names ("tench, Tinca tinca"), the first is used. A missing label becomes "its subject".
+    """Return the question's text for an item, with the fitting article ("an owl") and the first name of its label
+    ("tench, Tinca tinca") for {label}. A missing label becomes "its subject".
     """
     label = item.label.split(",")[0].replace("_", " ").strip()
     if not label:
@@ -373,7 +349,6 @@ class RuleProblem:
     field: str
     text: str
     label: str = ""
-    """Label of the form's field, unless the text names the field."""
 
     @property
     def words(self) -> str:
@@ -402,7 +377,6 @@ class QuestionFeedback:
     expected: str
     """Right answer; "" if none is known. Then the given answer counts as neither right nor wrong."""
     right: bool | None
-    """True if the answer was right; None if no right answer is known."""
 
 
 @dataclass(frozen=True)
@@ -410,10 +384,8 @@ class Feedback:
     """Feedback on a worker's answers to a training item."""
 
     right: bool
-    """True if the worker gave all known right answers."""
     answers: tuple[QuestionFeedback, ...]
     why: str
-    """Explanation of the right answers, or ""."""
 
 
 def right(item: NewItem, answers: Answers, questions: Sequence[Question]) -> bool:

@@ -30,7 +30,6 @@ class Slice:
     short: int
     """Number of items with too few votes in a closed study."""
     waiting: int
-    """Number of items whose votes are still to come."""
     bounds: Bounds
     """Bounds of the rate: if all discarded and short items were invalid, and if all were valid."""
 
@@ -44,7 +43,6 @@ class Slices:
     by_edit_type: tuple[Slice, ...] = ()
     """Results by edit type. An image with edits of two types is in both."""
     by_group: tuple[Slice, ...] = ()
-    """Results by the sample that an image was drawn for."""
     by_model: tuple[Slice, ...] = ()
     """Results by whether a model under test is right on the image."""
 
@@ -56,7 +54,6 @@ class AnswerShare:
     answer: str
     votes: int
     share: Proportion
-    """Share of the images with a consensus whose consensus is this answer."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +92,7 @@ class QuestionResult:
     """Result of `after`, completed by a person's answers where workers had no consensus. None if no person answered. It
     is not a result of the workers, so report it separately."""
     votes: Proportion
-    """Share of counted votes that say "valid", with a bootstrap interval over images. Includes images that still wait
-    for votes."""
+    """Share of counted votes that say "valid", with a bootstrap interval over images, also those that still wait."""
     answers: tuple[AnswerShare, ...]
     """Share of each possible answer; empty for free text."""
     mean: Mean | None
@@ -106,7 +102,6 @@ class QuestionResult:
     second: SecondOpinion
     slices: Slices
     remarks: tuple[Remark, ...]
-    """Answers of all workers to a free-text question."""
 
 
 @dataclass(frozen=True)
@@ -115,15 +110,11 @@ class Disagreement:
 
     item: int
     question: str
-    """Id of the question."""
     counts: Mapping[str, int]
-    """Number of votes by answer, the most frequent first."""
     status: Status
     disagreement: float
-    """Share of pairs of votes that differ, 0 to 1."""
     adjudication: Adjudication | None
     words: str
-    """The counts in words, such as "3 yes, 2 no"."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +123,9 @@ class WorkerFigures:
 
     worker: str
     votes: int
-    """Number of votes on items."""
     counted: int
     """Number of votes that enter the result: the worker is not excluded, and the vote is among the first K."""
     controls: Proportion
-    """Share of control items answered right."""
     with_consensus: Proportion
     """Share of answers that equal the consensus, where there is one. It may include the worker's own vote."""
     median_seconds: float | None
@@ -144,17 +133,13 @@ class WorkerFigures:
     too_fast: Proportion
     """Share of answers faster than the rules' `too_fast_seconds`. A high share is a hint, not a proof."""
     changed: int
-    """Number of votes that the worker undid or changed."""
     approval: float | None
-    """Approved / (approved + rejected) in all studies, 0 to 1; None before the first decision."""
     finished: int
-    """Number of approved or rejected assignments in all studies."""
     decided: Mapping[ApprovalVerdict, int]
     """Number of assignments in this study by decision. All three decisions are keys."""
     exclusion: Exclusion | None
     blocked: bool
     words: str
-    """One line about the worker for the table, such as "excluded: ...; 47 votes left out"."""
     judged: bool = True
     """True if the worker saw enough control items for the rule or was excluded, or if there are no control items."""
     same_browser: tuple[str, ...] = ()
@@ -173,12 +158,10 @@ class RulesChange:
     version: int
     since: datetime
     votes: tuple[int, int]
-    """Number of votes for each image: before and after the change."""
     consensus: tuple[int, int]
     votes_in: int
     """Number of votes on items before the change. The author of the change could see them."""
     words: str
-    """Summary of the change in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -188,9 +171,7 @@ class Conditions:
     with_source: int
     """Number of items shown beside their source."""
     with_captions: int
-    """Number of items shown with both captions."""
     controls_shown: int
-    """Number of answers to control items, by all workers."""
     shown: int
     """Number of answers to items and control items, by all workers, without imported ones."""
     linked: bool
@@ -210,7 +191,6 @@ class StudyReport:
     complete: int
     """Number of items with all K votes."""
     votes_cast: int
-    """Number of votes on items, by all workers."""
     votes_imported: int
     """Number of votes cast that were imported from a file."""
     votes_excluded: int
@@ -280,9 +260,7 @@ class Agreement:
     ordinal: Measure | None
     """Alpha for a scale, where neighbouring answers count as partial agreement; None for questions without an order."""
     prevalence: float | None
-    """Share of the most frequent answer in all votes, 0 to 1."""
     frequent: str
-    """The most frequent answer."""
     words: str
     """Explanation of all measures together, for readers who do not know them."""
 
@@ -300,24 +278,19 @@ class PowerPlan:
 
     items: int
     votes: int
-    """Total number of votes on items, K for each item."""
     survive: float
     """Expected share of items with a consensus, 0 to 1."""
     rate: float
     """Expected share of valid images among those with a consensus, 0 to 1: not the true share, see `words`."""
     low: float
-    """Lower end of the expected Wilson interval, 0 to 1."""
     high: float
     width: float
-    """Width of the interval (high - low)."""
     annotators: int
     """Number of annotators needed to finish within `minutes_each`; at least K, as nobody votes twice on an item."""
     minutes_each: float
     """Minutes of work for each annotator, including control items, quiz and training."""
     items_each: int
-    """Number of items shown to each annotator, including control items, quiz and training."""
     hours: float
-    """Total working hours of all annotators."""
     words: str
 
 

@@ -33,12 +33,10 @@ class SetEntry:
     source: str
     """SHA-256 of the source image; of the image itself if it has no source."""
     label: str = ""
-    """Class of a classification, or ""."""
     split: Split = ""
     mask: str | None = None
     """SHA-256 of the mask, or None. A mask has mode L, the size of the image and a class number at every pixel."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
-    """The name of each class number (0 to 255) of the mask."""
     role: Role = "generated"
     """"generated" for a generated image, "source" for the original of generated images, which is added beside them."""
     test_case: int | None = None
@@ -72,7 +70,6 @@ class SetVersion:
 
     @property
     def is_draft(self) -> bool:
-        """True for a draft, which may still change."""
         return not self.id
 
     @property
@@ -119,7 +116,6 @@ class CaseOfSet:
     """SHA-256 of the current mask of the test case's run, or None. The mask has mode L and the size of the source."""
     mask_classes: Mapping[int, str]
     image_size: tuple[int, int]
-    """Width and height, in pixels."""
     source_size: tuple[int, int]
 
 
@@ -139,9 +135,8 @@ def split_to_load(splits: Collection[Split]) -> Split:
 
 
 def manifest(name: str, parent: str, note: str, thresholds: Mapping[str, float], entries: Iterable[SetEntry]) -> bytes:
-    """Return the content of a version as JSON in UTF-8, for its hash. Keys and entries are sorted.
-
-    Row numbers of the workspace are left out, so equal versions have the same id everywhere.
+    """Return the content of a version as JSON in UTF-8, for its hash. Keys and entries are sorted, and row numbers are
+    left out, so equal versions have the same id everywhere.
     """
     lines = [
         facts(entry, "image label mask_classes role source split", mask=entry.mask or "")

@@ -23,9 +23,8 @@ class TextTemplates:
         self._folder, self._known = folder, known
 
     def paragraphs(self, name: str, /, **values: object) -> tuple[str, ...]:
-        """Render a template of sentences: a line break becomes one space, and an empty line separates paragraphs.
-
-        So conditions of the template may have their own lines. Empty paragraphs are dropped.
+        """Render a template of sentences: a line break becomes one space, so that conditions may have their own lines,
+        and an empty line separates paragraphs. Empty paragraphs are dropped.
         """
         text = re.sub(f"{_SPACE}+", " ", self._sentences.get_template(name).render(values))
         return tuple(part.strip(" ") for part in text.split(_PARAGRAPH) if part.strip(" "))

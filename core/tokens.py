@@ -19,7 +19,6 @@ class Token:
     name: str
     """Name that the lead gave to the token's user. The log uses it."""
     reads_only: bool
-    """True if the token may read everything but change nothing."""
     created: datetime
     expires: datetime
     withdrawn: datetime | None = None

@@ -1,6 +1,5 @@
-"""Values passed between stages, rooms and the outside. Plain frozen dataclasses; no models, no database.
-
-`to_plain` and `from_plain` convert any of them (except images) to JSON-ready data and back, validated.
+"""Values passed between stages, rooms and the outside: frozen dataclasses. `to_plain` and `from_plain` convert any of
+them (except images) to JSON-ready data and back, validated.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from core.validation_messages import reason
 StageName = str
 """The name of a stage of some recipe (see `pipeline.recipes`), or `GENERATION`."""
 Values = Mapping[StageName, Any]
-"""Values of text stages, by the name of the stage."""
 GENERATION: StageName = "generation"
 """Name of the stage that draws the images. It follows the gate and the text stages of every recipe."""
 EditType = Literal["subject", "object", "attribute", "background", "weather", "time of day", "domain"]
@@ -66,7 +64,6 @@ class Keyword:
     edit_type: EditType
     used: bool = True
     forced: bool = False
-    """True if a person lets this keyword change although the task protects it."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,6 @@ class KeywordAlternatives:
     edit_type: EditType
     options: tuple[Alternative, ...]
     forced: bool = False
-    """True if a person lets the keyword change although the task protects it."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,6 @@ class Check:
     passed: bool | None
     """True if passed, False if failed, None if the check cannot tell. `note` gives the reason."""
     value: float | None = None
-    """The measured figure, such as a similarity. None without a figure."""
     note: str = ""
     """One sentence for a person. It is the reason if the check failed or cannot tell, otherwise a remark."""
     threshold: float | None = None
@@ -126,7 +121,6 @@ class Check:
 
     @property
     def outcome(self) -> Outcome:
-        """The result in words: passed, failed, or cannot tell."""
         return "cannot tell" if self.passed is None else "passed" if self.passed else "failed"
 
 
@@ -148,7 +142,6 @@ class CounterfactualCaption:
     text: str
     edits: tuple[Edit, ...]
     used: bool = True
-    """True if images are to be drawn from this caption."""
     checks: tuple[Check, ...] = field(default=(), compare=False)
     """Checks of the text by a model, made by the stage that wrote the text. Dropped when a person rewrites the text."""
 
@@ -161,7 +154,6 @@ class CounterfactualCaptions:
 
 
 LONGEST_REASON = 1000
-"""Maximum number of characters in the reason of a decision."""
 
 
 @dataclass(frozen=True)
@@ -210,14 +202,11 @@ class PromptSlot:
     name: str
     """Name of the stage, or of a further prompt. The prompt's file is NAME.toml."""
     required: tuple[str, ...]
-    """Variables that a template must use."""
     optional: tuple[str, ...] = ()
-    """Variables that a template may use."""
     default: str = ""
     """Template for prompt sets without a file of this name, or ""."""
     needed: bool = True
-    """True if a prompt set must have this file, unless there is a default. If the file of an optional prompt is
-    missing, the prompt is not sent."""
+    """True if a prompt set must have this file, unless there is a default. Without an optional file nothing is sent."""
     title: str = ""
     """Title of a further prompt, in a few words; "" for the main prompt of a stage."""
 
@@ -229,7 +218,6 @@ class StageKind:
     value: type
     title: str
     doing: str
-    """Words for the stage while it runs, such as "finding keywords"."""
 
 
 _stages: dict[StageName, StageKind] = {}
@@ -281,10 +269,7 @@ def read_json(text: str) -> Any:
 
 
 def to_text(value: Any) -> str:
-    """Return a stage's value as text for a person to edit. `from_text` reads it back.
-
-    A value with one text becomes that text. A value with a list of texts becomes lines. Any other value becomes JSON.
-    """
+    """Return a stage's value as text to edit: its text, the lines of its list, or JSON. Inverse of `from_text`."""
     match [getattr(value, field.name) for field in fields(value)]:
         case [str(text)]:
             return text

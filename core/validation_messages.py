@@ -13,8 +13,6 @@ from pydantic.fields import FieldInfo
 
 from core.data_files import DataTable
 
-_HUGE = 10**15
-"""Bounds of at least this size are not mentioned in messages."""
 _NUMBERS = frozenset(
     "greater_than greater_than_equal less_than less_than_equal multiple_of "
     "finite_number int_type int_parsing int_parsing_size int_from_float float_type float_parsing".split()
@@ -23,9 +21,8 @@ _MESSAGES, _KINDS = DataTable(__file__, str, "messages"), DataTable(__file__, st
 
 
 def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """Return the end of a sentence about the first error, such as "it has to be a whole number from 1 to 8".
-
-    Pass the validated `model` to get bounds into the message. A ValueError of our own validators keeps its message.
+    """Return the end of a sentence about the first error, such as "it has to be a whole number from 1 to 8". The
+    validated `model` gives the bounds. A ValueError of our own validators keeps its message.
     """
     first = error.errors()[0]
     kind, context = first["type"], first.get("ctx", {})
@@ -50,7 +47,6 @@ class FieldPlace:
     holder: type[BaseModel] | None
     """The model that has the field, or would have it if it existed. None if unknown."""
     field: FieldInfo | None
-    """The field, or None if there is no such field."""
     kinds: tuple[str, ...] = ()
     """Possible values of `kind` if the value is one of several models."""
 
@@ -105,7 +101,7 @@ def _number(kind: str, field: FieldInfo | None) -> str:
     whole = kind.startswith("int") or (field is not None and int in _types(field.annotation))
     words = "a whole number" if whole else "a number"
     low, high = bounds.get("ge"), bounds.get("le")
-    if high is not None and high > _HUGE:
+    if high is not None and high > 10**15:  # nobody types such a number
         high = None
     if low is not None and high is not None:
         words += f" from {_plain(low)} to {_plain(high)}"

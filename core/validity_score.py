@@ -20,7 +20,6 @@ class ValidityScore:
     """A logistic regression, as plain numbers that can be saved and read."""
 
     names: tuple[str, ...]
-    """Names of the checks, in column order."""
     middle: tuple[float, ...]
     """Median value of each check, used for images without a value."""
     mean: tuple[float, ...]
@@ -29,18 +28,14 @@ class ValidityScore:
     """Weights of the checks, first in units of their spread, then for the flags that a value is missing."""
     intercept: float
     task: TaskKind | None = None
-    """Task of the images that the score was fitted to and applies to. None if an earlier version of the studio fitted
-    it to images of all tasks."""
+    """Task of the images that it was fitted to and applies to; None for images of all tasks (earlier versions)."""
 
     def __call__(self, checks: Floats) -> Floats:
         """Return the probability of each image, 0 to 1, from (images, checks) with NaN for a missing value."""
-        away = self._columns(checks) @ np.array(self.weights) + self.intercept
-        return 1.0 / (1.0 + np.exp(-away))
-
-    def _columns(self, checks: Floats) -> Floats:
         missing = np.isnan(checks)
         filled = np.where(missing, np.array(self.middle), checks)
-        return np.concatenate([(filled - np.array(self.mean)) / np.array(self.spread), missing], axis=1)
+        columns = np.concatenate([(filled - np.array(self.mean)) / np.array(self.spread), missing], axis=1)
+        return 1.0 / (1.0 + np.exp(-(columns @ np.array(self.weights) + self.intercept)))
 
 
 @dataclass(frozen=True)
@@ -50,15 +45,13 @@ class Agreement:
     images: int
     valid: int
     auc: Figure
-    """Probability that a valid image scores higher than an invalid one (0.5 is chance), with an interval over
-    sources."""
+    """Probability that a valid image scores higher than an invalid one (0.5 is chance), over sources."""
     bins: tuple[tuple[float, float, int], ...]
     """Reliability diagram: mean score, share of valid images and number of images of each bin that is not empty."""
     threshold: float
     precision: float | None
     """Share of valid images among those at or above the threshold; None if there are none."""
     recall: float | None
-    """Share of the valid images that are at or above the threshold."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +64,6 @@ class ScoreRun:
     studies: Mapping[str, str]
     """Names of the studies whose votes the score was fitted to, by study id."""
     checks: tuple[str, ...]
-    """Names of the checks that the score uses."""
     agreement: Agreement
     images: int
-    """Number of scored images."""
     created: datetime

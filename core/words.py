@@ -1,6 +1,5 @@
-"""Find words in a text, and the words that name a label or a protected class.
-
-A phrase matches whole words in any case. English plurals and words for the classes of driving data sets are known.
+"""Find words in a text, and the words that name a label or a protected class, in any case and number. Words for the
+classes of driving data sets are known.
 """
 
 from __future__ import annotations
@@ -13,9 +12,6 @@ from functools import cache, lru_cache
 from core.data_files import DataTable
 from core.types import Task
 
-_SHOWN = 5
-"""Maximum number of names that a sentence lists. Further names are only counted."""
-
 Span = tuple[int, int]
 """Start and end in a text, end not included."""
 
@@ -23,20 +19,7 @@ _SYNONYMS = DataTable(__file__, tuple[str, ...], "synonyms")
 _SAME_CLASS = DataTable(__file__, str, "same_class")
 _IRREGULAR = DataTable(__file__, str, "irregular")
 _PLURAL_VERBS = {"is": "are", "was": "were", "has": "have"}
-_SMALL = frozenset(
-    "a an the this that these those its his her their some any no one two three four five six seven eight "
-    "nine ten several many few couple pair group of".split()
-)
-"""Words such as articles and numbers that do not change a class, so "two cars" is as protected as "cars"."""
-
-_GRAMMAR = _SMALL | frozenset(
-    "is are was were be been being has have had in on at by with and or to from into onto over under it they there "
-    "which who whose as while both each every all also very more".split()
-)
-
-
-_BEFORE = frozenset("a an the in on at by during".split())
-"""Articles and prepositions of place and time that do not change the meaning of a phrase if they begin it."""
+_LISTS = DataTable(__file__, frozenset[str], "lists")
 
 
 def composed(text: str) -> str:
@@ -46,7 +29,7 @@ def composed(text: str) -> str:
 
 def says_something(word: str) -> bool:
     """Return True if a word has content, False for a word that only serves grammar, such as "the"."""
-    return word.lower() not in _GRAMMAR
+    return word.lower() not in _LISTS["small"] and word.lower() not in _LISTS["grammar"]
 
 
 def tokens(text: str) -> list[str]:
@@ -55,12 +38,13 @@ def tokens(text: str) -> list[str]:
 
 
 def meaning(phrase: str) -> str:
-    """Return a phrase in lower case without punctuation, hyphens, and articles and prepositions (`_BEFORE`) at its
-    start. So “Dusk”, “at dusk” and “the dusk.” are equal, while “not dusk” and “two birds” remain other than “dusk” and
-    “birds”. No model decides: in embeddings, opposites such as day and night are close.
+    """Return a phrase in lower case without punctuation, hyphens, and articles and prepositions at its start.
+
+    “Dusk”, “at dusk” and “the dusk.” are equal, while “not dusk” and “two birds” remain other than “dusk” and “birds”.
+    No model decides: in embeddings, opposites such as day and night are close.
     """
     words = tokens(composed(phrase).replace("-", " ").replace("_", " "))
-    while len(words) > 1 and words[0] in _BEFORE:
+    while len(words) > 1 and words[0] in _LISTS["before"]:
         words = words[1:]
     return " ".join(words) or phrase.strip().lower()
 
@@ -72,10 +56,7 @@ def token_spans(text: str) -> list[Span]:
 
 @lru_cache(maxsize=4096)
 def _words_of(text: str) -> tuple[tuple[str, ...], tuple[Span, ...]]:
-    """Return the words of a text and their spans.
-
-    Cached, as showing a run asks for the same few texts thousands of times.
-    """
+    """Return the words of a text and their spans. Cached: showing a run asks for the same texts thousands of times."""
     spans = tuple(match.span() for match in re.finditer(r"\w+(?:-\w+)*", text))
     return tuple(text[start:end].lower() for start, end in spans), spans
 
@@ -114,9 +95,8 @@ def plural(phrase: str) -> str:
 
 
 def count_of(number: int, noun: str, verb: str = "") -> str:
-    """Return a number with its noun, such as "1 vote" or "2,500 test cases".
-
-    Give `verb` in the singular. It follows the noun in the form for the number: "1 image is", "2 images are".
+    """Return a number with its noun, such as "1 vote" or "2,500 test cases". `verb`, given in the singular, follows in
+    the form for the number: "1 image is", "2 images are".
     """
     if number == 1:
         return f"1 {noun} {verb}".rstrip()
@@ -147,9 +127,8 @@ def singular(phrase: str) -> str:
 
 @lru_cache(maxsize=1024)
 def forms_of(name: str) -> tuple[str, ...]:
-    """Return the singular and plural of all names of a label or protected class, the name itself first.
-
-    A label with commas, as in ImageNet ("goldfinch, Carduelis carduelis"), is several names of one thing.
+    """Return the singular and plural of all names of a label or protected class, the name itself first. Commas separate
+    the names, as in ImageNet ("goldfinch, Carduelis carduelis").
     """
     forms: list[str] = []
     for part in name.split(","):
@@ -190,7 +169,7 @@ def is_protected(phrase: str, task: Task) -> bool:
         for start, end in token_spans(phrase)
         if not any(first <= start and end <= last for first, last in covered)
     ]
-    return bool(covered) and all(word in _SMALL for word in rest)
+    return bool(covered) and all(word in _LISTS["small"] for word in rest)
 
 
 def _plural_word(word: str) -> str:
@@ -220,9 +199,9 @@ def _singular_word(word: str) -> str:
     return word
 
 
-def few_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def few_names(names: Sequence[str], most: int = 5) -> str:
+    """Join the first names with commas. Names beyond `most` are only counted."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def and_list(names: Iterable[str]) -> str:

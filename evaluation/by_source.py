@@ -27,6 +27,8 @@ GROUPS = 1_000
 """Maximum number of groups of sources. If there are more sources, they are put into this many random groups, which are
 then weighted (Wolter 2007, Introduction to Variance Estimation, chapter 2). Grouping changes the width of an interval
 by some 2 %, less than the random samples change it."""
+MOST_NEEDED = 100
+"""Maximum number of sources that is given as enough, as a multiple of the present sources."""
 FEWEST_SOURCES = 2
 """Minimum number of sources. With fewer, their variance is unknown."""
 ONE_SOURCE = "no interval, since there is one source only"
@@ -36,9 +38,7 @@ Statistic = Callable[[Floats], Floats]
 
 
 def one_split(splits: Sequence[str]) -> str:
-    """Return the split of all sources, or "". Raises ValueError for sources of several splits, since sources that a
-    model was trained on and others are never mixed.
-    """
+    """Return the split of all sources, or "". Raises ValueError for several: seen and unseen ones are never mixed."""
     several = sorted({one or "without a split" for one in splits})
     if len(several) > 1:
         raise ValueError(f"sources of several splits are not mixed: {', '.join(several)}")
@@ -118,6 +118,13 @@ class MeansOfSources:
         return self._drawn
 
 
+def shares_of_sources(columns: Sequence[Flags | Floats], source: Numbers) -> tuple[Floats, Floats]:
+    """Return the mean of columns, (images,), over each source's images, (sources, columns), and numbers of images."""
+    _, place = np.unique(source, return_inverse=True)
+    images = np.bincount(place).astype(np.float64)
+    return np.stack([np.bincount(place, weights=one) / images for one in columns], axis=1), images
+
+
 def in_groups(sums: Floats, fate: np.random.Generator) -> Floats:
     """Return the counts of sources, (sources, k), summed up in `GROUPS` random groups if there are more."""
     if len(sums) <= GROUPS:
@@ -166,12 +173,7 @@ def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -
 
 
 def means_of_groups(
-    values: Floats,
-    weights: Floats,
-    group: Numbers,
-    groups: int,
-    n: Numbers,
-    lowest: float = 0.0,
+    values: Floats, weights: Floats, group: Numbers, groups: int, n: Numbers, lowest: float = 0.0
 ) -> tuple[list[Figure], Floats]:
     """Return the mean of one value per source, `lowest` to 1, in each of many groups, such as classes, with an
     interval; and p-values of the tests that the means are 0, NaN with too few sources. `group` is the group of each
@@ -235,6 +237,15 @@ def clustering(wrong: Floats, source: Numbers) -> Clustering:
     correlation = (between - within) / spread
     effect = 1 + (float((size**2).sum()) / n - 1) * max(correlation, 0.0)
     return Clustering(correlation, effect, n / effect)
+
+
+def needed_sources(sources: int, distance: float, reach: float) -> int | None:
+    """Return how many sources would be enough if `reach`, the half-width of the interval, fell with the root of their
+    number to the `distance` from the bound. None if that is more than `MOST_NEEDED` times the present ones.
+    """
+    if reach**2 > MOST_NEEDED * distance**2:
+        return None
+    return int(np.ceil(sources * (reach / distance) ** 2)) + 1
 
 
 def adjusted(p_values: Floats) -> Floats:

@@ -23,30 +23,14 @@ from typing import Literal
 
 import numpy as np
 
-from core.class_tables import (
-    FEWEST_LABELS,
-    IMAGENET,
-    SetMeaning,
-    above,
-    all_above,
-    is_wordnet_id,
-    kinds_below,
-    kinds_of,
-    meaning_of,
-    meanings,
-    meanings_in_sets,
-    names_of_id,
-    one_name_of,
-    plain,
-    recognised,
-    word_meanings,
-    words_of_id,
-)
+from core import class_tables as tables
+from core.class_tables import IMAGENET, SetMeaning, plain
 from core.errors import UserError
 from core.evaluation_results import MappingReport, MappingRow
 from core.figures import Flags, Numbers
 from core.types import TaskKind
-from core.words import count_of, few_names, singular
+from core.words import few_names, singular
+from evaluation.report import TEMPLATES
 
 Rule = Literal[
     "file",
@@ -68,8 +52,7 @@ _MOST_SUGGESTED = 100
 CLEAR = 0.9
 """Minimum share of a word's uses in WordNet's texts that a meaning needs to be chosen."""
 FEW_KINDS, TOO_FEW_KINDS = 0.25, 0.02
-"""Shares of the kinds that WordNet has directly below a superclass. If a model knows fewer than the first share, the
-mapping is doubtful. If it knows fewer than the second share, the label is unmapped."""
+"""Shares of WordNet's kinds below a superclass. Fewer than the first are doubtful, than the second unmapped."""
 _COLUMNS = ("label", "model class")
 _CAN_MEAN = "can mean"
 _SEVERAL = "several classes of the model by the same name"
@@ -83,13 +66,17 @@ class MappedLabel:
     classes: tuple[int, ...]
     """Numbers of the label's classes among the model's classes, ascending; () for an unmapped label."""
     rule: Rule | None
-    """The matching rule, or None for an unmapped label."""
     note: str = ""
     """Meaning in which the label is mapped, or the reason why it is unmapped."""
     doubtful: bool = False
     """True if a person should check the mapping: `note` says why."""
     picks: tuple[str, ...] = ()
     """For an unmapped label, a name or id for a user's file, for each meaning of the label that the model knows."""
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """True if the label is unmapped because it has several meanings."""
+        return not self.classes and self.note.startswith((_CAN_MEAN, _SEVERAL))
 
 
 @dataclass(frozen=True)
@@ -100,7 +87,6 @@ class OwnLine:
     model_class: str | int
     """A name, an id of WordNet, a number, or a superclass; "" leaves the label out."""
     place: str
-    """Position of the line in the file, for messages."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +103,7 @@ class ClassMap:
 
     kind: TaskKind
     classes: tuple[str, ...]
-    """Classes of the model, in its order."""
     labels: tuple[MappedLabel, ...]
-    """Labels in the order of the data set."""
     known_as: str = ""
     """Name of the known list of classes that the model uses, such as ImageNet's; "" if unknown."""
     unused: tuple[str, ...] = ()
@@ -129,7 +113,6 @@ class ClassMap:
 
     @property
     def unmapped(self) -> tuple[MappedLabel, ...]:
-        """The labels that have no class of the model."""
         return tuple(one for one in self.labels if not one.classes)
 
     @property
@@ -148,9 +131,7 @@ class ClassMap:
 
     @cached_property
     def label_of_class(self) -> Numbers:
-        """Number of the label of each class; -1 for none. A class of several labels has the one with the fewest
-        classes, or the first of these.
-        """
+        """Number of each class's label, -1 for none. Of several labels, the first with fewest classes counts."""
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
             return np.full(len(self.classes), -1)
@@ -171,19 +152,13 @@ class ClassMap:
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """The names of `groups` in tables."""
         return tuple(" + ".join(self.labels[number].label for number in group) for group in self.groups)
-
-    @property
-    def ambiguous(self) -> tuple[MappedLabel, ...]:
-        """The labels that are unmapped because they have several meanings."""
-        return tuple(one for one in self.unmapped if one.note.startswith((_CAN_MEAN, _SEVERAL)))
 
     def suggestions(self, label: str) -> tuple[str, ...]:
         """Return classes and superclasses of the model with names similar to a label's, the most similar first."""
         known = {plain(part): name for name in self.classes for part in (name, *name.split(","))}
         if self.known_as == IMAGENET:
-            known = {word: word for word in meanings()} | known
+            known = {word: word for word in tables.meanings()} | known
         near = difflib.get_close_matches(plain(label), list(known), SUGGESTIONS)
         return tuple(dict.fromkeys(known[word] for word in near))
 
@@ -195,15 +170,14 @@ def map_classes(
     own: OwnMapping | None = None,
     beside: Sequence[str] = (),
 ) -> ClassMap:
-    """Return the mapping from the labels of a data set to the classes of a model.
-
-    `beside` are all labels of the data set, which identify it; `labels` may be a few of these. For segmentation a label
-    that is only part of a class is mapped to it too, and measured together with the other parts. Raises UserError,
-    naming file and line, for a class in the file that the model lacks.
+    """Return the mapping from the labels of a data set to the classes of a model. `beside` are all labels of the data
+    set, which identify it. For segmentation a label that is only part of a class is mapped to it too, and measured with
+    the other parts. Raises UserError, naming file and line, for a class in the file that the model lacks.
     """
     model = _model_of(tuple(classes))
     from_file, unused = _from_file(own, labels, model)
-    stated = {} if kind == "segmentation" else meanings_in_sets(labels if len(labels) >= FEWEST_LABELS else beside)
+    identifying = labels if len(labels) >= tables.FEWEST_LABELS else beside
+    stated = {} if kind == "segmentation" else tables.meanings_in_sets(identifying)
     mapped_labels = [from_file.get(plain(label)) or model.find(label, stated.get(label)) for label in labels]
     mapped = [replace(one, label=label) for one, label in zip(mapped_labels, labels, strict=True)]
     if model.known_as != IMAGENET:
@@ -233,34 +207,18 @@ def report_of(mapping: ClassMap) -> MappingReport:
     left = tuple(mapping.classes[number] for number in mapping.left_over)
     shared = [name for name, group in zip(mapping.group_names, mapping.groups, strict=True) if len(group) > 1]
     together = tuple(shared) if mapping.kind == "segmentation" else ()
-    rules = Counter(one.rule for one in rows)
-    by_rule = ", ".join(f"{number} by {_RULE_WORDS.get(rule, rule)}" for rule, number in rules.items())
-    words = [f"{len(rows)} of {len(mapping.labels)} labels are mapped{': ' if by_rule else ''}{by_rule}."]
-    doubtful = [one.label for one in mapped if one.doubtful]
-    if doubtful:
-        words.append(f"Check whether these labels mean what the table says: {few_names(doubtful)}.")
-    ambiguous = {one.label for one in mapping.ambiguous}
-    if ambiguous:
-        named = few_names([one.label for one in missing if one.label in ambiguous])
-        several = count_of(len(ambiguous), "label")
-        words.append(f"{several} can mean several things, not compared until you say which: {named}.")
-    unfit = [one.label for one in missing if one.label not in ambiguous]
-    if unfit:
-        words.append(f"Not mapped, and so not compared: {few_names(unfit)}.")
-    if together:
-        words.append(f"Measured as one, since the model cannot tell them apart: {few_names(together)}.")
-    if left:
-        words.append(f"No label has {len(left)} of the model's {len(mapping.classes)} classes: {few_names(left)}.")
-    if mapping.unused:
-        words.append(f"The file names labels that the data set does not have: {few_names(mapping.unused)}.")
-    return MappingReport(" ".join(words), tuple(rows), tuple(missing), left, together)
-
-
-_RULE_WORDS = {
-    "file": "the file",
-    "data set": "what the data set means",
-    "singular or plural": "the name in singular or plural",
-}
+    summary = TEMPLATES.paragraph(
+        "mapping.txt",
+        mapping=mapping,
+        mapped=mapped,
+        rules=Counter(one.rule for one in rows).items(),
+        doubtful=[one.label for one in mapped if one.doubtful],
+        ambiguous=[one.label for one in unmapped if one.is_ambiguous],
+        unfit=[one.label for one in unmapped if not one.is_ambiguous],
+        together=together,
+        left=left,
+    )
+    return MappingReport(summary, tuple(rows), tuple(missing), left, together)
 
 
 def read_mapping(data: bytes, name: str) -> OwnMapping:
@@ -370,8 +328,8 @@ def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabe
 class _Model:
     def __init__(self, classes: Sequence[str]) -> None:
         self.classes = tuple(classes)
-        self.known_as, self._rows = recognised(classes)
-        self._of_sets = meanings_in_sets(classes)
+        self.known_as, self._rows = tables.recognised(classes)
+        self._of_sets = tables.meanings_in_sets(classes)
         whole, of_table, parts, singulars = (dict[str, set[int]]() for _ in range(4))
         self._by_id, self._same = dict[str, set[int]](), dict[str, set[int]]()
         for number, (name, row) in enumerate(zip(classes, self._rows, strict=True)):
@@ -381,11 +339,11 @@ class _Model:
                 (of_table, {row.name, ", ".join(row.names)} if row else set()),
                 (parts, names_of_class),
                 (singulars, {singular(plain(part)) for part in names_of_class}),
-                (self._same, {one_name_of(part) for part in names_of_class}),
+                (self._same, {tables.one_name_of(part) for part in names_of_class}),
             ):
                 for one in names:
                     place.setdefault(plain(one), set()).add(number)
-            for one in all_above(row.wordnet) if row and row.wordnet else ():
+            for one in tables.all_above(row.wordnet) if row and row.wordnet else ():
                 self._by_id.setdefault(one, set()).add(number)
         self._levels: tuple[tuple[Rule, Mapping[str, set[int]]], ...] = (
             ("name", whole),
@@ -396,7 +354,7 @@ class _Model:
 
     def find(self, label: str, stated: SetMeaning | None = None) -> MappedLabel:
         """Find the classes of a label by all rules except a user's file. `stated` is its meaning in the data set."""
-        if is_wordnet_id(label):
+        if tables.is_wordnet_id(label):
             return self._by_wordnet_id(label)
         if stated and self.known_as == IMAGENET:
             return self._by_data_set(label, stated)
@@ -406,7 +364,7 @@ class _Model:
             or self._by_name(label)
             or self._by_superclass(label, plain(label))
             or self._by_meaning(label, one)
-            or self._by_singular(label, one)
+            or self._only(label, self._singulars.get(one, set()), "singular or plural")
             or self._by_superclass(label, one)
         )
         if found:
@@ -439,32 +397,30 @@ class _Model:
         theirs = {one for meaning in meanings_of_model if meaning for one in meaning.wordnet}
         if found.rule == "file" or not stated or not theirs or theirs & set(stated.wordnet):
             return found
-        note = f"the data set means {words_of_id(stated.wordnet[0])}, the model {words_of_id(min(theirs))}"
-        return MappedLabel(found.label, (), None, note)
+        meaning, other = (tables.words_of_id(one) for one in (stated.wordnet[0], min(theirs)))
+        return MappedLabel(found.label, (), None, f"the data set means {meaning}, the model {other}")
 
     def kinds_of(self, label: str) -> list[int]:
-        return sorted({number for kind in kinds_of(label) for number in self._same.get(kind, ())})
+        return sorted({number for kind in tables.kinds_of(label) for number in self._same.get(kind, ())})
 
     def same_as(self, label: str) -> list[int]:
-        return sorted(self._same.get(one_name_of(label), ()))
+        return sorted(self._same.get(tables.one_name_of(label), ()))
 
     def whole_of(self, one: MappedLabel) -> MappedLabel:
         """Map a label that is a kind of one class of the model to that class; return any other as it is."""
-        name_of_label = one_name_of(one.label)
+        name_of_label = tables.one_name_of(one.label)
         whole = [
             number
             for number, (name, row) in enumerate(zip(self.classes, self._rows, strict=True))
-            if any(name_of_label in kinds_of(part) for part in (*name.split(","), *(row.names if row else ())))
+            if any(name_of_label in tables.kinds_of(part) for part in (*name.split(","), *(row.names if row else ())))
         ]
         if len(whole) != 1:
             return one
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
-        """Return the classes whose WordNet id is this one or below it. If there are none, return the only class with
-        one of the id's names.
-        """
-        meaning, names = meaning_of(label), names_of_id(label)
+        """Return the classes with this WordNet id or one below it; else the only class with one of the id's names."""
+        meaning, names = tables.meaning_of(label), tables.names_of_id(label)
         if label in self._by_id:
             return self._mapped(label, self._by_id[label], "WordNet id", str(meaning) if meaning else "")
         named = self._by_name(", ".join(names)) if names and self.known_as != IMAGENET else None
@@ -479,25 +435,25 @@ class _Model:
             if rule == "one of its names" and not found:
                 found = {number for part in label.split(",") for number in level.get(plain(part), ())}
             if found:
-                return self._mapped(label, found, rule) if len(found) == 1 else self._several(label, found)
+                return self._only(label, found, rule)
         return None
 
-    def _by_singular(self, label: str, one: str) -> MappedLabel | None:
-        classes = self._singulars.get(one, set())
-        if len(classes) > 1:
-            return self._several(label, classes)
-        return self._mapped(label, classes, "singular or plural") if classes else None
+    def _only(self, label: str, found: set[int], rule: Rule) -> MappedLabel | None:
+        if len(found) < 2:
+            return self._mapped(label, found, rule) if found else None
+        named = few_names([f"{self.classes[number]} ({number})" for number in sorted(found)])
+        return MappedLabel(label, (), None, f"{_SEVERAL}: {named}")
 
     def _by_superclass(self, label: str, word: str) -> MappedLabel | None:
         """Return all classes below the first meaning of the word that is above a class of the model in WordNet."""
-        below = [one.wordnet for one in meanings().get(word, ()) if one.wordnet in self._by_id]
-        return self._below(label, below[:1], str(meaning_of(below[0]))) if below else None
+        below = [one.wordnet for one in tables.meanings().get(word, ()) if one.wordnet in self._by_id]
+        return self._below(label, below[:1], str(tables.meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
         """Return the classes of the meaning that a word nearly always has in texts. A word without such a meaning is
         ambiguous and unmapped. None if the model has no class of any of its meanings.
         """
-        known = word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
+        known = tables.word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):
             return None
         top = max(known, key=lambda one: one.tagged)
@@ -519,7 +475,7 @@ class _Model:
         if plainly.classes and not plainly.doubtful and {*plainly.classes} == self._with_ids(stated.wordnet):
             return plainly
         title = stated.sets[0]
-        named = "; ".join(words for one in stated.wordnet if (words := words_of_id(one))) or stated.wordnet[0]
+        named = "; ".join(words for one in stated.wordnet if (words := tables.words_of_id(one))) or stated.wordnet[0]
         if not self._with_ids(stated.wordnet):
             return MappedLabel(label, (), None, f"{title} means {named}, and the model has no class of it")
         found = self._below(label, stated.wordnet, named)
@@ -536,8 +492,8 @@ class _Model:
         if any(row and row.wordnet in ids for row in self._rows):
             levels = [rule for rule, level in self._levels if found <= level.get(plain(label), set())]
             return self._mapped(label, found, levels[0] if levels else "superclass")
-        known = {one for one, over in above().items() if one in self._by_id and set(over) & set(ids)}
-        kinds = sum(kinds_below().get(one, 0) for one in ids if one in self._by_id)
+        known = {one for one, over in tables.above().items() if one in self._by_id and set(over) & set(ids)}
+        kinds = sum(tables.kinds_below().get(one, 0) for one in ids if one in self._by_id)
         words = f"{len(known)} of its {kinds:,} kinds in WordNet"
         if len(known) < TOO_FEW_KINDS * kinds:
             whole = tuple(one for one in ids if self._with_ids((one,)) == found)
@@ -562,12 +518,8 @@ class _Model:
         if named and {*named.classes} == found:
             return name
         whole = [one for one in ids if self._with_ids((one,)) == found]
-        names = [name for one in whole for name in names_of_id(one) if plain(name) not in word_meanings()]
+        names = [name for one in whole for name in tables.names_of_id(one) if plain(name) not in tables.word_meanings()]
         return next((name for name in names if {*self.find(name).classes} == found), whole[0] if whole else "")
-
-    def _several(self, label: str, found: Iterable[int]) -> MappedLabel:
-        named = few_names([f"{self.classes[number]} ({number})" for number in sorted(found)])
-        return MappedLabel(label, (), None, f"{_SEVERAL}: {named}")
 
     def _mapped(self, label: str, found: Iterable[int], rule: Rule, note: str = "") -> MappedLabel:
         return MappedLabel(label, tuple(sorted(found)), rule, note)

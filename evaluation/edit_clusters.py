@@ -1,7 +1,6 @@
-"""Groups of edits with the same meaning, class by class, and their effect on the probability of the true class.
-
-LANCE (Prabhu et al. 2023, section 3.3) takes five groups per class by K-means and ranks them by their mean change. Here
-HDBSCAN determines their number, and a permutation test shows which of them may be chance. Pure.
+"""Groups of edits with the same meaning, class by class, and their effect on the probability of the true class. LANCE
+(Prabhu et al. 2023, section 3.3) takes five groups per class by K-means. Here HDBSCAN determines their number, and a
+permutation test shows which of them may be chance. Pure.
 """
 
 from __future__ import annotations
@@ -26,12 +25,10 @@ class EditCluster:
     """A group of test cases of one class whose edits have the same meaning."""
 
     label: int
-    """The number of the class."""
     cases: tuple[int, ...]
     """Indices of the test cases, the most typical first: those whose edits are nearest to the group's mean."""
     change: Figure
-    """Mean change of the true class's probability, -1 to 1, with equal weight for each source; below 0 the edits
-    hurt."""
+    """Mean change of the true class's probability over sources, -1 to 1; below 0 the edits hurt."""
     p_value: float | None
     """P-value of the test that the change does not depend on the edit; None with too few sources."""
     p_adjusted: float | None
@@ -39,19 +36,18 @@ class EditCluster:
 
 
 def edit_clusters(differences: Floats, change: Floats, source: Numbers, label: Numbers) -> tuple[EditCluster, ...]:
-    """Return the groups of all classes, the most harmful first. A row of `differences` (test cases, dimensions) is the
-    vector of an edit's new words minus the vector of its old words; only its direction counts. `change` is NaN where it
-    is unknown. A test case is in no group if its change is unknown, its old and new words mean the same, or its edit is
-    unlike all others.
+    """Return the groups of all classes, the most harmful first. `differences` (test cases, dimensions) are vectors of
+    new words minus those of old words; only their direction counts. A test case is in no group if its `change` is NaN,
+    its old and new words mean the same, or its edit is unlike all others.
     """
     length = np.linalg.norm(differences, axis=1)
     usable = np.isfinite(change) & (length > 1e-9)
     clusters, classes = list[EditCluster](), np.unique(label[usable]).tolist()
     exchanges = PERMUTATIONS * min(5, 1 + len(classes) // 5)
     for one in classes:
-        cases, fate = np.flatnonzero(usable & (label == one)), np.random.default_rng((0, one))
+        cases = np.flatnonzero(usable & (label == one))
         directions = differences[cases] / length[cases, None]
-        clusters += _of_class(one, cases, directions, change[cases], source[cases], fate, exchanges)
+        clusters += _of_class(one, cases, directions, change[cases], source[cases], exchanges)
     p_adjusted = adjusted(np.array([np.nan if each.p_value is None else each.p_value for each in clusters]))
     with_all = [
         replace(each, p_adjusted=None if np.isnan(p) else float(p))
@@ -61,13 +57,7 @@ def edit_clusters(differences: Floats, change: Floats, source: Numbers, label: N
 
 
 def _of_class(
-    label: int,
-    cases: Numbers,
-    directions: Floats,
-    change: Floats,
-    source: Numbers,
-    fate: np.random.Generator,
-    exchanges: int,
+    label: int, cases: Numbers, directions: Floats, change: Floats, source: Numbers, exchanges: int
 ) -> Iterator[EditCluster]:
     from sklearn.cluster import HDBSCAN
 
@@ -90,7 +80,7 @@ def _of_class(
     figures, _ = means_of_groups(means, np.ones(len(cell)), of_cell, groups, n, lowest=-1.0)
     weights = np.zeros((groups, len(cases)))
     weights[group[inside], inside] = 1 / (count * np.bincount(of_cell)[of_cell])[place]
-    p_values = _permuted(weights, change, number, fate, exchanges)
+    p_values = _permuted(weights, change, number, np.random.default_rng((0, label)), exchanges)
     for each, figure in enumerate(figures):
         members = np.flatnonzero(group == each)
         typical = members[np.argsort(-directions[members] @ directions[members].mean(axis=0), kind="stable")]

@@ -15,27 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.evaluation_results import (
-    FEWEST_CASES,
-    Calibration,
-    ClassRow,
-    Confusion,
-    Effectiveness,
-    Flips,
-    PairedDifference,
-    Together,
-    Weighing,
-)
-from core.figures import Figure, Flags, Floats, Numbers, ratio
-from evaluation.by_source import (
-    MeansOfSources,
-    adjusted,
-    clustering,
-    matched,
-    means_of_groups,
-    one_split,
-    ratio_of,
-)
+from core import evaluation_results as results
+from core.evaluation_results import FEWEST_CASES, Weighing
+from core.figures import Columns, Figure, Flags, Floats, Numbers, ratio
+from evaluation import by_source
+from evaluation.by_source import MeansOfSources
 from evaluation.report import TEMPLATES
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
@@ -44,7 +28,7 @@ BINS = 15
 
 
 @dataclass(frozen=True)
-class Answers:
+class Answers(Columns):
     """A model's answers to images, column by column; all columns have one length."""
 
     source: Numbers
@@ -56,11 +40,7 @@ class Answers:
     confidence: Floats
     """The probability of the predicted class, 0 to 1."""
     way: Numbers | None = None
-    """The number of each image's control set, -1 for none. A test case is compared with controls of its own set. None
-    if all images have the same set."""
-
-    def __len__(self) -> int:
-        return len(self.source)
+    """Number of each image's control set, -1 for none. Only controls of the same set count. None for a single set."""
 
     def where(self, selected: Flags) -> Answers:
         """Return the answers that a mask selects."""
@@ -69,7 +49,6 @@ class Answers:
 
     @property
     def known(self) -> Answers:
-        """The answers that can be compared."""
         return self.where(self.right != UNKNOWN)
 
 
@@ -81,19 +60,18 @@ def effectiveness(
     labels: Sequence[str],
     splits: Sequence[str],
     weighing: Weighing = "source",
-) -> Effectiveness:
+) -> results.Effectiveness:
     """Return all figures on the errors of a model. `original` has one answer for each source; `label` is each source's
     index in `labels`, and `splits` names its split, or "". `weighing` is the unit of equal weight.
 
     Only sources whose original and at least one test case can be compared count. Comparisons with reconstructions use
     only the sources and test cases that have one. Raises ValueError for sources of several splits.
     """
-    split = one_split(splits)
+    split = by_source.one_split(splits)
     first, cases = original.known, generated.known
     control = reconstructed.known if reconstructed is not None else None
-    left_out = len(original) + len(generated) - len(first) - len(cases)
-    if reconstructed is not None and control is not None:
-        left_out += len(reconstructed) - len(control)
+    read = [answers for answers in (original, generated, reconstructed) if answers is not None]
+    left_out = sum(int((answers.right == UNKNOWN).sum()) for answers in read)
     both = np.intersect1d(first.source, cases.source)
     first, cases = first.where(np.isin(first.source, both)), cases.where(np.isin(cases.source, both))
     control = control.where(np.isin(control.source, both)) if control is not None else None
@@ -106,7 +84,7 @@ def effectiveness(
     means, n = MeansOfSources(shares, weights), len(cases)
     compared, weight = cases, None
     if control is not None and cases.way is not None and control.way is not None:
-        with_own, weight = matched(cases.source, cases.way, control.source, control.way)
+        with_own, weight = by_source.matched(cases.source, cases.way, control.source, control.way)
         compared, control, weight = cases.where(with_own), control.where(weight > 0), weight[weight > 0]
     controls, wrong_controls = _counts(both, control, weight) if control is not None else (np.zeros(len(both)),) * 2
     has_control = controls > 0
@@ -118,11 +96,9 @@ def effectiveness(
     def of_control(column: int, less: int | None = None, images: int = n_beside) -> Figure:
         if not has_control.any():
             return Figure(None, why=no_control_words(None if reconstructed is None else len(reconstructed)))
-        if less is None:
-            return controlled.figure(lambda of: of[..., column], images)
-        return controlled.figure(lambda of: of[..., column] - of[..., less], images)
+        return controlled.figure(lambda of: of[..., column] - (0.0 if less is None else of[..., less]), images)
 
-    return Effectiveness(
+    return results.Effectiveness(
         split=split,
         weighing=weighing,
         sources=len(both),
@@ -131,15 +107,15 @@ def effectiveness(
         error_original=means.figure(lambda of: of[..., 0], len(both)),
         error_generated=means.figure(lambda of: of[..., 1], n),
         difference=means.figure(lambda of: of[..., 1] - of[..., 0], n),
-        factor=ratio_of(means, 1, 0, n, "the model is right about every original"),
+        factor=by_source.ratio_of(means, 1, 0, n, "the model is right about every original"),
         controlled=len(with_control),
         error_original_controlled=of_control(0, images=len(with_control)),
         error_generated_controlled=of_control(1),
         error_reconstructed=of_control(2, images=0 if control is None else len(control)),
         excess=of_control(1, less=2),
         flips=_flips(both, first, cases),
-        together=Together(all_wrong, len(both) - all_wrong - none_wrong, none_wrong),
-        clustering=clustering((cases.right == WRONG).astype(np.float64), cases.source),
+        together=results.Together(all_wrong, len(both) - all_wrong - none_wrong, none_wrong),
+        clustering=by_source.clustering((cases.right == WRONG).astype(np.float64), cases.source),
         classes=_classes(shares, size, weights, label[both], labels),
         confusion=(_confusion(first, label, labels), _confusion(cases, label, labels)),
         calibration=(calibration(first), calibration(cases)),
@@ -147,9 +123,7 @@ def effectiveness(
 
 
 def no_control_words(read: int | None) -> str:
-    """Return why nothing is compared with reconstructions. `read` is the number of reconstructions that the model has
-    read, or None if there are no reconstructions.
-    """
+    """Return why nothing is compared with reconstructions: `read` are read by the model, or None if there are none."""
     if read is None:
         return "there are no reconstructions of these sources"
     return "no reconstruction of these sources can be compared" if read else "no reconstruction is read yet"
@@ -165,7 +139,7 @@ def _counted(place: Numbers, weights: NDArray[np.generic], length: int) -> Float
     return np.bincount(place, weights=weights, minlength=length).astype(np.float64)
 
 
-def _flips(both: Numbers, first: Answers, cases: Answers) -> Flips:
+def _flips(both: Numbers, first: Answers, cases: Answers) -> results.Flips:
     from scipy import stats
 
     before = np.full(len(both), UNKNOWN)
@@ -175,12 +149,12 @@ def _flips(both: Numbers, first: Answers, cases: Answers) -> Flips:
     gained = int(((before == WRONG) & (cases.right == RIGHT)).sum())
     one_a_source = len(cases) > 0 and len(cases) == len(both)
     p_value = float(stats.binomtest(lost, lost + gained).pvalue) if one_a_source and lost + gained else None
-    return Flips(lost, gained, len(cases), p_value)
+    return results.Flips(lost, gained, len(cases), p_value)
 
 
 def _classes(
     shares: Floats, size: Floats, weights: Floats, label: Numbers, labels: Sequence[str]
-) -> tuple[ClassRow, ...]:
+) -> tuple[results.ClassRow, ...]:
     """Return a row for each label with a source. `shares` (sources, 2): wrong originals, wrong test cases."""
     groups = len(labels)
     before, after = shares.T
@@ -190,34 +164,34 @@ def _classes(
         np.rint(np.bincount(label, weights=wrong, minlength=groups)).astype(np.int64)
         for wrong in (before, after * size)
     )
-    original, _ = means_of_groups(before, weights, label, groups, sources)
-    generated, _ = means_of_groups(after, weights, label, groups, of_class)
-    change, p_values = means_of_groups(after - before, weights, label, groups, of_class, lowest=-1.0)
+    original, _ = by_source.means_of_groups(before, weights, label, groups, sources)
+    generated, _ = by_source.means_of_groups(after, weights, label, groups, of_class)
+    change, p_values = by_source.means_of_groups(after - before, weights, label, groups, of_class, lowest=-1.0)
     p_values[of_class < FEWEST_CASES] = np.nan
     rows = []
-    for number, p in enumerate(adjusted(p_values)):
+    for number, p in enumerate(by_source.adjusted(p_values)):
         figures = original[number], generated[number], change[number]
         if not sources[number]:
             continue
         if of_class[number] < FEWEST_CASES:
             few = f"fewer than {FEWEST_CASES} test cases"
             figures = tuple(Figure(None, n=one.n, sources=one.sources, why=few) for one in figures)  # type: ignore[assignment]
-        tested = None if np.isnan(p) else (float(p_values[number]), float(p))
+        tested = (None, None) if np.isnan(p) else (float(p_values[number]), float(p))
         n, cases, of_originals, of_cases = (int(of[number]) for of in (sources, of_class, wrong_originals, wrong_cases))
-        rows.append(ClassRow(labels[number], n, cases, of_originals, of_cases, *figures, *(tested or (None, None))))
+        rows.append(results.ClassRow(labels[number], n, cases, of_originals, of_cases, *figures, *tested))
     return tuple(rows)
 
 
-def _confusion(answers: Answers, label: Numbers, labels: Sequence[str]) -> Confusion:
+def _confusion(answers: Answers, label: Numbers, labels: Sequence[str]) -> results.Confusion:
     rows, other = label[answers.source], len(labels)
     answer = np.where(answers.said < 0, other, answers.said)
     counts = np.zeros((len(labels), len(labels) + 1))
     np.add.at(counts, (rows, answer), 1)
     images = counts.sum(axis=1)
-    return Confusion(tuple(labels), ratio(counts, images[:, None]), images.astype(np.int64))
+    return results.Confusion(tuple(labels), ratio(counts, images[:, None]), images.astype(np.int64))
 
 
-def calibration(answers: Answers, bins: int = BINS) -> Calibration:
+def calibration(answers: Answers, bins: int = BINS) -> results.Calibration:
     """Return the expected calibration error with bins of equal width (Naeini et al. 2015), and the bins' contents."""
     place = np.minimum((answers.confidence * bins).astype(int), bins - 1)
     images = _counted(place, np.ones(len(place)), bins)
@@ -227,26 +201,19 @@ def calibration(answers: Answers, bins: int = BINS) -> Calibration:
     def mean(sums: Floats) -> tuple[float | None, ...]:
         return tuple(float(one / of) if of else None for one, of in zip(sums, images, strict=True))
 
-    return Calibration(error, mean(sure), mean(right), tuple(int(one) for one in images))
+    return results.Calibration(error, mean(sure), mean(right), tuple(int(one) for one in images))
 
 
 def paired_difference(
-    source: Numbers,
-    first: NDArray[np.int8],
-    second: NDArray[np.int8],
-    weighing: Weighing = "source",
-) -> PairedDifference:
-    """Compare the errors of two models on the test cases that can be compared with both. `source` is each test case's
-    source. `first` and `second` are the models' answers, as in `Answers.right`.
-    """
+    source: Numbers, first: NDArray[np.int8], second: NDArray[np.int8], weighing: Weighing = "source"
+) -> results.PairedDifference:
+    """Compare two models, with answers as in `Answers.right`, on the test cases that can be compared with both."""
     known = (first != UNKNOWN) & (second != UNKNOWN)
-    wrong = np.stack([first[known] == WRONG, second[known] == WRONG]).astype(np.float64)
-    _, place = np.unique(source[known], return_inverse=True)
-    cases = np.bincount(place).astype(np.float64)
-    shares = np.stack([np.bincount(place, weights=one) / cases for one in wrong], axis=1)
+    wrong = first[known] == WRONG, second[known] == WRONG
+    shares, cases = by_source.shares_of_sources(wrong, source[known])
     means = MeansOfSources(shares, cases if weighing == "case" else None)
     n = int(known.sum())
-    return PairedDifference(
+    return results.PairedDifference(
         weighing=weighing,
         first=means.figure(lambda of: of[..., 0], n),
         second=means.figure(lambda of: of[..., 1], n),
@@ -259,7 +226,7 @@ def paired_difference(
     )
 
 
-def comparison_answer(names: tuple[str, str], found: PairedDifference, wrong: str = "is wrong") -> str:
+def comparison_answer(names: tuple[str, str], found: results.PairedDifference, wrong: str = "is wrong") -> str:
     """Return in a few sentences which of two models is better, if known. `wrong` is a verb, such as “is wrong”."""
     gap = found.difference
     turned = None

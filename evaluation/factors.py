@@ -23,14 +23,12 @@ import numpy as np
 
 from core.evaluation_results import EffectAnswer, EffectRow, FactorEffects, MixedRow, Weighing
 from core.figures import Figure, Flags, Floats, Numbers
-from evaluation.by_source import CONFIDENCE, MeansOfSources, adjusted
+from evaluation.by_source import CONFIDENCE, MeansOfSources, adjusted, needed_sources, shares_of_sources
 
 FEWEST = 5
 """Minimum number of sources of an effect. Rarer levels of a factor are put together."""
 ANY, OTHER = "any change", "other changes"
 """Name of the level of all alternatives of a factor, and of those that are too rare for a level of their own."""
-MOST_NEEDED = 100
-"""Maximum factor of the present sources that is given as the number that would be enough."""
 APART = "these images cannot tell it from other effects: draw the control set, or captions that change only one of both"
 AT_ONCE = 500
 """Maximum number of sources computed together."""
@@ -43,10 +41,8 @@ class Levels:
     """Images and the level of each factor in their captions."""
 
     source: Numbers
-    """The number of each image's source, (n,)."""
     levels: Numbers
-    """The level of each factor in each image, (n, factors): 0 for unchanged, else one more than its index in `names`.
-    """
+    """Level of each factor, (n, factors): 0 for unchanged, else one more than its index in `names`."""
     factors: Sequence[str]
     names: Sequence[Sequence[str]]
     """The names of the changed levels of each factor."""
@@ -74,9 +70,7 @@ class _Fit(NamedTuple):
 
 
 def effects(images: Levels, outcome: Floats, weighing: Weighing = "source") -> FactorEffects:
-    """Return all main effects and two-way interactions on an outcome, (n,), that is 0 to 1 and NaN where unknown.
-    `weighing` is the unit of equal weight.
-    """
+    """Return all main effects and two-way interactions on an outcome, (n,), that is 0 to 1 and NaN where unknown."""
     known = np.isfinite(outcome)
     where, images, outcome = np.flatnonzero(known), images.of(known), outcome[known]
     found, few = _effects(images)
@@ -216,28 +210,21 @@ def _row(one: _Effect, fit: _Fit, p_adjusted: float, tests: int, where: Numbers)
     answer: EffectAnswer = "cannot tell"
     if p_adjusted <= 1 - CONFIDENCE:
         answer = "raises" if figure.value > 0 else "lowers"
-    needed = _needed(figure.value, fit.error, figure.sources, tests) if answer == "cannot tell" else None
+    needed = None
+    if answer == "cannot tell":
+        from scipy import stats
+
+        reach = float(stats.norm.ppf(1 - (1 - CONFIDENCE) / 2 / tests)) * fit.error
+        enough = needed_sources(figure.sources, figure.value, reach)
+        needed = None if enough is None else max(enough, figure.sources + 1)
     return EffectRow(one.parts, figure, p_adjusted, answer, needed, images)
-
-
-def _needed(value: float, error: float, sources: int, tests: int) -> int | None:
-    """Return how many sources would be enough if the effect stayed as it is: its error falls with the square root of
-    their number. None if that is more than `MOST_NEEDED` times the present ones.
-    """
-    from scipy import stats
-
-    reach = float(stats.norm.ppf(1 - (1 - CONFIDENCE) / 2 / tests)) * error
-    if reach**2 > MOST_NEEDED * value**2:
-        return None
-    return max(int(np.ceil(sources * (reach / value) ** 2)), sources) + 1
 
 
 def _mean(source: Numbers, outcome: Floats, weighing: Weighing) -> Figure:
     if not len(source):
         return Figure(None, why="no image is without a change: draw the control set")
-    _, place, size = np.unique(source, return_inverse=True, return_counts=True)
-    shares = np.bincount(place, weights=outcome) / size
-    means = MeansOfSources(shares[:, None], size.astype(np.float64) if weighing == "case" else None)
+    shares, images = shares_of_sources([outcome], source)
+    means = MeansOfSources(shares, images if weighing == "case" else None)
     return means.figure(lambda of: of[..., 0], len(source))
 
 

@@ -1,7 +1,5 @@
-"""Distance of generated images as a whole from originals: KID with an interval, and FID, from vectors of images; and
-the perplexity of changed captions relative to the originals. Pure.
-
-Only figures of the same extractor and number of images can be compared.
+"""Distance of generated images as a whole from originals: KID with an interval, and FID, from vectors of one extractor;
+and the perplexity of changed captions relative to the originals. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ class Fidelity:
     """Distances of two sets of images."""
 
     extractor: str
-    """The model that made the compared vectors."""
     kid: Figure
     """0 if both sets have one distribution; by chance it may be slightly below 0."""
     fid: Figure

@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.figures import Figure, Flags, Floats, Numbers
 from core.latest import Latest
-from evaluation.adapters.network import extremes
-from evaluation.by_source import MeansOfSources
+from evaluation.adapters.network import extremes, logits_of
+from evaluation.by_source import MeansOfSources, shares_of_sources
 
 POINTING, MASS, SHARE = "pointing game", "relevance mass", "share of the mask"
 INSERTION, DELETION, AIC, SIC, PURITY = "insertion", "deletion", "AIC", "SIC", "purity"
@@ -38,15 +39,8 @@ STEPS = 50
 NEIGHBOURS = 10
 THRESHOLDS = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.13, 0.21, 0.34, 0.5, 0.75)
 """Shares of the pixels that AIC and SIC show, from the authors of `saliency`."""
-REASONS = {
-    "min_pred_value": "the model does not name the class, or is less than 80 % sure of it",
-    "entropy": "the blurred picture makes a larger WebP file than the sharp one",
-    "score": "the model is as sure of the blurred picture as of the sharp one",
-}
+REASONS = DataTable(__file__, str, "reasons")
 """Reasons why an image has no AIC or SIC, by a word in the package's error message."""
-_SHOWN = 160
-"""Longer side, in pixels, of a picture with its map."""
-_HOT = (235, 60, 40)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +52,6 @@ class Look:
     layer: str
     """The layer whose map is used: the last one with features on a grid."""
     features: Floats
-    """Mean of each channel of the layer."""
     picture: bytes
     """WebP of the model's input with the map in red and the outline of the mask."""
     left_out: Mapping[str, str] | None = None
@@ -75,9 +68,7 @@ class GradCam:
         self._device, self._layer = next(net.parameters()).device, ""
 
     def look(self, image: Image.Image, classes: Sequence[int], mask: Image.Image | None = None) -> Look:
-        """Return the map of an image for its label's classes. `mask` is white on the subject. Raises UserError for a
-        network without features on a grid.
-        """
+        """Return the map for a label's classes; `mask` is white on the subject. Raises UserError without any grid."""
         pixels, inside = self._pixels(image), None
         found, features = self._map(pixels, classes)
         figures = dict(zip((INSERTION, DELETION), self._revealed(pixels, found, classes), strict=True))
@@ -125,8 +116,6 @@ class GradCam:
         """Return the class probabilities (images, classes) of prepared images (images, 3, h, w)."""
         import torch
 
-        from evaluation.retraining.training import logits_of
-
         found = []
         with torch.inference_mode():
             for first in range(0, len(pixels), self._at_once):
@@ -137,8 +126,6 @@ class GradCam:
     def _map(self, pixels: NDArray[Any], classes: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the map, (h, w) like the pixels, and the mean of each channel of the layer."""
         import torch
-
-        from evaluation.retraining.training import logits_of
 
         image = torch.from_numpy(pixels[None]).to(self._device).requires_grad_()
         self._layer = self._layer or self._last_grid(image)
@@ -186,7 +173,6 @@ class GradCam:
         return last
 
     def _revealed(self, pixels: NDArray[Any], found: Floats, classes: Sequence[int]) -> tuple[float, float]:
-        """Return the figures insertion and deletion."""
         import torch
         from torchvision.transforms.v2.functional import gaussian_blur
 
@@ -212,12 +198,12 @@ def _channels_first(features: Any, size: Sequence[int]) -> Any:
 
 def _shown(picture: NDArray[np.uint8], found: Floats, inside: Flags | None) -> bytes:
     strength = 0.75 * (found / (found.max() or 1.0))[:, :, None]
-    shown = Image.fromarray((picture * (1 - strength) + strength * np.array(_HOT)).round().astype(np.uint8))
+    shown = Image.fromarray((picture * (1 - strength) + strength * np.array([235, 60, 40])).round().astype(np.uint8))
     if inside is not None:
         mask = Image.fromarray(inside.astype(np.uint8) * 255)
         rim = np.asarray(mask) != np.asarray(mask.filter(ImageFilter.MinFilter(3)))
         shown.paste((255, 255, 255), mask=Image.fromarray(rim))
-    shown.thumbnail((_SHOWN, _SHOWN))
+    shown.thumbnail((160, 160))
     file = io.BytesIO()
     shown.save(file, "WEBP", quality=85)
     return file.getvalue()
@@ -238,9 +224,7 @@ def _saliency() -> Any:
 
 
 def purity(features: Floats, label: Numbers, source: Numbers) -> Floats:
-    """Return for each image the share of its `NEIGHBOURS` nearest images of other sources that have its label, or NaN
-    if other sources have fewer images.
-    """
+    """Return for each image the share of its `NEIGHBOURS` nearest images of other sources with its label, or NaN."""
     squares = (features**2).sum(axis=1)
     distance = squares[:, None] + squares[None, :] - 2 * features @ features.T
     distance[source[:, None] == source[None, :]] = np.inf
@@ -272,7 +256,5 @@ def focus_figures(values: Floats, source: Numbers) -> tuple[Figure, ...]:
         columns.append(lambda of: of[..., 1] - of[..., 0])
     if n < FEWEST:
         return (Figure(None, n=n, why=f"fewer than {FEWEST} images have it"),) * len(columns)
-    _, place = np.unique(source[known], return_inverse=True)
-    sums = [np.bincount(place, weights=values[known, at]) for at in range(models)]
-    means = MeansOfSources(np.stack(sums, axis=1) / np.bincount(place)[:, None])
+    means = MeansOfSources(shares_of_sources(list(values[known].T), source[known])[0])
     return tuple(means.figure(column, n) for column in columns)

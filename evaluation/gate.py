@@ -23,23 +23,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from core.evaluation_results import FEWEST_CASES, GateAnswer, GateResult, GateRow, Weighing
-from core.figures import Flags, Floats, Numbers
-from evaluation.by_source import CONFIDENCE, FEWEST_SOURCES, SAMPLES, MeansOfSources, Unseen, adjusted
+from core.figures import Columns, Flags, Floats, Numbers
+from evaluation import by_source
+from evaluation.by_source import CONFIDENCE, SAMPLES, MeansOfSources
 from evaluation.samples import FEWEST_OF_STRATUM
 
 VALID, INVALID, NOT_JUDGED = 1, 0, -1
 FEW_DRAWS = 10
 """Minimum number of samples in a tail. With fewer, Student's t distribution gives the p value."""
-MOST_NEEDED = 100
-"""Maximum number of sources that is given as enough, as a multiple of the present sources."""
 
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(Columns):
     """Test cases that two models answered, column by column; all columns have one length."""
 
     source: Numbers
-    """The number of each test case's source."""
     first: Flags
     """True if the old model is wrong."""
     second: Flags
@@ -51,14 +49,9 @@ class Compared:
     groups: Sequence[str]
     """Classes that are compared too; none to compare all test cases only."""
 
-    def __len__(self) -> int:
-        return len(self.source)
-
 
 def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> GateResult:
-    """Compare two models. `margin` is the allowed rise of the error, 0 to 1. Each class with at least `FEWEST_CASES`
-    test cases has its own row, and all rows decide.
-    """
+    """Compare two models, also by classes with `FEWEST_CASES`. The error may rise by `margin`, 0 to 1."""
     chance = _chance_valid(compared)
     # Test cases of a class have other sources. Their random weights are independent of those behind these samples.
     mixed = chance[0], chance[1][np.random.default_rng(3).permutation(SAMPLES)]
@@ -70,7 +63,7 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
             rows.append(_row(name, compared, own, mixed, margin, weighing))
         elif own.any():
             few.append(name)
-    worse = adjusted(np.array([p for _, p in rows])) <= 1 - CONFIDENCE
+    worse = by_source.adjusted(np.array([p for _, p in rows])) <= 1 - CONFIDENCE
     decided = [
         replace(row, answer="worse", needed=None) if is_worse else row
         for (row, _), is_worse in zip(rows, worse.tolist(), strict=True)
@@ -94,16 +87,12 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
 
 
 def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
-    """Return two chances that a test case is valid, (2,): if only the first model is wrong about it, and if only the
-    second is. Also return samples of these chances, (`SAMPLES`, 2). Without any judged test case, all count as valid.
-
-    The samples give each source the same random weights as the samples of the row of all test cases. So a sample with
-    more valid judged test cases also has more faults.
+    """Return two chances that a test case is valid, (2,): if only the first or only the second model is wrong about it;
+    1 if none is judged. Also return samples of them, (`SAMPLES`, 2), with the random weights of the row of all test
+    cases, so that a sample with more valid judged test cases also has more faults.
     """
     if (compared.judged == NOT_JUDGED).all():
         return np.ones(2), np.ones((SAMPLES, 2))
-    _, place = np.unique(compared.source, return_inverse=True)
-    cases = np.bincount(place).astype(np.float64)
     chances, drawn_chances = np.zeros(2), np.zeros((SAMPLES, 2))
     prior = np.random.default_rng(2).gamma(0.5, size=(2, 2, SAMPLES))
     for one, wrong in enumerate((compared.first & ~compared.second, compared.second & ~compared.first)):
@@ -111,9 +100,9 @@ def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
             counted = [own & (compared.judged == state) for state in (VALID, INVALID)]
             if (number := sum(int(flags.sum()) for flags in counted)) >= FEWEST_OF_STRATUM:
                 break
-        shares = np.stack([np.bincount(place, weights=flags) / cases for flags in counted], axis=1)
+        shares, _ = by_source.shares_of_sources(counted, compared.source)
         none = np.zeros(2)
-        drawn = MeansOfSources(shares, unseen=Unseen(none, none, np.zeros(2, np.int64))).samples
+        drawn = MeansOfSources(shares, unseen=by_source.Unseen(none, none, np.zeros(2, np.int64))).samples
         mean = shares.mean(axis=0)
         # The prior weighs as much as one judged test case.
         unit = mean.sum() / number if number else 1.0
@@ -124,23 +113,16 @@ def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
 
 
 def _row(
-    name: str,
-    compared: Compared,
-    own: Flags,
-    chance: tuple[Floats, Floats],
-    margin: float,
-    weighing: Weighing,
+    name: str, compared: Compared, own: Flags, chance: tuple[Floats, Floats], margin: float, weighing: Weighing
 ) -> tuple[GateRow, float]:
     """Return the row of some test cases, whose answer is never "worse", and the p value of "worse" (NaN if unknown)."""
     first, second, judged = compared.first[own], compared.second[own], compared.judged[own]
-    _, place = np.unique(compared.source[own], return_inverse=True)
-    cases = np.bincount(place).astype(np.float64)
     counted = [first, second]
     for state in (VALID, NOT_JUDGED):
         counted += [first & ~second & (judged == state), second & ~first & (judged == state)]
-    shares = np.stack([np.bincount(place, weights=one) / cases for one in counted], axis=1)
+    shares, cases = by_source.shares_of_sources(counted, compared.source[own])
     worst, best = np.array([0, 1, 0, 1, 0, 0.0]), np.array([1, 0, 1, 0, 0, 0.0])
-    unseen = Unseen(worst, best, np.zeros(6, np.int64))
+    unseen = by_source.Unseen(worst, best, np.zeros(6, np.int64))
     means = MeansOfSources(shares, cases if weighing == "case" else None, unseen)
 
     def difference(of: Floats, valid: Floats) -> Floats:
@@ -150,7 +132,7 @@ def _row(
     n, sources = int(own.sum()), len(cases)
     errors = means.figure(lambda of: of[..., 0], n), means.figure(lambda of: of[..., 1], n)
     value = means.figure(lambda of: difference(of, chance[0]), n)
-    if value.value is None or sources < FEWEST_SOURCES:
+    if value.value is None or sources < by_source.FEWEST_SOURCES:
         return GateRow(name, *errors, value, "cannot tell", None), float("nan")
     drawn = difference(means.samples, chance[1])
     low, high = np.quantile(drawn, [1 - CONFIDENCE, CONFIDENCE], method="closest_observation")
@@ -159,7 +141,7 @@ def _row(
     answer: GateAnswer = "no worse" if found.high <= margin else "cannot tell"
     needed = None
     if answer == "cannot tell":
-        needed = _needed(sources, value.value, margin, (found.high - found.low) / 2)
+        needed = by_source.needed_sources(sources, abs(margin - value.value), (found.high - found.low) / 2)
     return GateRow(name, *errors, found, answer, needed), _p_value(drawn, value.value, margin, sources)
 
 
@@ -172,13 +154,3 @@ def _p_value(drawn: Floats, value: float, margin: float, sources: int) -> float:
         return below / len(drawn)
     tail = float(stats.t.sf((value - margin) / max(float(drawn.std()), 1e-12), sources - 1))
     return min(tail, FEW_DRAWS / len(drawn))
-
-
-def _needed(sources: int, value: float, margin: float, reach: float) -> int | None:
-    """Return how many sources would be enough if the difference stayed as it is: the bounds narrow with the square root
-    of the sources. None if that is more than `MOST_NEEDED` times the present ones.
-    """
-    distance = abs(margin - value)
-    if reach**2 > MOST_NEEDED * distance**2:
-        return None
-    return int(np.ceil(sources * (reach / distance) ** 2)) + 1

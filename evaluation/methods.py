@@ -14,15 +14,15 @@ Statistics in Medicine 27), which is too wide rather than too narrow if sources 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from core.evaluation_results import FEWEST_CASES
-from core.figures import Figure, Flags, Floats, Numbers, ratio
-from evaluation.by_source import MeansOfSources, Unseen
+from core.figures import Columns, Figure, Flags, Floats, Numbers, ratio
+from evaluation.by_source import MeansOfSources, Statistic, Unseen
 from evaluation.search import WEAK, told
 from evaluation.validity import Judged, validity_effect
 
@@ -31,21 +31,16 @@ NO_IMAGE = "it has no such image"
 FEW = f"fewer than {FEWEST_CASES} images"
 Unit = Literal["share", "number"]
 Votes = Callable[[Flags], "tuple[Judged, Sequence[str]] | None"]
-"""Returns people's votes on the images that flags select, with the names of their strata. `Judged.wrong` marks new
-faults of the model. None if nobody voted on one of them."""
-_Statistic = Callable[[Floats], Floats]
+"""Returns votes on the flagged images, new faults as `wrong`, and their strata; None if nobody voted on one of them."""
 
 
 @dataclass(frozen=True)
-class MethodImages:
-    """Test cases of several methods, column by column; all columns have one length. Columns without a description are
-    `YES`, `NO` or `UNKNOWN`.
-    """
+class MethodImages(Columns):
+    """Test cases of several methods by column. Columns without a description are `YES`, `NO` or `UNKNOWN`."""
 
     method: Numbers
-    """The number of each image's method, from 0."""
     source: Numbers
-    """The number of each image's source, from 0."""
+    """Numbers of each image's method and source, from 0."""
     edit_type: Numbers
     """The number of its edit type, from 0; -1 for none or several."""
     cell: Numbers
@@ -62,9 +57,6 @@ class MethodImages:
     """Whether the model under test is wrong."""
     fault: Numbers
     """Whether the model is wrong though it is right on the source."""
-
-    def __len__(self) -> int:
-        return len(self.method)
 
     @property
     def valid(self) -> Numbers:
@@ -87,7 +79,6 @@ class MethodFigure:
     """One figure of all methods, in their order."""
 
     name: str
-    """The figure's key, such as "valid"."""
     unit: Unit
     values: tuple[Figure, ...]
     differences: tuple[Figure | None, ...]
@@ -115,21 +106,18 @@ class _Measure:
     columns: Floats
     """(methods, sources, k)."""
     counts: Flags
-    """True for each source that counts, (methods, sources)."""
     worst: Floats
     """The values of a source that would lower the figure most, (methods, k)."""
     best: Floats
-    statistic: _Statistic
+    statistic: Statistic
     images: Numbers
-    """Number of images that count, (methods, sources)."""
-    missing: str = "nothing tells"
+    missing: str
     """Why there is no figure if no source counts."""
 
     def value(self, method: int) -> Figure:
         counts = self.counts[method]
-        return self._figure(self.columns[method, counts], self.worst[method], self.best[method], self.statistic, (
-            int(self.images[method, counts].sum()), int(counts.sum()),
-        ))  # fmt: skip
+        n, ends = int(self.images[method, counts].sum()), (self.worst[method], self.best[method])
+        return self._figure(self.columns[method, counts], *ends, self.statistic, n)
 
     def difference(self, method: int, reference: int) -> Figure:
         both, k = self.counts[method] & self.counts[reference], self.columns.shape[2]
@@ -141,14 +129,11 @@ class _Measure:
         def statistic(of: Floats) -> Floats:
             return self.statistic(of[..., :k]) - self.statistic(of[..., k:])
 
-        return self._figure(columns, worst, best, statistic, (n, int(both.sum())))
+        return self._figure(columns, worst, best, statistic, n)
 
-    def _figure(
-        self, columns: Floats, worst: Floats, best: Floats, statistic: _Statistic, size: tuple[int, int]
-    ) -> Figure:
-        n, sources = size
+    def _figure(self, columns: Floats, worst: Floats, best: Floats, statistic: Statistic, n: int) -> Figure:
         if n < FEWEST_CASES:
-            return Figure(None, n=n, sources=sources, why=FEW if n or not self.missing else self.missing)
+            return Figure(None, n=n, sources=len(columns), why=FEW if n or not self.missing else self.missing)
         together = np.zeros(len(worst), np.int64)
         return MeansOfSources(columns, None, Unseen(worst, best, together)).figure(statistic, n)
 
@@ -164,10 +149,8 @@ class _Group:
     def share(self, column: Numbers, missing: str) -> _Measure:
         """Return the mean over sources of the share of images with `YES` among those that tell."""
         yes, known = self._sums(column == YES), self._sums(column != UNKNOWN)
-        nothing, everything = np.zeros((self._shape[0], 1)), np.ones((self._shape[0], 1))
-        return _Measure(
-            ratio(yes, known)[..., None], known > 0, nothing, everything, lambda of: of[..., 0], known, missing
-        )
+        ends = np.zeros((self._shape[0], 1)), np.ones((self._shape[0], 1))
+        return _Measure(ratio(yes, known)[..., None], known > 0, *ends, lambda of: of[..., 0], known, missing)
 
     def excess(self, control: Floats) -> _Measure:
         """Return the error minus the error on the method's own control set, of the sources that have one."""
@@ -180,9 +163,7 @@ class _Group:
         )
 
     def rate(self, above: Numbers, below: Floats, times: float, missing: str) -> _Measure:
-        """Return the number of `YES` divided by the sum of `below`, (methods, sources), times `times`. A source counts
-        if `below` is above 0.
-        """
+        """Return `times` the number of `YES` divided by the sum of `below`; sources with 0 do not count."""
         columns = np.stack([self._sums(above == YES).astype(np.float64), below], axis=-1)
         counts = below > 0
         typical = ratio(np.where(counts, below, 0).sum(1), counts.sum(1))
@@ -222,16 +203,17 @@ def compare_methods(
     """
     methods, sources = control.shape
     everything = np.ones(len(images), bool)
+    compared = _Compared(images, control, reference, votes)
     whole = _Group(images, everything, methods, sources)
     kinds = [np.unique(images.edit_type[images.method == one]) for one in range(methods)]
-    tables = [_table("", images, everything, control, seconds, reference, votes, kinds)]
+    tables = [compared.table("", everything, seconds, kinds)]
     for number, name in enumerate(edit_types):
         own = images.edit_type == number
         if (np.bincount(images.method[own], minlength=methods) >= FEWEST_CASES).sum() < 2:
             continue
         # All images of a source share its time.
         time = seconds * np.nan_to_num(ratio(_Group(images, own, methods, sources).made, whole.made))
-        tables.append(_table(name, images, own, control, time, reference, votes, []))
+        tables.append(compared.table(name, own, time, [()] * methods))
     return tuple(tables)
 
 
@@ -252,106 +234,70 @@ def weak_cells(images: MethodImages, method: int, weak: float = WEAK) -> Numbers
     return found
 
 
-def _table(
-    name: str,
-    images: MethodImages,
-    own: Flags,
-    control: Floats,
-    seconds: Floats,
-    reference: int,
-    votes: Votes,
-    kinds: Sequence[Numbers],
-) -> MethodTable:
-    methods, sources = control.shape
-    group = _Group(images, own, methods, sources)
-    failure = images.valid_failure
-    no_time = "its model time, or the validity of all its images, is not known"
-    known = group.known(failure)
-    # The time of images that the model has not read does not count.
-    time = np.nan_to_num(seconds) * np.where(group.made > 0, ratio(known, group.made), 1.0)
-    measures: list[tuple[str, Unit, _Measure]] = [
-        ("valid", "share", group.share(images.valid, "nothing tells")),
-        ("edit shows", "share", group.share(images.shows, "it has no such check")),
-        ("label kept", "share", group.share(images.kept, "it has no such check")),
-        ("wrong", "share", group.share(images.wrong, "the model has not read it")),
-        ("excess", "share", group.excess(control)),
-        ("failures of 100", "number", group.rate(failure, known, 100.0, "nothing tells")),
-        ("failures a minute", "number", group.rate(failure, time, 60.0, no_time)),
-    ]
-    has = group.made > 0
-    unlike = [_unlike(kinds, one, reference) for one in range(methods)] if kinds else [""] * methods
-    unlike = [why if has[one].any() and has[reference].any() else NO_IMAGE for one, why in enumerate(unlike)]
-    figures = []
-    for key, unit, measure in measures:
-        differences = [
-            None if one == reference
-            else Figure(None, why=unlike[one]) if unlike[one]
-            else measure.difference(one, reference)
-            for one in range(methods)
-        ]  # fmt: skip
-        values = [measure.value(one) if has[one].any() else Figure(None, why=NO_IMAGE) for one in range(methods)]
-        figures.append(MethodFigure(key, unit, tuple(values), tuple(differences)))
-    figures += _by_votes(images, own, group, seconds, reference, votes, unlike)
-    return MethodTable(
-        name,
-        tuple(group.made.sum(1).tolist()),
-        tuple(has.sum(1).tolist()),
-        tuple((has & has[reference]).sum(1).tolist()),
-        tuple(figures),
-    )
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    images: MethodImages
+    control: Floats
+    reference: int
+    votes: Votes
+
+    def table(self, name: str, own: Flags, seconds: Floats, kinds: Sequence[Sized]) -> MethodTable:
+        """Compare the images of `own`. `kinds` are the edit types of each method; none within an edit type."""
+        images, reference, methods = self.images, self.reference, len(seconds)
+        group = _Group(images, own, *self.control.shape)
+        failure = images.valid_failure
+        no_time = "its model time, or the validity of all its images, is not known"
+        known = group.known(failure)
+        # The time of images that the model has not read does not count.
+        time = np.nan_to_num(seconds) * np.where(group.made > 0, ratio(known, group.made), 1.0)
+        measures = {
+            "valid": group.share(images.valid, "nothing tells"),
+            "edit shows": group.share(images.shows, "it has no such check"),
+            "label kept": group.share(images.kept, "it has no such check"),
+            "wrong": group.share(images.wrong, "the model has not read it"),
+            "excess": group.excess(self.control),
+            "failures of 100": group.rate(failure, known, 100.0, "nothing tells"),
+            "failures a minute": group.rate(failure, time, 60.0, no_time),
+        }
+        names = [*measures]
+        if self.votes(own) is not None:
+            names += ["valid by votes", "failures of 100 by votes", "failures a minute by votes"]
+
+        def by_votes(method: int, sources: Flags) -> Sequence[Figure]:
+            if len(names) == len(measures):
+                return ()
+            selected = own & (images.method == method) & sources[images.source]
+            minutes = np.where(sources, seconds[method] / 60, 0.0)
+            return _voted(self.votes(selected), int(selected.sum()), minutes)
+
+        has, everywhere = group.made > 0, np.ones(group.made.shape[1], bool)
+        values, differences = list[list[Figure]](), list[Sequence[Figure | None]]()
+        for one in range(methods):
+            nothing = None if has[one].any() else Figure(None, why=NO_IMAGE)
+            values.append([*(nothing or each.value(one) for each in measures.values()), *by_votes(one, everywhere)])
+            unlike = _unlike(kinds, one, reference) if has[one].any() and has[reference].any() else NO_IMAGE
+            if one == reference or unlike:
+                differences.append([None if one == reference else Figure(None, why=unlike)] * len(names))
+                continue
+            both = has[one] & has[reference]
+            votes = zip(by_votes(one, both), by_votes(reference, both), strict=True)
+            less = [each.difference(one, reference) for each in measures.values()]
+            differences.append([*less, *(difference_of(*pair) for pair in votes)])
+        rows = zip(names, zip(*values, strict=True), zip(*differences, strict=True), strict=True)
+        figures = tuple(
+            MethodFigure(key, "number" if key.startswith("failures") else "share", of_all, less)
+            for key, of_all, less in rows
+        )
+        images_of, sources_of, shared = (one.sum(1).tolist() for one in (group.made, has, has & has[reference]))
+        return MethodTable(name, tuple(images_of), tuple(sources_of), tuple(shared), figures)
 
 
-def _unlike(kinds: Sequence[Numbers], method: int, reference: int) -> str:
-    """Return why a method is not compared over all edits: it or the reference makes edits of one type only."""
+def _unlike(kinds: Sequence[Sized], method: int, reference: int) -> str:
     if len(kinds[method]) == 1 and len(kinds[reference]) > 1:
         return "it makes edits of one type: compare within this type"
     if len(kinds[reference]) == 1 and len(kinds[method]) > 1:
         return "the reference makes edits of one type: compare within this type"
     return ""
-
-
-def _by_votes(
-    images: MethodImages,
-    own: Flags,
-    group: _Group,
-    seconds: Floats,
-    reference: int,
-    votes: Votes,
-    unlike: Sequence[str],
-) -> list[MethodFigure]:
-    """Return the figures by votes: the valid share, and valid failures per 100 images and per minute. Empty without any
-    vote.
-    """
-    methods = len(seconds)
-    if votes(own) is None:
-        return []
-
-    def figures(method: int, sources: Flags) -> tuple[Figure, Figure, Figure]:
-        selected = own & (images.method == method) & sources[images.source]
-        minutes = np.where(sources, seconds[method] / 60, 0.0)
-        return _voted(votes(selected), int(selected.sum()), minutes)
-
-    has, everywhere = group.made > 0, np.ones(group.made.shape[1], bool)
-    values, differences = [], list[tuple[Figure | None, ...]]()
-    for one in range(methods):
-        values.append(figures(one, everywhere))
-        if one == reference:
-            differences.append((None,) * 3)
-        elif unlike[one]:
-            differences.append((Figure(None, why=unlike[one]),) * 3)
-        else:
-            both = has[one] & has[reference]
-            pairs = zip(figures(one, both), figures(reference, both), strict=True)
-            differences.append(tuple(difference_of(*pair) for pair in pairs))
-    names: tuple[tuple[str, Unit], ...] = (
-        ("valid by votes", "share"),
-        ("failures of 100 by votes", "number"),
-        ("failures a minute by votes", "number"),
-    )
-    return [
-        MethodFigure(name, unit, tuple(one[at] for one in values), tuple(one[at] for one in differences))
-        for at, (name, unit) in enumerate(names)
-    ]
 
 
 def _voted(found: tuple[Judged, Sequence[str]] | None, n: int, minutes: Floats) -> tuple[Figure, Figure, Figure]:
@@ -376,9 +322,7 @@ def _voted(found: tuple[Judged, Sequence[str]] | None, n: int, minutes: Floats) 
 
 
 def difference_of(first: Figure, second: Figure) -> Figure:
-    """Return `first` minus `second`, with an interval from both intervals as if the figures were independent. A figure
-    that is only bounded gives a difference that is only bounded.
-    """
+    """Return `first` minus `second`, as if they were independent. If one is only bounded, so is the difference."""
     n, sources = min(first.n, second.n), min(first.sources, second.sources)
     ends = first.low, first.high, second.low, second.high
     if first.value is None or second.value is None or None in ends:
@@ -393,9 +337,7 @@ def difference_of(first: Figure, second: Figure) -> Figure:
 
 
 def quotient_of(first: Figure, second: Figure) -> Figure:
-    """Return `first` divided by `second`, both at least 0, with an interval from both as if they were independent: like
-    `difference_of`, of logarithms.
-    """
+    """Return `first` divided by `second`, both at least 0: like `difference_of`, of logarithms."""
     n, sources = first.n, first.sources
     if not second.value or not second.low or second.high is None or first.low is None or first.high is None:
         return Figure(None, n=n, sources=sources, why=first.why or second.why or "its model time is not known")

@@ -29,18 +29,15 @@ SEEN = 0.5
 SMALLEST_THING = 0.0012
 """Minimum share of the image that a piece of the mask must cover to be checked: 20 pixels of 128 x 128."""
 MASK_BANDS: Mapping[str, Band] = dict.fromkeys(MASK_CHECKS, Band(failed_below=0.25, passed_from=0.5))
-"""Default thresholds of the checks by a segmenter, for profiles that set none. An object counts as found if half of it
-is found."""
+"""Default thresholds of the checks by a segmenter. An object counts as found if half of it is found."""
 
 
 def iou(
     a: Image.Image, b: Image.Image, of_a: Sequence[int], of_b: Sequence[int], ignored: int | None = None
 ) -> float | None:
     """Return the intersection over union, 0 to 1, of the pixels of `a` whose number is in `of_a` and the pixels of `b`
-    whose number is in `of_b`.
-
-    `b` is resized to `a` (nearest). Pixels of `a` with the number `ignored` do not count. None if neither has such a
-    pixel.
+    whose number is in `of_b`. `b` is resized to `a` (nearest). Pixels of `a` with the number `ignored` do not count.
+    None if neither has such a pixel.
     """
     numbers = np.asarray(a)
     left = np.isin(numbers, of_a)
@@ -63,9 +60,7 @@ def against_mask(
     mask_classes: Mapping[int, str],
     protected: Sequence[str],
 ) -> tuple[ClassFigures, ...]:
-    """Return for each protected class the IoU of the mask with the predictions on source and generated image. Classes
-    that the mask or the model lacks are left out.
-    """
+    """Return the IoU of mask and predictions on both images for each protected class that mask and model have."""
     figures = []
     for name in protected:
         true, seen = numbers_of(name, mask_classes), numbers_of(name, classes)
@@ -78,9 +73,8 @@ def against_mask(
 def without_mask(
     source: Image.Image, generated: Image.Image, classes: Sequence[str], protected: Sequence[str]
 ) -> tuple[ClassFigures, ...]:
-    """Return the figures of each protected class if there is no mask. The source's figure is 1. The generated image's
-    figure is the IoU of the class maps predicted on source and generated image, since no edit may move a protected
-    class.
+    """Return the figures of each protected class without a mask: 1 for the source, and the IoU of both predicted class
+    maps for the generated image, since no edit may move a protected class.
     """
     figures = []
     for name in protected:
@@ -151,9 +145,8 @@ def hold(
     protected: Sequence[str],
     bands: Mapping[str, Band],
 ) -> Flags:
-    """Return True for each image whose mask check passes, (images,). The rule of `kept_in_mask` and `kept_checks` is
-    applied to counts of pixels: `sources` and `images` are `evaluation.answers.pairs_of_images` of each image's source
-    and of the image. All masks use the same class numbers.
+    """Return True for each image whose mask check passes, (images,), by the rule of `kept_in_mask` and `kept_checks`.
+    `sources` and `images` are `evaluation.answers.pairs_of_images`. All masks use the same class numbers.
     """
     line = {**MASK_BANDS, **bands}[MASK_KEPT]
     looked, holds = np.zeros(images.shape[0], bool), np.ones(images.shape[0], bool)
@@ -186,9 +179,7 @@ def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:
 
 
 def kept_checks(shares: Sequence[Kept], bands: Mapping[str, Band]) -> tuple[Check, ...]:
-    """Return the checks by a second segmenter: whether protected classes, single objects and surroundings are still in
-    place. The part with the lowest share decides each check.
-    """
+    """Return the checks by a second segmenter. The part with the lowest share decides each check."""
     lines, checks = {**MASK_BANDS, **bands}, list[Check]()
     for name in MASK_CHECKS:
         of_check = [one for one in shares if one.check == name]
@@ -215,12 +206,10 @@ def _and(names: Sequence[str]) -> str:
 
 
 def mask_check(figures: Sequence[ClassFigures]) -> Check | None:
-    """Return the check whether the model under test still finds the classes of the mask, from the figures of
-    `against_mask`; None without figures.
-
-    The check's figure is the mIoU (mean over the protected classes, 0 to 1) of mask and prediction on the generated
-    image. The check passes if the mIoU on the source is at least `SEEN` and falls by less than `DROPPED`. Otherwise the
-    check is undecided: either the image is bad, or the model fails on a good image.
+    """Return the check whether the model under test still finds the classes of the mask; None without figures. Its
+    figure is the mIoU (mean over protected classes, 0 to 1) of mask and prediction on the generated image. It passes if
+    the mIoU on the source is at least `SEEN` and falls by less than `DROPPED`. Otherwise it is undecided: either the
+    image is bad, or the model fails on a good image.
     """
     pairs = [
         (known.source, known.generated) for known in figures if known.source is not None and known.generated is not None

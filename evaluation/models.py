@@ -66,11 +66,9 @@ class ModelUnderTest:
         return self._ask([self._prepare(image)]).predictions[0]
 
     def predict_many(self, images: Iterable[Picture]) -> Iterator[PredictedBatch]:
-        """Yield predictions on each image, in batches in the order of `images`, while other threads prepare the next
-        ones.
-
-        A UserError is raised in place of a batch; the batches before it stay valid. The error of an unreadable image is
-        raised after the predictions on all images before it. If the caller stops iterating, the rest is cancelled.
+        """Yield predictions on each image, in batches in order, while other threads prepare the next images. A
+        UserError is raised in place of a batch, after the predictions on all images before an unreadable one. If the
+        caller stops, the rest is cancelled.
         """
         pictures = iter(images)
         with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "prepare") as threads:
@@ -139,18 +137,12 @@ class ModelUnderTest:
                 torch.cuda.empty_cache()
 
     def _batch(self, answers: Output) -> PredictedBatch:
-        classes = self.identity.classes
-        rows = answers.probabilities
-        if rows is not None:
-            return PredictedBatch(tuple(self._guessed(row, classes) for row in rows), rows)
-        found = [
-            Prediction("segmentation", self.name, classes=classes, class_map=encode_map(numbers))
-            for numbers in answers.maps
-        ]
-        return PredictedBatch(tuple(found), doubts=answers.doubts)
-
-    def _guessed(self, row: np.ndarray, classes: tuple[str, ...]) -> Prediction:
-        likeliest = np.argsort(-row, kind="stable")[:TOP]
-        return Prediction(
-            "classification", self.name, top=tuple(Guess(classes[place], float(row[place])) for place in likeliest)
-        )
+        classes, found = self.identity.classes, list[Prediction]()
+        for row in answers.probabilities if answers.probabilities is not None else ():
+            likeliest = np.argsort(-row, kind="stable")[:TOP]
+            top = tuple(Guess(classes[place], float(row[place])) for place in likeliest)
+            found.append(Prediction("classification", self.name, top))
+        for numbers in answers.maps:
+            class_map = encode_map(numbers)
+            found.append(Prediction("segmentation", self.name, classes=classes, class_map=class_map))
+        return PredictedBatch(tuple(found), answers.probabilities, answers.doubts)

@@ -1,7 +1,5 @@
-"""The outcome of the model under test on a generated image, compared with its source. Pure; no models, no pages.
-
-An outcome does not say whether the image is good: checks and reviews do. Testers look for images on which the model
-fails although it is right on the source. A model that already fails on the source shows nothing new.
+"""The outcome of the model under test on a generated image, compared with its source: a model that already fails there
+shows nothing new. Whether the image is good, checks and reviews say. Pure; no models, no pages.
 """
 
 from __future__ import annotations
@@ -17,8 +15,6 @@ from evaluation.class_mapping import MappedLabel, map_classes
 
 FOUND = 0.5
 """Minimum IoU at which a class counts as found, as in the Pascal VOC challenge."""
-NAMED = 2
-"""Maximum number of classes that are named. If there are more, only their number is given."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +23,6 @@ class ModelOutcome:
 
     standing: Standing
     words: str
-    """The outcome in a few words, with the model's answer."""
 
     @property
     def explanation(self) -> str:
@@ -117,4 +112,4 @@ def _of_classes(figures: Sequence[ClassFigures], masked: bool) -> ModelOutcome:
 
 
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= NAMED else f"{len(names)} protected classes"
+    return ", ".join(names) if len(names) <= 2 else f"{len(names)} protected classes"

@@ -1,7 +1,6 @@
-"""Order in which to look at test cases, so that the first ones show as many different valid faults as possible. Pure.
-
-A fault is not an image: it is a class, the predicted class, and the edit that causes it. Orders are judged by how soon
-they show faults: APFD, and the number of distinct ones among the first few images.
+"""Order in which to look at test cases, so that the first ones show as many different valid faults as possible. A fault
+is a class, the predicted class, and the edit that causes it. Orders are judged by APFD, and by the number of faults
+among the first few images. Pure.
 """
 
 from __future__ import annotations
@@ -81,9 +80,7 @@ def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Seq
 
 
 def combined(one: Floats, other: Floats, share: float) -> Floats:
-    """Combine two independent probabilities of an event, by their odds (Bayes). The event holds for a `share` of all
-    images.
-    """
+    """Combine two independent probabilities of an event that holds for a `share` of images, by their odds (Bayes)."""
 
     def odds(chance: Floats) -> Floats:
         safe = np.clip(chance, 1e-6, 1 - 1e-6)

@@ -1,5 +1,6 @@
 """A test set's result for a model under test in words and tables: a sentence for a person, Markdown and LaTeX for a
-paper, rows for further calculation. Pure.
+paper, rows for further calculation; and the answer whether a new model may replace an old one, for pull requests and CI
+servers. Pure.
 
 Undefined values are described in words; no NaN reaches a page.
 """
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from core.data_files import DataTable
 from core.evaluation_results import (
@@ -19,18 +21,20 @@ from core.evaluation_results import (
     OF_PIXELS,
     OF_TRUE_CLASS,
     Effectiveness,
+    GateResult,
     LossEffect,
     SegmentationEffect,
 )
 from core.figures import Figure
 from core.text_templates import TextTemplates
-from core.words import count_of
+from core.words import count_of, few_names
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 
 Tables = Mapping[str, Sequence[SensitivityRow]]
 """Tables of edits by their titles."""
 CANNOT_TELL = "cannot tell"
+ALL_CASES = "all test cases"
 LOSES = "loses a class"
 """Name of a segmenter's mistake on a test case."""
 _WORDS: DataTable[dict[str, str]] = DataTable(__file__, dict[str, str])
@@ -42,7 +46,6 @@ class Row:
     """One figure, for a table of all of them: shares are 0 to 1."""
 
     part: str
-    """Name of the table, such as "classes"."""
     name: str
     figure: str
     value: float | None
@@ -51,7 +54,6 @@ class Row:
     images: int
     sources: int
     why: str
-    """Reason for a missing value or interval."""
 
 
 def per_cent(share: float | None) -> str:
@@ -64,51 +66,44 @@ def with_interval(figure: Figure, points: bool = False) -> str:
     if figure.value is None:
         return f"{bounds(figure)}: {figure.why}"
     value = f"{100 * figure.value:+.1f} points" if points else per_cent(figure.value)
-    if figure.low is None or figure.high is None:
-        return f"{value} ({figure.why})"
-    form = "+.1f" if points else ".1f"
-    return f"{value} ({100 * figure.low:{form}} to {100 * figure.high:{form}})"
+    return f"{value} ({_ends(figure, '+.1f' if points else '.1f', 100) or figure.why})"
+
+
+def _ends(figure: Figure, form: str, times: float = 1) -> str:
+    low, high = figure.low, figure.high
+    return "" if low is None or high is None else f"{times * low:{form}} to {times * high:{form}}"
 
 
 def number_with_interval(figure: Figure, signed: bool = False) -> str:
     """Return a number with its interval, such as "3.42 (2.80 to 4.10)"."""
     form = "+.2f" if signed else ".2f"
-    ends = "" if figure.low is None or figure.high is None else f"{figure.low:{form}} to {figure.high:{form}}"
     if figure.value is None:
-        return f"{ends or CANNOT_TELL}: {figure.why}"
-    return f"{figure.value:{form}} ({ends or figure.why})"
+        return f"{_ends(figure, form) or CANNOT_TELL}: {figure.why}"
+    return f"{figure.value:{form}} ({_ends(figure, form) or figure.why})"
 
 
 EQUAL = {"source": "each source weighs the same", "case": "each test case weighs the same"}
 """The unit of equal weight in figures, in words."""
 
 
-def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, edits: Sequence[SensitivityRow]) -> str:
-    """Return a classifier's result in a few sentences. `edits` are the rows of a table of sensitivity."""
-    if found.error_generated.value is None:
-        return f"{model}: {CANNOT_TELL}; {found.error_generated.why}."
-    values = {"model": model, "found": found, "losses": None, "validity": validity, "hurting": _hurting(edits)}
-    return TEMPLATES.paragraph("answer.txt", **values)
-
-
-def segmentation_answer(
+def answer(
     model: str,
-    found: SegmentationEffect,
-    losses: LossEffect,
+    found: Effectiveness | SegmentationEffect,
     validity: ValidityEffect | None = None,
     edits: Sequence[SensitivityRow] = (),
+    losses: LossEffect | None = None,
 ) -> str:
-    """Return the result of a segmenter's figures, in a few sentences."""
-    if found.miou_generated.value is None or found.miou_original.value is None:
-        why = found.miou_generated.why or found.miou_original.why
-        return f"{model}: {CANNOT_TELL}; {why}."
-    most = sorted((one for one in losses.classes if one.lost), key=lambda one: (-(one.share or 0.0), one.name))
-    values = {"model": model, "found": found, "losses": losses, "validity": validity, "hurting": _hurting(edits)}
-    return TEMPLATES.paragraph("answer.txt", most=[one.name for one in most[:2]], **values)
-
-
-def _hurting(edits: Sequence[SensitivityRow]) -> list[str]:
-    return [row.name for row in edits if row.hurts][:2]
+    """Return a result in a few sentences. `edits` are rows of a table of sensitivity. A segmenter has `losses`."""
+    needed = (
+        [found.error_generated] if isinstance(found, Effectiveness) else [found.miou_generated, found.miou_original]
+    )
+    if any(figure.value is None for figure in needed):
+        return f"{model}: {CANNOT_TELL}; {next((figure.why for figure in needed if figure.why), '')}."
+    lost = [one for one in losses.classes if one.lost] if losses is not None else []
+    most = [one.name for one in sorted(lost, key=lambda one: (-(one.share or 0.0), one.name))[:2]]
+    values = {"found": found, "losses": losses, "validity": validity, "most": most}
+    hurting = [row.name for row in edits if row.hurts][:2]
+    return TEMPLATES.paragraph("answer.txt", model=model, hurting=hurting, **values)
 
 
 def bounds(figure: Figure) -> str:
@@ -118,34 +113,41 @@ def bounds(figure: Figure) -> str:
     return f"between {100 * figure.low:.1f} and {100 * figure.high:.1f} %"
 
 
-def segmentation_rows(
-    found: SegmentationEffect,
-    losses: LossEffect,
+def rows(
+    found: Effectiveness | SegmentationEffect,
     validity: ValidityEffect | None = None,
     edits: Tables | None = None,
+    losses: LossEffect | None = None,
 ) -> Iterator[Row]:
-    """Yield all figures of a segmenter, one per row; `edits` are tables of sensitivity by their names."""
-    for name, figure in _figures(found):
-        yield _row("all", "", name, figure)
-    for one in found.classes:
-        for name, value in _figures(one):
-            why = "" if value is not None else "the class is not there"
-            yield Row("classes", one.name, name, value, None, None, found.cases, found.sources, why)
-    yield from _rows_of_all(losses)
-    for protected in losses.classes:
-        for name, lost, of in (
-            ("lost on generated images", protected.lost, protected.cases),
-            ("lost on reconstructions", protected.lost_in_controls, protected.controls),
-        ):
-            why = "" if of else "it is found on no original"
-            yield Row("protected", protected.name, name, lost / of if of else None, None, None, of, losses.sources, why)
+    """Yield all figures, one per row. `edits` are tables of sensitivity by their names. A segmenter has `losses`."""
+    if isinstance(found, Effectiveness):
+        yield from _rows_of_all(found)
+        for of_class in found.classes:
+            yield from (_row("classes", of_class.label, *one) for one in _figures(of_class))
+    else:
+        yield from (_row("all", "", *one) for one in _figures(found))
+        for segmented in found.classes:
+            for name, value in _figures(segmented):
+                why = "" if value is not None else "the class is not there"
+                yield Row("classes", segmented.name, name, value, None, None, found.cases, found.sources, why)
+    if losses is not None:
+        yield from _rows_of_all(losses)
+        for protected in losses.classes:
+            for name, lost, of in (
+                ("lost on generated images", protected.lost, protected.cases),
+                ("lost on reconstructions", protected.lost_in_controls, protected.controls),
+            ):
+                share, why = (lost / of, "") if of else (None, "it is found on no original")
+                yield Row("protected", protected.name, name, share, None, None, of, losses.sources, why)
     for title, table in (edits or {}).items():
         for row in table:
-            yield _row(title, row.name, f"change of {OF_PIXELS}", row.change)
-            few = "" if row.newly_wrong is not None else row.change.why
-            yield Row(title, row.name, LOSES, row.newly_wrong, None, None, row.n, row.sources, few)
+            yield _row(title, row.name, f"change of {OF_TRUE_CLASS if losses is None else OF_PIXELS}", row.change)
+            if losses is not None:
+                few = "" if row.newly_wrong is not None else row.change.why
+                yield Row(title, row.name, LOSES, row.newly_wrong, None, None, row.n, row.sources, few)
     if validity is not None:
-        yield from (_row("validity", "", *one) for one in validity_figures(validity, LOSES))
+        wrong = "wrong" if losses is None else LOSES
+        yield from (_row("validity", "", *one) for one in validity_figures(validity, wrong))
 
 
 def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
@@ -159,9 +161,7 @@ def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
 
 
 def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
-    """Return the words and the figures that a table of `report.toml` lists. By default, the table is named like the
-    class of `found`, such as `ValidityEffect`.
-    """
+    """Return the words and figures that a table of `report.toml` lists, by default that of the class of `found`."""
     words = _WORDS[table or type(found).__name__]
     return [(name, attrgetter(attribute)(found)) for attribute, name in words.items()]
 
@@ -172,37 +172,6 @@ def validity_figures(found: ValidityEffect, wrong: str = "wrong") -> list[tuple[
     return [(name.format(wrong=wrong, error=error), figure) for name, figure in _figures(found)]
 
 
-def segmentation_markdown(
-    model: str,
-    test_set: str,
-    found: SegmentationEffect,
-    losses: LossEffect,
-    validity: ValidityEffect | None = None,
-    edits: Tables | None = None,
-) -> str:
-    """Return the report of a segmenter as Markdown."""
-    first = next(iter((edits or {}).values()), ())
-    answer = segmentation_answer(model, found, losses, validity, first)
-    return _report(model, test_set, answer, found, losses, validity, edits)
-
-
-def rows(
-    found: Effectiveness,
-    validity: ValidityEffect | None = None,
-    edits: Tables | None = None,
-) -> Iterator[Row]:
-    """Yield all figures, one per row; `edits` are tables of sensitivity by their names."""
-    yield from _rows_of_all(found)
-    for row in found.classes:
-        for name, figure in _figures(row):
-            yield _row("classes", row.label, name, figure)
-    for title, table in (edits or {}).items():
-        for one in table:
-            yield _row(title, one.name, f"change of {OF_TRUE_CLASS}", one.change)
-    if validity is not None:
-        yield from (_row("validity", "", *one) for one in validity_figures(validity))
-
-
 def _row(part: str, name: str, what: str, figure: Figure) -> Row:
     return Row(part, name, what, figure.value, figure.low, figure.high, figure.n, figure.sources, figure.why)
 
@@ -210,30 +179,18 @@ def _row(part: str, name: str, what: str, figure: Figure) -> Row:
 def markdown(
     model: str,
     test_set: str,
-    found: Effectiveness,
+    found: Effectiveness | SegmentationEffect,
     validity: ValidityEffect | None = None,
     edits: Tables | None = None,
+    losses: LossEffect | None = None,
 ) -> str:
-    """Return the report as Markdown."""
-    first = next(iter((edits or {}).values()), ())
-    return _report(model, test_set, answer(model, found, validity, first), found, None, validity, edits)
-
-
-def _report(
-    model: str,
-    test_set: str,
-    said: str,
-    found: Effectiveness | SegmentationEffect,
-    losses: LossEffect | None,
-    validity: ValidityEffect | None,
-    edits: Tables | None,
-) -> str:
+    """Return the report as Markdown. `edits` and `losses` are as in `rows`."""
     figures = [*_figures(found), *(_figures(losses) if losses is not None else [])]
     return TEMPLATES.lines(
         "report.md",
         model=model,
         test_set=test_set,
-        answer=said,
+        answer=answer(model, found, validity, next(iter((edits or {}).values()), ()), losses),
         figures=[(name, figure) for name, figure in figures if name != "generated over original"],
         found=found,
         losses=losses,
@@ -245,9 +202,7 @@ def _report(
 
 
 def edits_markdown(tables: Tables, what: str = "the true class", wrong: str = "") -> str:
-    """Return tables of edits as Markdown. `what` names the value that changes. `wrong` is the heading of the column
-    with the share of newly wrong test cases; "" leaves the column out.
-    """
+    """Return tables of edits as Markdown: `what` changes, and `wrong` heads the column of newly wrong test cases."""
     return TEMPLATES.lines("edits.md", tables=tables, what=what, wrong=wrong)
 
 
@@ -259,22 +214,56 @@ def rows_markdown(title: str, rows: Iterable[Row], notes: Sequence[str]) -> str:
 def _change(figure: Figure) -> str:
     if figure.value is None:
         return f"{CANNOT_TELL}: {figure.why}"
-    ends = f" ({figure.low:+.2f} to {figure.high:+.2f})" if figure.low is not None and figure.high is not None else ""
-    return f"{figure.value:+.2f}{ends}"
+    ends = _ends(figure, "+.2f")
+    return f"{figure.value:+.2f} ({ends})" if ends else f"{figure.value:+.2f}"
 
 
-def latex(model: str, found: Effectiveness) -> str:
-    """Return the paper's Table I, with intervals and the excess over reconstructions."""
-    cells = _cell(found.error_original), _cell(found.error_generated), _cell(found.excess, sign=True)
-    heads = r"Original (\%)", r"Generated (\%)", "Excess (points)"
+def latex(model: str, found: Effectiveness | SegmentationEffect, losses: LossEffect | None = None) -> str:
+    """Return the paper's Table I, with intervals and the excess over reconstructions; for a segmenter, a table of mIoU
+    and of how often it loses a class on generated images.
+    """
+    if isinstance(found, Effectiveness):
+        cells = [_cell(found.error_original), _cell(found.error_generated), _cell(found.excess, sign=True)]
+        heads = [r"Original (\%)", r"Generated (\%)", "Excess (points)"]
+    else:
+        drawn = [("Original", found.miou_original), ("Generated", found.miou_generated)]
+        drawn.append(("Reconstructed", found.miou_reconstructed))
+        heads, cells = [rf"{name} (mIoU, \%)" for name, _ in drawn], [_cell(figure) for _, figure in drawn]
+    if losses is not None:
+        heads.append(r"Loses a class (\%)")
+        cells.append(_cell(losses.generated))
     return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=cells)
 
 
-def segmentation_latex(model: str, found: SegmentationEffect, losses: LossEffect) -> str:
-    """Return a LaTeX table for a segmenter: mIoU, and how often a class is lost on generated images."""
-    figures = (found.miou_original, found.miou_generated, found.miou_reconstructed, losses.generated)
-    heads = r"Original (mIoU, \%)", r"Generated (mIoU, \%)", r"Reconstructed (mIoU, \%)", r"Loses a class (\%)"
-    return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=[_cell(one) for one in figures])
+def gate_markdown(test_set: str, models: Sequence[str], found: GateResult) -> str:
+    """Return the answer with its figures. `models` are the names of the old and the new model."""
+    return TEMPLATES.lines("gate.md", test_set=test_set, old=models[0], new=models[1], found=found, all=ALL_CASES)
+
+
+def gate_junit(test_set: str, models: Sequence[str], found: GateResult) -> bytes:
+    """Return a JUnit file with a test for each row: a failure if the new model is worse, an error if that is open."""
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"{_xml(models[1])} against {_xml(models[0])}",
+        tests=str(len(found.rows)),
+        failures=str(sum(row.answer == "worse" for row in found.rows)),
+        errors=str(sum(row.answer == "cannot tell" for row in found.rows)),
+    )
+    for row in found.rows:
+        case = ElementTree.SubElement(suite, "testcase", classname=_xml(test_set), name=_xml(row.name) or ALL_CASES)
+        if row.answer != "no worse":
+            kind = "failure" if row.answer == "worse" else "error"
+            why = f"More valid faults: {with_interval(row.difference, points=True)}"
+            message = _xml(f"{why}; allowed: {100 * found.margin:+.4g} points.")
+            ElementTree.SubElement(case, kind, type=row.answer, message=message)
+    ElementTree.indent(suite)
+    document: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
+
+
+def _xml(text: str) -> str:
+    """Return a text without the characters that XML cannot hold."""
+    return "".join(one if one.isprintable() else " " for one in text)
 
 
 def _cell(figure: Figure, sign: bool = False) -> str:
@@ -298,6 +287,7 @@ TEMPLATES = TextTemplates(
     change_words=_change,
     count_of=count_of,
     equal=EQUAL,
+    few_names=few_names,
     fewest=FEWEST_CASES,
     in_latex=lambda text: text.translate(_LATEX),
     per_cent=per_cent,

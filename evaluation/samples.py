@@ -44,9 +44,8 @@ def all_of_a_part(part: Flags, judged: Flags) -> bool:
 def expected_width(
     shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8, error: Figure | None = None
 ) -> float:
-    """Return the expected width of the interval of wrong and valid images. `shares` has, for each stratum of wrong
-    images, its share of all images. `error` is the share of wrong images, whose own interval counts too. A stratum
-    without judged images is unknown.
+    """Return the expected width of the interval of wrong and valid images, from each stratum's share of all images and
+    its number of judged ones. The interval of `error`, the share of wrong images, counts too.
     """
     from scipy import stats
 

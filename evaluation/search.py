@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.figures import Flags, Floats, Numbers
+from core.figures import Columns, Flags, Floats, Numbers
 
 FALSE = 0.05
 """Maximum expected share of cells told by mistake among all told cells."""
@@ -40,28 +40,21 @@ RATE_PRIOR = ((4.0, 4.0), (1.0, 19.0))
 
 
 @dataclass(frozen=True)
-class Cells:
-    """The cells of a search, column by column; all columns have one length."""
+class Cells(Columns):
+    """The numbers of the cells of a search, from 0, column by column; all columns have one length."""
 
     label: Numbers
-    """The number of each cell's label, from 0."""
     alternative: Numbers
-    """The number of each cell's alternative, from 0. Equal alternatives of two edit types have two numbers."""
+    """Equal alternatives of two edit types have two numbers."""
     edit_type: Numbers
-    """The number of each cell's edit type, from 0."""
-
-    def __len__(self) -> int:
-        return len(self.label)
 
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What the images so far say about the cells."""
+    """Chance that each cell is weak, and shares of valid faults in weak and in other cells, estimated from images."""
 
     weak: Floats
-    """Chance that each cell is weak, 0 to 1."""
     rate_weak: float
-    """Share of valid faults in weak cells, 0 to 1."""
     rate_other: float
 
 
@@ -78,10 +71,8 @@ class Pick:
 
 def beliefs(cells: Cells, images: Numbers, faults: Numbers) -> Beliefs:
     """Return the chance that each cell is weak, by expectation maximisation of a mixture of two binomial distributions.
-    `images` and `faults` are the numbers of images and of valid faults of each cell so far.
-
-    The prior chance of a cell is the larger of the shares of weak cells among those of its alternative and of its
-    label. Small groups are drawn to the mean of the alternatives of the edit type, or of all labels.
+    `images` and `faults` are numbers of each cell so far. A cell's prior chance is the larger of the shares of weak
+    cells of its alternative and of its label. Small groups are drawn to the mean of the edit type, or of all labels.
     """
     (high_a, high_b), (low_a, low_b) = RATE_PRIOR
     rate_weak, rate_other = high_a / (high_a + high_b), low_a / (low_a + low_b)
@@ -121,10 +112,9 @@ def _shares(weak: Floats, member: Numbers, members: int, group: Numbers, groups:
 
 
 def log_evidence(images: Numbers, faults: Numbers, weak: float = WEAK) -> Floats:
-    """Return the natural logarithm of each cell's e-value against "at most a share `weak` are valid faults".
-
-    It is the likelihood of the outcomes under a uniform prior of the share between `weak` and 1, divided by that at
-    `weak`. If the cell is not weak, its expectation is at most 1 at any moment of any search.
+    """Return the natural logarithm of each cell's e-value against "at most a share `weak` are valid faults". It is the
+    likelihood of the outcomes under a uniform prior of the share between `weak` and 1, divided by that at `weak`. If
+    the cell is not weak, its expectation is at most 1 at any moment of any search.
     """
     from scipy import special
 
@@ -193,7 +183,7 @@ def next_round(
     worth = belief.weak * (1.0 if valid is None else valid)
     worth = np.where(told(images, faults, weak), 0.0, worth)
     worth += 1e-6 * chance.random(len(worth))  # cells of equal worth take turns in random order
-    picked, uniform, question = list[int](), list[bool](), list[int]()
+    picked = list[tuple[int, bool, int]]()
 
     def at_random(among: Numbers) -> int:
         # Images of a cell are exchangeable, so a new one stands for any of its images, also for those that it has.
@@ -212,7 +202,6 @@ def next_round(
             fault = belief.rate_other + belief.weak[cell] * (belief.rate_weak - belief.rate_other)
             worth[cell] *= (1 - fault) ** 2  # squared: it told most weak cells in the replays of `experiments`
         left[cell] -= 1
-        picked.append(cell)
-        uniform.append(is_uniform)
-        question.append(asked)
-    return Pick(np.array(picked, np.int64), np.array(uniform, bool), np.array(question, np.int64))
+        picked.append((cell, is_uniform, asked))
+    cells_of_round, uniform, question = np.array(picked, np.int64).reshape(-1, 3).T
+    return Pick(cells_of_round, uniform.astype(bool), question)

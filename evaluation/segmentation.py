@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, SegmentedClass, Weighing
-from core.figures import Figure, Flags, Floats, Numbers, ratio
+from core.figures import Columns, Figure, Flags, Floats, Numbers, ratio
 from core.predictions import DROPPED
 from evaluation.by_source import MeansOfSources, Unseen, matched, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness, no_control_words
@@ -29,17 +29,13 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Pixels:
+class Pixels(Columns):
     """Confusion matrices, one for each image; `source` and `way` are as in `Answers`."""
 
     source: Numbers
     counts: Floats
-    """(images, classes, classes + 1): pixels of a class by predicted class; the last column counts pixels of no
-    class."""
+    """(images, classes, classes + 1): pixels of a class by predicted class, the last column of no class."""
     way: Numbers | None = None
-
-    def __len__(self) -> int:
-        return len(self.source)
 
     @cached_property
     def true(self) -> Floats:
@@ -126,10 +122,8 @@ def segmentation_effect(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> SegmentationEffect:
-    """Return all figures on the quality of a segmenter.
-
-    `original` has one image per source. `mask_holds` is True for generated images in which a check still found the
-    mask's classes. Raises ValueError for sources of several splits.
+    """Return all figures on the quality of a segmenter. `original` has one image per source. `mask_holds` is True for
+    generated images in which a check still found the mask's classes. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)
@@ -137,8 +131,7 @@ def segmentation_effect(
     mask_holds, cases = mask_holds[with_original], generated.where(with_original)
     first = original.where(np.isin(original.source, both))
     control = reconstructed.where(np.isin(reconstructed.source, both)) if reconstructed is not None else None
-    of_first, of_cases, weight = _overlaps(first), _overlaps(cases), None
-    has_own = None
+    of_first, of_cases, weight, has_own = _overlaps(first), _overlaps(cases), None, None
     if control is not None and cases.way is not None and control.way is not None:
         has_own, weight = matched(cases.source, cases.way, control.source, control.way)
         control, weight = control.where(weight > 0), weight[weight > 0]
@@ -177,19 +170,17 @@ def segmentation_effect(
             return Figure(None, why=no_control_words(None if reconstructed is None else len(reconstructed)))
         name = name if name in sets else name.removesuffix(" beside")
         source, _ = sets[name]
-        n, counted = len(source), len(np.unique(source))
-        if not less:
-            return means.figure(lambda of: miou_of_set(of, place[name], len(names)), n, counted)
-        return means.figure(
-            lambda of: miou_of_set(of, place[name], len(names)) - miou_of_set(of, place[less], len(names)), n, counted
-        )
 
-    before, after = (
-        np.tensordot(weighed[name], one.counts, 1) for name, one in (("original", first), ("generated", cases))
-    )
-    of_control = None
+        def statistic(of: Floats) -> Floats:
+            value = miou_of_set(of, place[name], len(names))
+            return value - miou_of_set(of, place[less], len(names)) if less else value
+
+        return means.figure(statistic, len(source), len(np.unique(source)))
+
+    matrices = {"original": first.counts, "generated": cases.counts}
     if control is not None and "control" in sets:
-        of_control = np.tensordot(weighed["control"], control.counts, 1)
+        matrices["control"] = control.counts
+    counts = {name: np.tensordot(weighed[name], matrix, 1) for name, matrix in matrices.items()}
     return SegmentationEffect(
         split=split,
         weighing=weighing,
@@ -205,9 +196,9 @@ def segmentation_effect(
         excess=figure("generated beside", less="control"),
         miou_where_kept=figure("kept"),
         kept=int(mask_holds.sum()),
-        classes=_classes(names, before, after, of_control),
-        confusion_original=_shares(before),
-        confusion_generated=_shares(after),
+        classes=_classes(names, counts["original"], counts["generated"], counts.get("control")),
+        confusion_original=_shares(counts["original"]),
+        confusion_generated=_shares(counts["generated"]),
     )
 
 
@@ -279,9 +270,7 @@ def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
 
 
 def missed_by(originals: Pixels, protected: Flags, classes: Sequence[Sequence[int]]) -> Losses:
-    """Return the protected classes that a segmenter misses on originals: those with an IoU below `DROPPED`.
-    `protected`, (originals, classes), marks the classes that it must find. The answer is right if it misses none.
-    """
+    """Return the `protected` classes, (originals, classes), that are missed: those with an IoU below `DROPPED`."""
     ious = iou_in_masks(originals, classes)
     present = protected & np.isfinite(ious)
     missed = present & (ious < DROPPED)
@@ -352,11 +341,9 @@ def loss_effect(
 
 
 def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
-    """Return flags (images, classes, answers): True if the share of the class's pixels that get this answer is at least
-    as large in the image as in the whole set. `part` has pixel counts of that shape, `shares` has the shares of the
-    set, (classes, answers), and `whole` all pixels of each class, (images, classes). If a share of the set is above 0,
-    some image reaches it.
+    """Return flags (images, classes, answers): True if an answer's share of the class's pixels is at least as large in
+    the image as in the set. `part` has pixel counts of that shape, `shares` those of the set, (classes, answers), and
+    `whole` all pixels of each class, (images, classes). Some image reaches each share above 0.
     """
     with np.errstate(invalid="ignore"):
-        found: Flags = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))
-    return found
+        return np.asarray((part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING)))

@@ -19,7 +19,6 @@ class Changes:
     """The probability of the true class on test cases, column by column; all columns have one length."""
 
     source: Numbers
-    """The number of each test case's source."""
     after: Floats
     """Probability on the test case, 0 to 1; NaN if unknown."""
     before: Floats
@@ -34,7 +33,6 @@ class SensitivityRow:
 
     name: str
     n: int
-    """Number of test cases with this edit."""
     sources: int
     change: Figure
     """The mean change of the probability of the true class, -1 to 1: below 0 the edit hurts."""
@@ -54,16 +52,11 @@ class SensitivityRow:
 
 
 def sensitivity(
-    changes: Changes,
-    case: Numbers,
-    group: Numbers,
-    names: Sequence[str],
-    weighing: Weighing = "source",
+    changes: Changes, case: Numbers, group: Numbers, names: Sequence[str], weighing: Weighing = "source"
 ) -> tuple[SensitivityRow, ...]:
-    """Return a row for each name, the most harmful first. Rows of too few test cases come last, the rows with most
-    newly wrong test cases first. `case` is the index of a test case, and `group` the index in `names` of one of its
-    edits; a repeated pair counts once. Unknown values leave a test case out. `weighing` is the unit of equal weight in
-    a row's mean.
+    """Return a row for each name, the most harmful first; rows of too few test cases come last, by newly wrong ones.
+    `case` is the index of a test case, and `group` the index in `names` of one of its edits; a repeated pair counts
+    once. Unknown values leave a test case out.
     """
     known = np.isfinite(changes.after) & np.isfinite(changes.before)
     inside = known[case]

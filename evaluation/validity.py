@@ -22,12 +22,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.evaluation_results import Weighing
-from core.figures import Figure, Floats, ratio
+from core.figures import Columns, Figure, Floats, ratio
 from evaluation.by_source import CONFIDENCE, SAMPLES, chance_weights, in_groups
 from evaluation.samples import FEWEST_OF_STRATUM, Flags, Numbers, in_proportion
 from evaluation.worker_errors import HARD, VALID, Ballots, drawn_states
@@ -41,13 +42,11 @@ LIKELY = 0.001
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judged(Columns):
     """Images, some of them judged by people, column by column; all columns have one length."""
 
     source: Numbers
-    """The number of each image's source."""
     wrong: Flags
-    """True if the model under test is wrong."""
     stratum: Numbers
     """The number of each image's stratum, from 0. Within a stratum the judged images are a random sample."""
     votes_for: Numbers
@@ -63,18 +62,13 @@ class Judged:
     adjudicated: Flags | None = None
     """True if the study lead decided on the image, which counts more than any votes. None if there is no such image."""
     outside: Flags | None = None
-    """True if the sample could not include the image, such as a rejected image in a study of accepted ones: nothing is
-    known of it. None if there is no such image."""
+    """True if the sample could not include the image, such as a rejected one: nothing is known of it. None if none."""
     study: Numbers | None = None
     """The number of the study that judged each image, or -1; None if there is one study."""
     studies: tuple[str, ...] = ()
 
-    def __len__(self) -> int:
-        return len(self.source)
-
     @property
     def decided(self) -> Flags:
-        """True where people reached a consensus."""
         return self.votes > 0
 
     @property
@@ -84,7 +78,6 @@ class Judged:
 
     @property
     def without_consensus(self) -> Flags:
-        """True where people voted without reaching a consensus."""
         none = np.zeros(len(self), bool)
         return none if self.undecided is None else self.undecided & ~self.decided
 
@@ -102,7 +95,6 @@ class ValidityEffect:
     """
 
     as_measured: Figure
-    """Share of wrong images."""
     times_valid: Figure
     """Share of wrong images times the valid share of judged wrong ones: the paper's method."""
     by_strata: Figure
@@ -122,21 +114,15 @@ class ValidityEffect:
     judged: int
     """Number of images with a consensus."""
     discarded: int
-    """Number of judged images without a consensus."""
     control_answers: int | None
     """Number of answers to control items, which show the errors of workers; None without single votes."""
     not_judged_in: tuple[str, ...]
-    """Strata without a judged image."""
     chosen: str = ""
     """Choice of the judged images in words, if they are no random sample within the strata; else ""."""
 
 
 def validity_effect(
-    judged: Judged,
-    strata: Sequence[str],
-    seed: int = 0,
-    resamples: int = SAMPLES,
-    weighing: Weighing = "source",
+    judged: Judged, strata: Sequence[str], seed: int = 0, resamples: int = SAMPLES, weighing: Weighing = "source"
 ) -> ValidityEffect:
     """Return all figures on the share of images that are wrong and valid. `strata` are the names of the strata."""
     voted = judged.asked
@@ -208,11 +194,9 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
 
 
 class _Table:
-    """Weights of all images, added up by source, and the judged images.
-
-    A *cell* combines a stratum with whether its images are wrong: 2 * stratum + wrong. Images outside the sampled part
-    have further cells, numbered after these. A *pool* is one or several cells, all wrong or all right, with one
-    estimated share of valid images.
+    """Weights of all images, added up by source, and the judged images. A *cell* combines a stratum with whether its
+    images are wrong: 2 * stratum + wrong. Images outside the sampled part have further cells, numbered after these. A
+    *pool* is one or several cells, all wrong or all right, with one estimated share of valid images.
     """
 
     def __init__(self, columns: Judged, strata: int, weighing: Weighing) -> None:
@@ -235,7 +219,7 @@ class _Table:
             self.pool[own] = np.where(number >= 0, number + len(pools), -1)
             self.raised[own] = raised
             pools += [wrong] * (int(number.max(initial=-1)) + 1)
-        self.of_wrong = np.array(pools, bool)
+        self.of_wrong, self.pools = np.array(pools, bool), len(pools)
         """For each pool, True if its images are wrong."""
         if columns.outside is not None:
             self.cell = self.cell + cells * columns.outside
@@ -247,10 +231,6 @@ class _Table:
         self.asked_pool = self.pool[self.cell[self.asked]]
         self.asked_weight = self.weight[self.asked] * self.raised[self.cell[self.asked]]
         self.score = np.zeros(len(columns)) if columns.score is None else columns.score
-
-    @property
-    def pools(self) -> int:
-        return len(self.of_wrong)
 
     @cached_property
     def masses(self) -> Floats:
@@ -297,9 +277,13 @@ class _Table:
     def _by_pool(self, values: Floats) -> Floats:
         return np.bincount(self.asked_pool, values, self.pools).astype(np.float64)
 
+    def _share(self, values: Floats) -> Floats:
+        """Return the mean of the judged images' values in each pool, by their weights."""
+        return ratio(self._by_pool(values * self.asked_weight), self._by_pool(self.asked_weight))
+
     @cached_property
-    def share_valid(self) -> Floats:
-        return ratio(self._by_pool(self.chance_valid * self.asked_weight), self._by_pool(self.asked_weight))
+    def valid_mass(self) -> Floats:
+        return self.mass[: self.pools] * self._share(self.chance_valid)
 
     @property
     def wrong_share(self) -> float:
@@ -307,22 +291,18 @@ class _Table:
 
     @property
     def value(self) -> float:
-        return float((self.mass[: self.pools] * self.share_valid)[self.of_wrong].sum())
+        return float(self.valid_mass[self.of_wrong].sum())
 
     @property
     def among_valid(self) -> float:
         """Share of wrong images among valid ones; NaN without a valid one."""
-        both = self.mass[: self.pools] * self.share_valid
-        return float(ratio(both[self.of_wrong].sum(), both.sum()))
+        return float(ratio(self.valid_mass[self.of_wrong].sum(), self.valid_mass.sum()))
 
     @property
     def bounds(self) -> tuple[float, float]:
         """Shares of wrong and valid images if no image without a consensus or a vote is valid, and if all are."""
         wrong, left = self.of_wrong, self.held.without_consensus[self.asked]
-        size = self._by_pool(self.asked_weight)
-        low, high = (
-            ratio(self._by_pool(np.where(left, valid, self.chance_valid) * self.asked_weight), size) for valid in (0, 1)
-        )
+        low, high = (self._share(np.where(left, valid, self.chance_valid)) for valid in (0, 1))
         mass, unknown = self.mass[: self.pools][wrong], float(self.mass[self.pools])
         return float((mass * low[wrong]).sum()), float((mass * high[wrong]).sum()) + unknown
 
@@ -356,17 +336,14 @@ class _Table:
     def mended(self) -> float:
         wrong, pools = self.of_wrong, self.pools
         scored = self.mass[pools + 2 : -1]
-        judged = ratio(self._by_pool(self.score[self.asked] * self.asked_weight), self._by_pool(self.asked_weight))
-        more = (self.score_weight or 0.0) * (scored - self.mass[:pools] * judged)
+        more = (self.score_weight or 0.0) * (scored - self.mass[:pools] * self._share(self.score[self.asked]))
         return float(np.clip(self.value + more[wrong].sum(), 0.0, self.wrong_share))
 
 
 def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
-    """Return the pool of each cell, -1 if its share of valid images is unknown, and the weight of a judged image.
-
-    Each cell with `FEWEST_OF_STRATUM` judged images is a pool, and the smaller ones are one pool together. A cell
-    without a judged image joins this pool if the sample looks drawn from all cells alike. Otherwise nothing is known of
-    the cell.
+    """Return the pool of each cell, -1 if its share of valid images is unknown, and the weight of a judged image. Each
+    cell with `FEWEST_OF_STRATUM` judged images is a pool, and the smaller ones are one pool together. A cell without a
+    judged image joins this pool if the sample looks drawn from all cells alike. Otherwise nothing is known of the cell.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():
@@ -387,9 +364,7 @@ def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
 
 
 class _Draws:
-    """Draws of all figures, (draws,) each, with random weights of sources. The figures called `low` take all unknown
-    images for invalid, those called `high` for valid.
-    """
+    """Draws of all figures, (draws,), by random weights. `low` takes unknown images for invalid, `high` for valid."""
 
     def __init__(self, table: _Table, seed: int, draws: int) -> None:
         self._table, self._rng = table, np.random.default_rng(seed)
@@ -412,7 +387,6 @@ class _Draws:
         self.among_valid = figures[6], figures[7]
 
     def _some(self, begin: int, draws: int) -> Floats:
-        """Return random draws of each figure: (figures, draws)."""
         table, rng, pools = self._table, self._rng, self._table.pools
         weights = rng.standard_exponential((draws, len(self._own)))
         sums = self._others[begin : begin + draws] + weights @ self._own
@@ -495,32 +469,28 @@ def contradiction_of(judged: Judged) -> str:
 
     if judged.study is None or len(judged.studies) < 2:
         return ""
-    for judged_all in range(len(judged.studies)):
+    for judged_all, judged_wrong in permutations(range(len(judged.studies)), 2):
         own = judged.decided & (judged.study == judged_all)
-        if not own.any():
+        other = judged.decided & judged.wrong & (judged.study == judged_wrong)
+        if not own.any() or not other.any():
             continue
+        # The largest likely share of valid images, not the measured one: a small study contradicts nothing.
+        good, n = int(judged.valid[other].sum()), int(other.sum())
+        most = float(stats.binomtest(good, n).proportion_ci(1 - 2 * LIKELY).high)
         error = float(judged.wrong[own].mean())
-        for judged_wrong in range(len(judged.studies)):
-            other = judged.decided & judged.wrong & (judged.study == judged_wrong)
-            if judged_wrong == judged_all or not other.any():
-                continue
-            # The largest likely share of valid images, not the measured one: a small study contradicts nothing.
-            good, n = int(judged.valid[other].sum()), int(other.sum())
-            most = float(stats.binomtest(good, n).proportion_ci(1 - 2 * LIKELY).high)
-            sentence = contradiction(error, most, int(judged.valid[own].sum()), int(own.sum()))
-            if sentence:
-                return (
-                    f"the studies “{judged.studies[judged_wrong]}”, with {good:,} of {n:,} wrong images valid, and "
-                    f"“{judged.studies[judged_all]}” contradict each other. {sentence}"
-                )
+        sentence = contradiction(error, most, int(judged.valid[own].sum()), int(own.sum()))
+        if sentence:
+            return (
+                f"the studies “{judged.studies[judged_wrong]}”, with {good:,} of {n:,} wrong images valid, and "
+                f"“{judged.studies[judged_all]}” contradict each other. {sentence}"
+            )
     return ""
 
 
 def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int) -> str:
-    """Return why two figures cannot both be true, in a sentence; "" if they can. If the model is wrong on a share
-    `error` of all images, and at most a share `valid_of_wrong` of those is valid, at most 1 - error x (1 -
-    valid_of_wrong) of all images are valid. The figures contradict if `valid` or more of `judged` images then have a
-    probability below `LIKELY`.
+    """Return why two figures cannot both be true, in a sentence; "" if they can. At most 1 - error x (1 -
+    valid_of_wrong) of all images are valid if at most a share `valid_of_wrong` of the wrong ones is. So `valid` or more
+    of `judged` images contradict that if their probability is below `LIKELY`.
     """
     from scipy import stats
 

@@ -1,17 +1,18 @@
-"""Predicts the probability that people find an image valid, from its checks: learnt from votes, tested on
-unseen ones.
+"""Predicts the probability that people find an image valid, from its checks: learnt from votes, tested on unseen ones.
+Also measures how well a single check agrees with votes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from core.figures import Figure, Flags, Floats, Numbers
 from core.types import TaskKind
 from core.validity_score import FEWEST, Agreement, ValidityScore
-from evaluation.by_source import CONFIDENCE
+from evaluation.by_source import CONFIDENCE, MeansOfSources, shares_of_sources
 
 FOLDS = 5
 BINS = 10
@@ -111,3 +112,33 @@ def _auc(score: Floats, valid: Flags, source: Numbers) -> Figure:
 def _below(score: Floats, ordered: Floats) -> Floats:
     """Return how many of the ordered scores each score exceeds; equal ones count half."""
     return (np.searchsorted(ordered, score, "left") + np.searchsorted(ordered, score, "right")) / 2
+
+
+@dataclass(frozen=True)
+class CheckAgreement:
+    """Agreement of a check with the votes on judged images. Images on which it cannot tell are only counted."""
+
+    precision: Figure
+    """Share of the images that fail the check which people find invalid, with an interval over sources."""
+    recall: Figure
+    """Share of the images that people find invalid which fail the check, with an interval over sources."""
+    judged: int
+    """Number of images with votes on which the check passed or failed."""
+    cannot_tell: int
+    """Number of images with votes on which the check cannot tell."""
+
+
+def check_agreement(
+    failed: Flags, passed: Flags, valid: Flags, source: Numbers, cannot_tell: int = 0
+) -> CheckAgreement:
+    """Compare a check with votes; columns are (judged images,). Images that neither failed nor passed are left out."""
+    told = failed | passed
+    return CheckAgreement(
+        _share(~valid, failed, source), _share(failed, told & ~valid, source), int(told.sum()), cannot_tell
+    )
+
+
+def _share(counted: Flags, among: Flags, source: Numbers) -> Figure:
+    """Return the share of `counted` images among others. Each image weighs the same, and sources are resampled."""
+    means = MeansOfSources(*shares_of_sources([counted[among]], source[among]))
+    return means.figure(lambda of: of[..., 0], int(among.sum()))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.figures import Flags, Floats, Numbers
+from core.figures import Columns, Flags, Floats, Numbers
 
 INVALID, VALID, HARD = 0, 1, 2
 """States of a judged image; a hard one cannot be decided."""
@@ -32,31 +32,25 @@ VOTES_THAT_SHOW_HARD = 3
 _PRIOR = np.array([0.5, 0.5, 0.1])
 """Prior of the shares of the states: Jeffreys's for valid and invalid, and few hard images."""
 _MEANS, _SIZES = np.linspace(0.525, 0.995, 20), np.array([1.0, 4.0, 20.0, 100.0])
-"""Grid for the population of workers: its mean rate of right answers, and how alike the workers are (a + b of a beta
-distribution)."""
+"""Grid for the population of workers: mean rate of right answers, and how alike workers are (a + b of a beta)."""
 _LEAST = 1e-3
 """Minimum distance of a worker's rate of right answers from 0 and from 1, so that no answer is impossible."""
 
 
 @dataclass(frozen=True)
-class Ballots:
+class Ballots(Columns):
     """Single votes, column by column; all columns have one length."""
 
     image: Numbers
     """The index of the image; -1 for a control item."""
     worker: Numbers
-    """The number of the worker, from 0."""
     valid: Flags
     """True if the worker called the image valid."""
     known: Numbers
     """For a control item 1 if it is valid, 0 if not; -1 for an image to be judged."""
 
-    def __len__(self) -> int:
-        return len(self.image)
-
     @property
     def controls(self) -> int:
-        """Number of answers to control items."""
         return int((self.known >= 0).sum())
 
     @property
@@ -72,10 +66,9 @@ class Ballots:
 
 
 def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbers) -> NDArray[np.int8]:
-    """Return draws of the state of each of `images`, (draws, images), from their distribution given all votes.
-
-    `images` are indices as in `Ballots.image`, ascending; `group` is the group of each, such as its stratum: the shares
-    of the states differ by group. `fixed` is the state of an image that is known without votes, else -1.
+    """Return draws of the state of each of `images`, (draws, images), from their distribution given all votes. `images`
+    are indices as in `Ballots.image`, ascending; `group` is the group of each, such as its stratum: the shares of the
+    states differ by group. `fixed` is the state of an image that is known without votes, else -1.
     """
     rng = np.random.default_rng(0)
     control = ballots.known >= 0
@@ -106,8 +99,9 @@ def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbe
         # Rates of right answers, (chains, 2, workers). For a vote on a hard image, a coin says which answer was right.
         of_state = [(now == one).astype(np.float64) for one in (INVALID, VALID, HARD)]
         said_yes, said_no = ([one @ votes for one in of_state] for votes in (yes, no))
-        yes_valid = rng.binomial(said_yes[HARD].astype(np.int64), _odds(rates[:, VALID], 1 - rates[:, INVALID]))
-        no_valid = rng.binomial(said_no[HARD].astype(np.int64), _odds(1 - rates[:, VALID], rates[:, INVALID]))
+        hit, miss = rates[:, VALID], 1 - rates[:, VALID]
+        yes_valid = rng.binomial(said_yes[HARD].astype(np.int64), hit / (hit + (1 - rates[:, INVALID])))
+        no_valid = rng.binomial(said_no[HARD].astype(np.int64), miss / (miss + rates[:, INVALID]))
         hits = np.stack([said_no[INVALID] + said_no[HARD] - no_valid, said_yes[VALID] + yes_valid])
         misses = np.stack([said_yes[INVALID] + said_yes[HARD] - yes_valid, said_no[VALID] + no_valid])
         if not step and ballots.controls:  # otherwise the first rates would treat all votes as right
@@ -130,10 +124,6 @@ def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbe
         if step >= WARM_UP:
             draws.append(now)
     return np.concatenate(draws)
-
-
-def _odds(one: Floats, other: Floats) -> Floats:
-    return one / (one + other)
 
 
 def _population(rates: Floats, rng: np.random.Generator) -> Floats:

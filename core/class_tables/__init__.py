@@ -21,13 +21,11 @@ IMAGENET, CITYSCAPES, CITYSCAPES_IDS = "ImageNet-1K", "Cityscapes", "Cityscapes,
 ADE20K, VOC, SHIFT = "ADE20K", "Pascal VOC", "SHIFT"
 TABLES = (IMAGENET, CITYSCAPES, CITYSCAPES_IDS, ADE20K, VOC, SHIFT)
 ALIKE = 0.95
-"""Minimum share of a model's class names that must equal a table's names, in the same order, to recognise the table.
-Some lists of classes spell a few names differently."""
+"""Minimum share of class names equal to a table's, in order, to recognise it. Some lists spell a few differently."""
 FEWEST_ALIKE = 5
 """Minimum number of classes to recognise ImageNet by full names. A smaller model may use the names for other things."""
 FEWEST_LABELS = 5
-"""Minimum number of labels to recognise a data set. Fewer labels do not identify one: "mouse" is in COCO and in
-CIFAR-100."""
+"""Minimum number of labels to recognise a data set. Fewer do not identify one: "mouse" is in COCO and CIFAR-100."""
 _WORDNET_ID = re.compile(r"n\d{8}")
 
 
@@ -42,7 +40,6 @@ class TableClass:
     wordnet: str = ""
     """WordNet 3.0 id, such as n01440764, or "" if the table has none."""
     group: str = ""
-    """Group of classes in the data set, such as "vehicle", or "" if the data set has no groups."""
 
 
 @dataclass(frozen=True)
@@ -104,16 +101,14 @@ def is_wordnet_id(text: str) -> bool:
 @cache
 def class_table(title: str) -> ClassTable:
     """Return the table with this title, one of `TABLES`."""
-    if title == CITYSCAPES:
-        evaluated = [row for row in _rows("cityscapes.csv") if row["train id"]]
-        classes = [TableClass(int(row["train id"]), row["name"], (row["name"],), "", row["group"]) for row in evaluated]
-        return ClassTable(title, tuple(sorted(classes, key=lambda one: one.number)))
-    files = {IMAGENET: "imagenet", CITYSCAPES_IDS: "cityscapes", ADE20K: "ade20k", VOC: "voc", SHIFT: "shift"}
-    classes = []
+    files = dict(zip(TABLES, ("imagenet", "cityscapes", "cityscapes", "ade20k", "voc", "shift"), strict=True))
+    number, classes = "train id" if title == CITYSCAPES else "number", list[TableClass]()
     for row in _rows(f"{files[title]}.csv"):
-        names = tuple(dict.fromkeys([row["name"], *row.get("names", row["name"]).split(", ")]))
-        parts = row.get("wordnet", ""), row.get("group", "")
-        classes.append(TableClass(int(row["number"]), row["name"], names, *parts))
+        if row[number]:  # the other ids of Cityscapes are not evaluated
+            names = tuple(dict.fromkeys([row["name"], *row.get("names", row["name"]).split(", ")]))
+            classes.append(
+                TableClass(int(row[number]), row["name"], names, row.get("wordnet", ""), row.get("group", ""))
+            )
     return ClassTable(title, tuple(classes))
 
 
@@ -124,7 +119,6 @@ def train_ids() -> dict[int, int]:
 
 def recognised(classes: Sequence[str]) -> tuple[str, tuple[TableClass | None, ...]]:
     """Recognise the data set of a model's classes. Return its title and the row of each class; "" and None if unknown.
-
     A table is recognised if nearly all classes have its names in its order (for VOC also without the background), and
     ImageNet if all classes are its ids or full names.
     """
@@ -161,9 +155,7 @@ def _imagenet_names() -> dict[str, TableClass | None]:
 
 @cache
 def imagenet_labels() -> dict[str, str]:
-    """Map WordNet ids of ImageNet's classes to labels: all names of the class, and its id if another class has the same
-    names.
-    """
+    """Map WordNet ids of ImageNet's classes to labels: all names, and the id if another class has the same names."""
     rows = list(_rows("imagenet.csv"))
     shared = Counter(row["names"] for row in rows)
     return {
@@ -248,10 +240,9 @@ def _joined(label: str) -> str:
 
 
 def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
-    """Return the meaning of each label that all data sets with these `labels` agree on.
-
-    Only data sets that contain all `labels` count. A label whose meaning no set states, or on which sets disagree, is
-    absent. Empty for fewer than `FEWEST_LABELS` labels, which do not identify a data set.
+    """Return the meaning of each label that all data sets with these `labels` agree on. Only data sets that contain all
+    `labels` count. A label whose meaning no set states, or on which sets disagree, is absent. Empty for fewer than
+    `FEWEST_LABELS` labels, which do not identify a data set.
     """
     keys = {label: _joined(label) for label in labels}
     if len(set(keys.values())) < FEWEST_LABELS:

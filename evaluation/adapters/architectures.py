@@ -1,7 +1,5 @@
-"""Find the network of a model under test by its name in torchvision or timm, or in a checkpoint file.
-
-Networks of the library transformers are in `transformers.py`. All problems with a name, a file or a download become a
-UserError.
+"""Find the network of a model under test by its name in torchvision or timm, or in a checkpoint file, and locate its
+weights. All problems with a name, a file or a download become a UserError. For transformers see `transformers.py`.
 """
 
 from __future__ import annotations
@@ -13,33 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
 
 from core.errors import UserError
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
+from core.model_sections import ROOT, WebFile, Weights
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from core.words import count_of
-from evaluation.adapters.network import (
-    GIVEN,
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    Network,
-    checkpoint_path,
-    classes_given,
-    listed,
-    named_classes,
-    not_fetched,
-    numbers_given,
-    own_names_told,
-    require_classes,
-    require_read,
-    size_given,
-    squeezed,
-    squeezed_words,
-    unknown,
-)
+from evaluation.adapters import network as shared
+from evaluation.adapters.network import GIVEN, Network
+from evaluation.adapters.transformers import FILES, from_transformers
 
 SMALL_UNET = "small-unet"
+_BYTES = 4
+"""Bytes per parameter, as models under test run at full precision."""
 PREPARED_BY = "prepared_by"
 """Key in a checkpoint's header for the library that prepared the images during training."""
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "state")
@@ -51,15 +39,12 @@ _LIBRARIES = ("torchvision", "timm")
 
 def find_network(settings: UnderTestSettings) -> Network:
     """Return the network with its weights, on the CPU. Raises UserError if these cannot be found, or do not fit."""
-    require_read(settings)
+    shared.require_read(settings)
     if settings.source == "file":
         return _from_file(settings)
     if settings.source == "transformers":
-        from evaluation.adapters.transformers import from_transformers
-
         return from_transformers(settings)
-    if not settings.name:
-        raise UserError("Give the name of the model under test, such as resnet50.")
+    _require_name(settings)
     return _from_torchvision(settings) if settings.source == "torchvision" else _from_timm(settings)
 
 
@@ -77,17 +62,19 @@ def untrained(network: Network, settings: UnderTestSettings) -> Any:
 def _from_torchvision(settings: UnderTestSettings) -> Network:
     from torchvision import models
 
-    name, kinds = settings.name, torchvision_names()
-    if name not in kinds:
-        raise unknown(name, "torchvision", list(kinds))
+    name = settings.name
+    weights = _torchvision_weights(name)
     try:
-        weights = models.get_model_weights(name).DEFAULT
         net = models.get_model(name, weights=weights)
     except Exception as error:  # a download can fail with any kind of error
-        raise not_fetched(name, "torchvision", error) from error
+        raise shared.not_fetched(name, "torchvision", error) from error
     shown, prepare = _of_torchvision(weights)
-    classes, origin = named_classes(name, settings, weights.meta["categories"], "torchvision")
-    return Network(net, ModelIdentity(name, str(weights), kinds[name], _told(shown, origin, classes), classes), prepare)
+    classes, origin = shared.named_classes(name, settings, weights.meta["categories"], "torchvision")
+    return Network(
+        net,
+        ModelIdentity(name, str(weights), torchvision_names()[name], _told(shown, origin, classes), classes),
+        prepare,
+    )
 
 
 def _from_timm(settings: UnderTestSettings) -> Network:
@@ -95,11 +82,11 @@ def _from_timm(settings: UnderTestSettings) -> Network:
     from timm.data import ImageNetInfo
 
     name = settings.name
-    timm_weights(name)
+    _timm_weights(name)
     try:
         net = timm.create_model(name, pretrained=True)
     except Exception as error:
-        raise not_fetched(name, "timm", error) from error
+        raise shared.not_fetched(name, "timm", error) from error
     info = ImageNetInfo()
     known = net.num_classes == info.num_classes()
     labels = [info.index_to_description(i) if known else f"class {i}" for i in range(net.num_classes)]
@@ -107,19 +94,32 @@ def _from_timm(settings: UnderTestSettings) -> Network:
     shown, prepare = _of_timm(net)
     weights = str(config.get("hf_hub_id") or config.get("url") or config.get("tag") or "timm's own")
     label_origin = "ImageNet as timm has it" if known else "their numbers, since timm does not say them"
-    classes, origin = named_classes(name, settings, [label.split(",")[0] for label in labels], label_origin)
-    require_classes(name, "classification", classes)
+    classes, origin = shared.named_classes(name, settings, [label.split(",")[0] for label in labels], label_origin)
+    shared.require_classes(name, "classification", classes)
     identity = ModelIdentity(name, weights, "classification", _told(shown, origin, classes), classes)
     return Network(net, identity, prepare)
 
 
-def timm_weights(name: str) -> Any:
+def _require_name(settings: UnderTestSettings) -> None:
+    if not settings.name:
+        raise UserError("Give the name of the model under test, such as resnet50.")
+
+
+def _torchvision_weights(name: str) -> Any:
+    from torchvision import models
+
+    if name not in (known := torchvision_names()):
+        raise shared.unknown(name, "torchvision", list(known))
+    return models.get_model_weights(name).DEFAULT
+
+
+def _timm_weights(name: str) -> Any:
     """Return timm's entry for a model's weights. Raises UserError for an unknown name or tag, or a lack of weights."""
     import timm
     from timm.models import get_pretrained_cfg
 
     if not timm.is_model(name):
-        raise unknown(name, "timm", timm.list_models())
+        raise shared.unknown(name, "timm", timm.list_models())
     architecture, _, tag = name.partition(".")
     tags = [one.partition(".")[2] for one in timm.list_pretrained(f"{architecture}.*")]
     try:
@@ -133,10 +133,8 @@ def timm_weights(name: str) -> Any:
 
 
 def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str) -> Preprocessing:
-    """Return the preprocessing with more assumptions about the network: logits as output, and the origin of its class
-    names. `shown.assumed` already has `scaling`.
-    """
-    remarks = (*remarks, *(() if origin == GIVEN else own_names_told(classes)))
+    """Return the preprocessing with logits as output, the origin of the class names, and remarks about it."""
+    remarks = (*remarks, *(() if origin == GIVEN else shared.own_names_told(classes)))
     assumed = replace(shown.assumed, output="logits", class_names=origin, remarks=remarks)
     return replace(shown, assumed=assumed)
 
@@ -179,7 +177,7 @@ def _of_timm(net: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
 def _from_file(settings: UnderTestSettings) -> Network:
     if not settings.file:
         raise UserError("Give the path of the checkpoint file of the model under test.")
-    file = checkpoint_path(settings.file)
+    file = shared.checkpoint_path(settings.file)
     if not file.is_file():
         raise UserError(
             f"There is no file {settings.file}: give the path of a checkpoint on the machine of the studio."
@@ -192,13 +190,13 @@ def _from_file(settings: UnderTestSettings) -> Network:
     named = settings.name or header.get("architecture", "")
     if not named:
         raise UserError(f"{file.name} does not say its architecture: name it, such as resnet18.")
-    typed = classes_given(settings)
-    classes = typed or listed(header, "classes")
+    typed = shared.classes_given(settings)
+    classes = typed or shared.listed(header, "classes")
     if not classes:
         raise UserError(f"{file.name} does not say its classes: give their names in order, with commas between.")
     name, remarks = _chosen_library(named, header.get(PREPARED_BY, ""), state, len(classes))
     net, kind = _empty(name, len(classes), any(key.startswith("aux_classifier.") for key in state))
-    require_classes(file.name, kind, classes)
+    shared.require_classes(file.name, kind, classes)
     try:
         net.load_state_dict(state)
     except RuntimeError as error:
@@ -228,9 +226,7 @@ def _misfit(net: Any, state: Mapping[str, Any]) -> str:
 def _chosen_library(
     named: str, prepared_by: str, state: Mapping[str, Any], classes: int
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the architecture to load, and a remark if there was a choice. If both torchvision and timm
-    have the architecture, “timm:” in the name chooses timm's.
-    """
+    """Return the architecture to load, and a remark if both libraries have it: “timm:” in the name chooses timm's."""
     library, _, plain = named.partition(":")
     if library not in _LIBRARIES:
         library, plain = prepared_by, named
@@ -263,9 +259,7 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 def _prepared(
     name: str, net: Any, kind: TaskKind, header: Mapping[str, str], settings: UnderTestSettings, called: str
 ) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """Return the preparation of images for a checkpoint file. The library in the file's header determines it. Without a
-    library, images are squeezed to the given or default size and normalised.
-    """
+    """Return the preparation of images by the library in the header, else squeezed to the given or default size."""
     library = header.get(PREPARED_BY, "")
     typed = [one for one in ("size", "mean", "std") if getattr(settings, one)]
     plain = name.partition(":")[2] or name
@@ -283,13 +277,13 @@ def _prepared(
     if known:
         return _of_timm(net)
     side = _only_side(net) or (224 if kind == "classification" else 512)
-    size = size_given(settings.size or header.get("size", "")) or (side, side)
-    mean = numbers_given(settings.mean, header, "mean") or IMAGENET_MEAN
-    std = numbers_given(settings.std, header, "std") or IMAGENET_STD
+    size = shared.size_given(settings.size or header.get("size", "")) or (side, side)
+    mean = shared.numbers_given(settings.mean, header, "mean") or shared.IMAGENET_MEAN
+    std = shared.numbers_given(settings.std, header, "std") or shared.IMAGENET_STD
     if len(mean) != 3 or len(std) != 3:
         raise UserError(f"{called} does not have a mean and a std for each of three channels: give both.", field="mean")
-    shown = Preprocessing(size, mean, std, "bilinear", _SQUEEZED, Assumptions(squeezed_words(size)))
-    return shown, squeezed(size, mean, std)
+    shown = Preprocessing(size, mean, std, "bilinear", _SQUEEZED, Assumptions(shared.squeezed_words(size)))
+    return shown, shared.squeezed(size, mean, std)
 
 
 def _only_side(net: Any) -> int:
@@ -374,7 +368,7 @@ def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, TaskKind]:
     if library != "torchvision" and timm.is_model(plain):
         return timm.create_model(plain, pretrained=False, num_classes=classes), "classification"
     known = [SMALL_UNET, *kinds, *(timm.list_models() if library != "torchvision" else ())]
-    raise unknown(plain, library or "torchvision or timm", known)
+    raise shared.unknown(plain, library or "torchvision or timm", known)
 
 
 def torchvision_names() -> dict[str, TaskKind]:
@@ -388,3 +382,67 @@ def torchvision_names() -> dict[str, TaskKind]:
 def _size(size: Sequence[int]) -> tuple[int, int] | None:
     """Return (width, height) for a size of torchvision or timm, which is (height, width) or (side,); None if empty."""
     return (int(size[-1]), int(size[0])) if size else None
+
+
+def weights_of(settings: UnderTestSettings) -> Weights:
+    """Return the location of a model's weights. Raises UserError for an unknown name or an impossible path."""
+    if settings.source == "http":
+        raise UserError(
+            f"The model at {settings.address} runs on its server, which keeps the weights: there is nothing to fetch."
+        )
+    if settings.source in ("file", "onnx") or (settings.source == "transformers" and settings.file):
+        file = shared.checkpoint_path(settings.file)
+        return Weights(path=str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file))
+    _require_name(settings)
+    if settings.source == "transformers":
+        repository, _, revision = settings.name.partition("@")
+        try:
+            return Weights(hub=repository, revision=revision or "main", files=FILES)
+        except ValidationError as error:
+            raise UserError(
+                f"{settings.name!r} is no repository of the hub: give owner/name, such as google/vit-base-patch16-224."
+            ) from error
+    return _place_in_torchvision(settings) if settings.source == "torchvision" else _place_in_timm(settings)
+
+
+def _place_in_torchvision(settings: UnderTestSettings) -> Weights:
+    chosen = _torchvision_weights(settings.name)
+    memory = int(chosen.meta["num_params"]) * _BYTES
+    return WebFile(
+        called=settings.title,
+        url=chosen.url,
+        path=str(_cached(chosen.url)),
+        revision=chosen.name,
+        bytes=round(chosen.meta["_file_size"] * 2**20),  # torchvision's own figure
+        memory_half=memory,
+        memory_full=memory,
+        licence=str(chosen.meta.get("license", "")),
+    )
+
+
+def _place_in_timm(settings: UnderTestSettings) -> Weights:
+    import timm
+    import torch
+    from timm.models._hub import hf_split  # timm's own parser of a repository with a revision
+
+    config = _timm_weights(settings.name)
+    with torch.device("meta"):  # to count parameters without memory
+        net = timm.create_model(settings.name, pretrained=False)
+    sizes: dict[str, Any] = dict.fromkeys(
+        ("bytes", "memory_half", "memory_full"), sum(tensor.numel() for tensor in net.state_dict().values()) * _BYTES
+    )
+    sizes["licence"] = str(config.license or "")
+    if config.hf_hub_id:
+        hub, revision = hf_split(config.hf_hub_id)
+        # timm itself prefers safetensors.
+        named = Path(config.hf_hub_filename or "model.safetensors").with_suffix(".safetensors").name
+        return Weights(hub=hub, revision=revision or "main", files=(named,), **sizes)
+    if not config.url:
+        raise UserError(f"timm does not say where the weights of {settings.name} are: give a checkpoint file.")
+    return WebFile(called=settings.title, url=config.url, path=str(_cached(config.url)), **sizes)
+
+
+def _cached(url: str) -> Path:
+    import torch
+
+    return Path(torch.hub.get_dir()).expanduser() / "checkpoints" / Path(urlsplit(url).path).name

@@ -14,7 +14,7 @@ from core.errors import UserError, out_of_memory
 from core.model_identity import ModelIdentity
 from core.predictions import Doubt, map_size
 from core.types import TaskKind
-from evaluation.adapters.network import Network, values_of
+from evaluation.adapters.network import Network, logits_of, values_of
 from evaluation.ranking import deep_gini, entropy
 
 
@@ -31,10 +31,7 @@ class Output:
 
 
 DOUBT_SIDE = 64
-"""Maximum number of pixels per row and per column at which a segmenter's doubt is measured, evenly spaced. Neighbouring
-pixels have nearly the same doubt, and all pixels of a 512 x 512 image with 150 classes would need 39 million
-probabilities."""
-
+"""Maximum number of pixels per row and column at which a segmenter's doubt is measured. Neighbours are alike."""
 
 NO_NUMBER = (
     "The model under test answers with NaN or infinite numbers. Its weights are damaged, or its mean and std are "
@@ -106,9 +103,7 @@ class TorchAdapter:
                 f"prepared: {why}. Correct the size; a model of transformers has it in its preprocessor_config.json.",
                 field="size",
             ) from error
-        if isinstance(found, dict):  # of torchvision's segmenters, and of transformers
-            found = found["logits" if "logits" in found else "out"]
-        return found.float()
+        return logits_of(found).float()
 
 
 def images_at_once(kind: TaskKind, gpu: bool) -> int:
@@ -121,10 +116,8 @@ def images_at_once(kind: TaskKind, gpu: bool) -> int:
 def output_of(
     kind: TaskKind, classes: Sequence[str], prepared: Sequence[Any], sizes: Sequence[tuple[int, int]], ask: Any
 ) -> Output:
-    """Return the answers to images, with one call of `ask` for each shape, since images are never padded.
-
-    `ask` takes images of one shape and returns logits (images, classes) or (images, classes, h, w) as a torch
-    tensor.
+    """Return the answers to images, with one call of `ask` for each shape, since images are never padded. `ask` takes
+    images of one shape and returns logits (images, classes) or (images, classes, h, w) as a torch tensor.
     """
     places: dict[tuple[int, ...], list[int]] = {}
     for place, pixels in enumerate(prepared):
@@ -140,10 +133,10 @@ def output_of(
             for number, place in enumerate(members):
                 rows[place] = class_map(logits[number : number + 1], sizes[place])
                 doubts[place] = doubt(logits[number])
+    answers = [rows[place] for place in range(len(prepared))]
     if kind == "classification":
-        return Output(np.stack([rows[place] for place in range(len(prepared))]).astype(np.float32))
-    order = range(len(prepared))
-    return Output(maps=tuple(rows[place] for place in order), doubts=tuple(doubts[place] for place in order))
+        return Output(np.stack(answers).astype(np.float32))
+    return Output(maps=tuple(answers), doubts=tuple(doubts[place] for place in range(len(prepared))))
 
 
 def _check(logits: Any, kind: TaskKind, classes: Sequence[str], count: int) -> None:

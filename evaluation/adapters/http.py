@@ -1,7 +1,6 @@
-"""A model under test behind HTTP, with a small protocol of our own (docs/models-under-test.md).
-
-A request that fails temporarily is sent again after a pause. Every other failure becomes an error that says what was
-expected. No redirect is followed: images go only to the address that a person gave.
+"""A model under test behind HTTP, with a small protocol of our own (docs/models-under-test.md). A temporary failure is
+tried again, and every other becomes an error that says what was expected. Images go to the given address only: no
+redirect is followed.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from evaluation.adapters.network import GIVEN, classes_given, require_classes
 IMAGES = 8
 """Maximum number of images in one request."""
 REQUESTS = 4
-"""Maximum number of requests at once."""
 TRIES = 4
 """Maximum number of times that a request is sent if it fails temporarily."""
 TRIES_OF_SLOW = 2
@@ -44,7 +42,6 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 CONNECT_SECONDS = 10.0
 """Maximum seconds for connecting. A server that is down is noticed before the timeout of a whole answer."""
 MOST_BYTES = 32 << 20
-"""Maximum size of an answer, in bytes."""
 MOST_PIXELS = 1 << 25
 """Maximum number of pixels of a class map in an answer."""
 ROUNDING = 0.02
@@ -136,7 +133,7 @@ class HttpAdapter:
     def _classes(self, card: Mapping[str, Any], settings: UnderTestSettings) -> tuple[str, ...]:
         theirs, named = card.get("classes"), classes_given(settings)
         whole = isinstance(theirs, list) and all(isinstance(name, str) and name for name in theirs)
-        own = tuple(theirs) if isinstance(theirs, list) and whole else ()
+        own = tuple(theirs or ()) if whole else ()
         if own and named and set(own) != set(named):
             other = sorted(set(own) ^ set(named))[0]
             raise UserError(

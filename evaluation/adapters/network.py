@@ -94,8 +94,8 @@ def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:
 def named_classes(
     called: str, settings: UnderTestSettings, own: Sequence[str], origin: str
 ) -> tuple[tuple[str, ...], str]:
-    """Return class names and their origin: the names that a person gave, else the model's `own`. Raises UserError if
-    the given names are not as many as the model's classes.
+    """Return class names and their origin: those that a person gave, else the model's `own`. Raises UserError if the
+    given names are not as many as the model's classes.
     """
     names = classes_given(settings)
     if names and len(names) != len(own):
@@ -147,6 +147,13 @@ def numbers_given(typed: str, header: Mapping[str, str], name: str) -> tuple[flo
         return tuple(float(number) for number in listed(header, name))
     except (ValueError, TypeError):
         return ()
+
+
+def logits_of(output: Any) -> Any:
+    """Return the logits in the output of a transformers network, a torchvision segmenter, or one with two heads."""
+    if isinstance(output, dict) and "out" in output:
+        return output["out"]
+    return getattr(output, "logits", output)
 
 
 def extremes(prepare: Callable[[Any], Any]) -> tuple[Any, Any]:

@@ -1,7 +1,5 @@
-"""Classifiers and segmenters in ONNX files, run by onnxruntime.
-
-The graph is checked before it runs: a graph that would open other files or load libraries is refused. The preparation
-of images is never guessed: a person or the file's metadata must give it.
+"""Classifiers and segmenters in ONNX files, run by onnxruntime. A graph that would open other files or load libraries
+is refused. The preparation of images is never guessed: a person or the file's metadata must give it.
 """
 
 from __future__ import annotations
@@ -13,55 +11,25 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from core.data_files import DataTable
 from core.errors import UserError, out_of_memory
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.model_identity import Output as Numbers
 from core.settings import UnderTestSettings
 from core.types import TaskKind
+from evaluation.adapters import network as shared
 from evaluation.adapters.base import NO_NUMBER, Output, images_at_once, output_of
-from evaluation.adapters.network import (
-    GIVEN,
-    checkpoint_path,
-    classes_given,
-    listed,
-    numbers_given,
-    own_names_told,
-    require_classes,
-    size_given,
-    squeezed,
-    squeezed_words,
-    values_of,
-)
+from evaluation.adapters.network import GIVEN
 
 DOMAINS = frozenset(("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
 """Domains of operators that are built into onnxruntime."""
 READS_FILES = frozenset(("EPContext", "PyOp", "ExternalProgram"))
 """Operators that open files or run programs outside the model."""
 _FLOATS: dict[str, Any] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-_LOG_ZERO = 1e-30
-"""Minimum probability before a logarithm, which keeps it finite."""
 ROUNDING = 0.02
 """Largest difference between 1 and a sum of probabilities; 16-bit numbers round that much."""
-_KEEPS_RANGE = frozenset(
-    "Identity Reshape Flatten Squeeze Unsqueeze Transpose Cast Dropout Resize Upsample ReduceMean GlobalAveragePool "
-    "AveragePool".split()
-)
-"""Operators whose result has the range of their first input. The operator before them determines the kind of result."""
-_SCALES = frozenset(("Mul", "Div", "Add", "Sub"))
-"""Operators that move and stretch a range, if one of their two inputs is a constant."""
-_UNBOUNDED = frozenset(
-    "Gemm MatMul Conv ConvTranspose BatchNormalization LayerNormalization Relu LeakyRelu PRelu Elu Gelu".split()
-)
-"""Operators whose results are raw scores, even if all of them happen to be between 0 and 1."""
-_BOUNDED = frozenset(("Sigmoid", "HardSigmoid"))
-
-
-_TO_GIVE = {
-    "classes": "the names of its classes in order, with commas between",
-    "mean": "the mean of the three channels, such as 0.485, 0.456, 0.406",
-    "std": "their standard deviation, such as 0.229, 0.224, 0.225",
-}
-"""Settings that a person may have to give, in words."""
+_OPERATORS = DataTable(__file__, frozenset[str], "operators")
+_TO_GIVE = DataTable(__file__, str, "to_give")
 
 
 class OnnxAdapter:
@@ -69,7 +37,7 @@ class OnnxAdapter:
 
     def __init__(self, settings: UnderTestSettings) -> None:
         """Loads the file. Raises UserError if it cannot be used, or does not fit its settings."""
-        file = checkpoint_path(settings.file)
+        file = shared.checkpoint_path(settings.file)
         if not settings.file or not file.is_file():
             raise UserError(
                 f"There is no file {settings.file or 'named'}: give the path of an ONNX file on the machine of "
@@ -85,9 +53,9 @@ class OnnxAdapter:
         self._session = _session(content, file.name)
         self._input, self._batch, size = self._read_input(settings, header)
         self._type = _FLOATS[self._input.type]
-        named = classes_given(settings)
-        classes = named or tuple(map(str, listed(header, "classes")))
-        mean, std = numbers_given(settings.mean, header, "mean"), numbers_given(settings.std, header, "std")
+        named = shared.classes_given(settings)
+        classes = named or tuple(map(str, shared.listed(header, "classes")))
+        mean, std = (shared.numbers_given(getattr(settings, name), header, name) for name in ("mean", "std"))
         known = {"classes": bool(classes), "mean": len(mean) == 3, "std": len(std) == 3}
         if lacking := [name for name, is_known in known.items() if not is_known]:
             raise UserError(
@@ -95,8 +63,8 @@ class OnnxAdapter:
                 f"{', and '.join(_TO_GIVE[name] for name in lacking)}.",
                 field=lacking[0],
             )
-        self.prepare = squeezed(size, mean, std)
-        values = values_of(file.name, self.prepare, mean)
+        self.prepare = shared.squeezed(size, mean, std)
+        values = shared.values_of(file.name, self.prepare, mean)
         try:
             output = self._find_output(size, classes)
         except MemoryError as error:
@@ -106,9 +74,10 @@ class OnnxAdapter:
             ) from error
         self.kind: TaskKind = output.kind
         self._found = output
-        require_classes(file.name, self.kind, classes)
-        remarks = (*output.remarks, *(() if named else own_names_told(classes)))
-        assumed = Assumptions(squeezed_words(size), values, output.numbers, GIVEN if named else "the file", remarks)
+        shared.require_classes(file.name, self.kind, classes)
+        remarks = (*output.remarks, *(() if named else shared.own_names_told(classes)))
+        origin = GIVEN if named else "the file"
+        assumed = Assumptions(shared.squeezed_words(size), values, output.numbers, origin, remarks)
         shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {settings.layout}", assumed)
         self.identity = ModelIdentity("ONNX", files_hash([file]), self.kind, shown, classes)
         gpu = "CUDAExecutionProvider" in self._session.get_providers()
@@ -140,15 +109,14 @@ class OnnxAdapter:
             raise UserError(
                 f"{who} takes images of {channels} channels with {settings.layout}: {hint}.", field="layout"
             )
-        named_size = size_given(settings.size or header.get("size", ""))
-        for side, given_side in zip((width, height), named_size or (0, 0), strict=True):
-            if side and given_side and side != given_side:
-                raise UserError(
-                    f"{who} takes images of {width or 'any width'} × {height or 'any height'} pixels, and not of "
-                    f"{named_size[0]} × {named_size[1]}: correct the size, or leave it empty.",  # type: ignore[index]
-                    field="size",
-                )
-        size = (width or (named_size[0] if named_size else 0), height or (named_size[1] if named_size else 0))
+        named = shared.size_given(settings.size or header.get("size", "")) or (0, 0)
+        size = width or named[0], height or named[1]
+        if any(named) and size != named:
+            raise UserError(
+                f"{who} takes images of {width or 'any width'} × {height or 'any height'} pixels, and not of "
+                f"{named[0]} × {named[1]}: correct the size, or leave it empty.",
+                field="size",
+            )
         if not all(size):
             raise UserError(
                 f"{who} takes images of any size: give the size to which images are scaled, such as 224.", field="size"
@@ -157,12 +125,11 @@ class OnnxAdapter:
 
     def _find_output(self, size: tuple[int, int], classes: tuple[str, ...]) -> _Answers:
         """Find the output with a number for each class by running plain colours and noise. Sets `_output`."""
-        names = [output.name for output in self._session.get_outputs()]
         pictures = [self.prepare(image).numpy() for image in _trial_pictures(size)]
         fitting: list[_Answers] = []
         shapes: list[str] = []
         single = False
-        for name in names:
+        for name in [output.name for output in self._session.get_outputs()]:
             self._output = [name]
             found = self._run(pictures[0][None])
             shapes.append(f"{name}: {found.shape}")
@@ -200,17 +167,15 @@ class OnnxAdapter:
         return first
 
     def _numbers(self, rows: np.ndarray, output: str) -> Numbers:
-        """Return the kind of numbers in `rows`, (answers, classes). Raises UserError if they do not choose
-        one class.
-        """
+        """Return the kind of numbers in `rows`, (answers, classes). Raises UserError if they choose no single class."""
         rows = rows[np.isfinite(rows).all(1)].astype(np.float64)
         if not len(rows):
             raise UserError(NO_NUMBER)
         made_by, total = self._made_by.get(output, ""), rows.sum(1)
         least, largest = float(rows.min()), float(rows.max())
-        if made_by in _UNBOUNDED:
+        if made_by in _OPERATORS["unbounded"]:
             return "logits"
-        if made_by not in _BOUNDED:
+        if made_by not in _OPERATORS["bounded"]:
             if least >= -1e-6 and np.abs(total - 1).max() <= ROUNDING:
                 return "softmax"
             if least >= -1e-4 and np.abs(total - 100).max() <= 100 * ROUNDING:
@@ -272,7 +237,7 @@ class _Answers:
         """Return logits (images, classes) or (images, classes, h, w), whose softmax is the output's probabilities."""
         plain = self._plain(found)
         if self.numbers in ("softmax", "percentages"):  # a softmax cancels the factor of 100
-            return np.log(np.maximum(plain, _LOG_ZERO))
+            return np.log(np.maximum(plain, 1e-30))  # never the logarithm of 0
         return np.ascontiguousarray(plain)
 
     def _plain(self, found: np.ndarray) -> np.ndarray:
@@ -308,9 +273,9 @@ def _made_by(graph: Any, output: str) -> str:
         if node is None:
             return ""
         moved = [name for name in node.input if name not in constants]
-        if node.op_type in _KEEPS_RANGE:
+        if node.op_type in _OPERATORS["keep the range"]:
             output = node.input[0]
-        elif node.op_type in _SCALES and len(moved) == 1:
+        elif node.op_type in _OPERATORS["scale"] and len(moved) == 1:
             output = moved[0]
         else:
             return str(node.op_type)
@@ -318,17 +283,15 @@ def _made_by(graph: Any, output: str) -> str:
 
 
 def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return metadata and the operator behind each output. Raises UserError if the model is invalid, or loads files or
-    code.
-    """
+    """Return metadata and each output's operator. Raises UserError if the model is invalid, or loads files or code."""
     import onnx
 
     try:
         model = onnx.load_model_from_string(content)
+        if not model.graph.node:
+            raise ValueError("a graph without a node")
     except Exception as error:  # protobuf's own class, which we do not import
         raise UserError(f"{who} cannot be read as an ONNX file: it is damaged or of another format.") from error
-    if not model.graph.node:
-        raise UserError(f"{who} cannot be read as an ONNX file: it is damaged or of another format.")
     own_functions = {(function.domain, function.name) for function in model.functions}
     for message in _messages(model):
         if isinstance(message, onnx.TensorProto):

@@ -1,7 +1,5 @@
-"""Classifiers and segmenters of transformers, from their repository on the hub or from a folder.
-
-Only safetensors are read, and no code of a model is run. Segmenters answer at about a quarter of the size; the caller
-scales the logits up before taking the largest.
+"""Classifiers and segmenters of transformers, from a repository on the hub or a folder. Only safetensors are read, and
+no code of a model is run. Segmenters answer at about a quarter of the size, and the caller scales their logits up.
 """
 
 from __future__ import annotations
@@ -17,15 +15,8 @@ from core.loading import LOADING
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
 from core.types import TaskKind
-from evaluation.adapters.network import (
-    GIVEN,
-    Network,
-    checkpoint_path,
-    named_classes,
-    not_fetched,
-    own_names_told,
-    require_classes,
-)
+from evaluation.adapters import network as shared
+from evaluation.adapters.network import GIVEN, Network
 
 FILES = ("*.json", "*.safetensors")
 """Files fetched from a repository: weights and the preparation of images, neither code nor pickles."""
@@ -35,9 +26,7 @@ _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 def from_transformers(settings: UnderTestSettings) -> Network:
-    """Return the network with its weights, on the CPU. Raises UserError if it cannot be fetched, or has
-    another task.
-    """
+    """Return the network on the CPU. Raises UserError if it cannot be fetched, or has another task."""
     folder, called, weights = folder_of(settings)
     config = _config(folder, called)
     kind = _kind(config, called)
@@ -50,8 +39,8 @@ def from_transformers(settings: UnderTestSettings) -> Network:
     labels = net.config.id2label
     _require_one_of_all(net.config, called)
     own = [str(labels[number]) for number in sorted(labels)]
-    classes, origin = named_classes(called, settings, own, "config.json")
-    require_classes(called, kind, classes)
+    classes, origin = shared.named_classes(called, settings, own, "config.json")
+    shared.require_classes(called, kind, classes)
     processor = _processor(folder, called)
 
     def prepare(image: Any) -> Any:
@@ -68,7 +57,7 @@ def from_transformers(settings: UnderTestSettings) -> Network:
             ) from error
 
     options = processor.to_dict()
-    remarks = () if origin == GIVEN else own_names_told(classes)
+    remarks = () if origin == GIVEN else shared.own_names_told(classes)
     assumed = Assumptions(_scaling(options), (), "logits", origin, remarks)
     shown = replace(_shown(options), assumed=assumed)
     name = type(net).__name__ if settings.file else called  # the name of a folder says nothing
@@ -76,11 +65,9 @@ def from_transformers(settings: UnderTestSettings) -> Network:
 
 
 def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
-    """Return the folder of the files, the model's name, and the identity of its weights. Raises UserError if the folder
-    is missing or the repository cannot be fetched.
-    """
+    """Return the folder of the files, the model's name and its weights' identity. Raises UserError without them."""
     if settings.file:
-        folder = checkpoint_path(settings.file)
+        folder = shared.checkpoint_path(settings.file)
         if not folder.is_dir():
             raise UserError(
                 f"There is no folder {settings.file}: give one that save_pretrained wrote, on the machine of the "
@@ -97,7 +84,7 @@ def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
     try:
         folder = Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(FILES)))
     except Exception as error:  # a download can fail with any kind of error
-        raise not_fetched(settings.name, "the hub", error) from error
+        raise shared.not_fetched(settings.name, "the hub", error) from error
     return folder, repository, f"{repository}@{folder.name}"  # the hub's cache names a folder by its commit
 
 

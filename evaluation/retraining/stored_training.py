@@ -22,19 +22,8 @@ from core.locks import take_lock
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.adapters.architectures import find_network, header_of, untrained
-from evaluation.adapters.network import Network
-from evaluation.retraining.training import (
-    ABOUT,
-    BEST,
-    STATE,
-    Arm,
-    Example,
-    TrainingRecipe,
-    logits_of,
-    opened,
-    replace_file,
-    train,
-)
+from evaluation.adapters.network import Network, logits_of
+from evaluation.retraining.training import ABOUT, BEST, STATE, Arm, Example, TrainingRecipe, opened, replace_file, train
 from evaluation.segmentation import confusion
 
 TOGETHER = 50
@@ -53,7 +42,6 @@ class Training:
     """A training: its model, its data and settings, and the sets to measure the trained model on."""
 
     model: UnderTestSettings
-    """The model under test, whose weights the training starts from."""
     arm: Arm
     seed: int
     recipe: TrainingRecipe
@@ -74,7 +62,6 @@ class KeptState:
     arm: str
     seed: int
     batch: int
-    """Number of images in an update."""
     done: bool
     score: float
     """The best share of right tuning images, or of their right pixels: these weights are kept."""

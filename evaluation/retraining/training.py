@@ -1,7 +1,6 @@
 """Trains a model under test further: arms that differ only in their images, each with the same number of optimiser
-updates (the paper's RQ3). Loads torch at first use.
-
-A batch depends only on the seed and on the number of its update. So a resumed training reaches the same weights.
+updates (the paper's RQ3). A batch depends only on the seed and its update, so a resumed training reaches the same
+weights. Loads torch at first use.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from PIL import Image
 from core.errors import UserError
 from core.progress import stop_if
 from core.types import TaskKind
+from evaluation.adapters.network import logits_of
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +30,8 @@ IGNORED = 255
 """Value of mask pixels that are ignored."""
 STATE, BEST, ABOUT = "state", "best.safetensors", "about.json"
 Augmentation = Literal["", "randaugment", "augmix"]
+Groups = Sequence[Sequence[int]]
+"""The classes of a segmenter that each number of a mask stands for; empty if masks have the segmenter's numbers."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,7 @@ class Example:
 
     image: Path
     target: int | tuple[int, ...] | Path
-    """Number of the image's class, or the numbers of several classes that are all right. Or a PNG of class numbers,
-    with `IGNORED` for pixels without a class."""
+    """Number or numbers of its right classes, or a PNG of class numbers, with `IGNORED` for pixels without a class."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,7 @@ class Arm:
 
 
 def batches(examples: int, batch: int, updates: int, seed: int, begin: int = 0) -> Iterator[list[int]]:
-    """Yield the indices of each update's examples from `begin` on, in a new order each round. Batches may
-    span rounds.
-    """
+    """Yield the indices of each update's examples from `begin` on, in a new order each round. Batches span rounds."""
 
     @lru_cache(maxsize=2)
     def order(turn: int) -> np.ndarray:
@@ -113,7 +112,7 @@ def train(
     folder: Path,
     on_update: Callable[[int, float], None] = lambda update, loss: None,
     cancelled: threading.Event | None = None,
-    groups: Sequence[Sequence[int]] = (),
+    groups: Groups = (),
     header: dict[str, str] | None = None,
 ) -> None:
     """Train a torch module in place, and save the result in `folder`, where a stopped training is resumed. `prepare`
@@ -222,12 +221,7 @@ class _Examples:
 
 
 def _step(
-    accelerator: Any,
-    net: Any,
-    optimiser: Any,
-    batch: tuple[torch.Tensor, torch.Tensor],
-    kind: TaskKind,
-    groups: Sequence[Sequence[int]],
+    accelerator: Any, net: Any, optimiser: Any, batch: Sequence[torch.Tensor], kind: TaskKind, groups: Groups
 ) -> float:
     from torch.nn import functional
 
@@ -247,7 +241,7 @@ def _step(
     return float(loss.detach())
 
 
-def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Tensor:
+def _grouped(logits: torch.Tensor, groups: Groups) -> torch.Tensor:
     """Return the logits of groups of classes (batch, groups, ...), followed by one logit for all other classes."""
     import torch
 
@@ -255,13 +249,6 @@ def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Ten
         return logits
     rest = sorted(set(range(logits.shape[1])) - {number for one in groups for number in one})
     return torch.stack([logits[:, list(one)].logsumexp(1) for one in (*groups, rest) if len(one)], 1)
-
-
-def logits_of(output: Any) -> Any:
-    """Return the logits in the output of a transformers network, a torchvision segmenter, or one with two heads."""
-    if isinstance(output, dict) and "out" in output:
-        return output["out"]
-    return getattr(output, "logits", output)
 
 
 def _optimiser(net: Any, recipe: TrainingRecipe) -> tuple[Any, Any]:

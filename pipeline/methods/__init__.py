@@ -16,7 +16,7 @@ from pipeline.methods.edit import EDIT
 from pipeline.methods.instruct import INSTRUCT
 
 METHODS: dict[str, MethodDescription] = {method.name: method for method in (CONTROLNET, EDIT, INSTRUCT, BACKGROUND)}
-set_methods(METHODS)
+set_methods(lambda name: METHODS[name].settings_type)
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ import numpy as np
 from core.check_words import WORDS
 from core.csv_tables import facts
 from core.types import TaskKind
-from evaluation.check_agreement import CheckAgreement, check_agreement
+from evaluation.validity_score import CheckAgreement, check_agreement
 from services.commands import does
 from services.evaluation.scoring import OUTCOMES
 from storage.workspace import Workspace

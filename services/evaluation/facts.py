@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from core.csv_tables import Kind, csv_text, facts
+from core.evaluation_results import Effectiveness, SegmentationEffect
 from core.model_identity import ModelIdentity
 from evaluation import report
 from services.evaluation.types import Evaluated, FocusFigures, LikenessFigures, ModelComparison, SubjectView
@@ -37,10 +38,13 @@ COLUMNS: dict[str, Kind] = {
 
 def rows_of(found: Evaluated) -> Iterator[report.Row]:
     """Yield all figures of an evaluation, one per row."""
-    if found.effectiveness is not None:
-        yield from report.rows(found.effectiveness, found.validity, found.sensitivity)
-    if found.segmentation is not None and found.losses is not None:
-        yield from report.segmentation_rows(found.segmentation, found.losses, found.validity, found.sensitivity)
+    yield from report.rows(_effect(found), found.validity, found.sensitivity, found.losses)
+
+
+def _effect(found: Evaluated) -> Effectiveness | SegmentationEffect:
+    effect = found.effectiveness or found.segmentation
+    assert effect is not None
+    return effect
 
 
 def likeness_rows(likeness: LikenessFigures) -> Iterator[report.Row]:
@@ -125,7 +129,7 @@ def file_of(
             more += report.rows_markdown("Where the model looks", focus_rows(focus), focus.notes)
         return (_markdown(found) + more + ("\n".join(["", "## Notes", "", *notes, ""]) if notes else "")).encode()
     if kind == "latex":
-        return _latex(found).encode()
+        return report.latex(found.model, _effect(found), found.losses).encode()
     rows = [*_finite_rows(rows_of(found)), *_finite_rows(likeness_rows(likeness) if likeness is not None else ())]
     rows += _finite_rows(focus_rows(focus) if focus is not None else ())
     if kind == "csv":
@@ -142,20 +146,9 @@ def json_text(facts: dict[str, Any]) -> str:
 
 def _markdown(found: Evaluated) -> str:
     title, tables = found.subject.title, {f"By {name}": rows for name, rows in found.sensitivity.items()}
-    if found.segmentation is not None and found.losses is not None:
-        return report.segmentation_markdown(
-            found.model, title, found.segmentation, found.losses, found.validity, tables
-        )
-    assert found.effectiveness is not None
-    tables.pop("By class", None)
-    return report.markdown(found.model, title, found.effectiveness, found.validity, tables)
-
-
-def _latex(found: Evaluated) -> str:
-    if found.segmentation is not None and found.losses is not None:
-        return report.segmentation_latex(found.model, found.segmentation, found.losses)
-    assert found.effectiveness is not None
-    return report.latex(found.model, found.effectiveness)
+    if found.losses is None:
+        tables.pop("By class", None)
+    return report.markdown(found.model, title, _effect(found), found.validity, tables, found.losses)
 
 
 def confusion_facts(found: Evaluated) -> Iterator[dict[str, Any]]:

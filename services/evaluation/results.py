@@ -23,7 +23,7 @@ from core.words import few_names
 from evaluation.class_mapping import ClassMap, report_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, comparison_answer, effectiveness, paired_difference
 from evaluation.gate import Compared, gate
-from evaluation.report import answer, segmentation_answer
+from evaluation.report import answer
 from evaluation.samples import all_of_a_part
 from evaluation.segmentation import Losses, Pixels, loss_effect, right_pixels, segmentation_effect
 from evaluation.sensitivity import Changes, SensitivityRow, sensitivity
@@ -275,7 +275,7 @@ class Evaluation:
                 "lose, and count in the tables of edits as ones that lose none."
             )
         self._notes += notes
-        words = segmentation_answer(self.title, effect, losses, validity, [one.row for one in tables["edit type"]])
+        words = answer(self.title, effect, validity, [one.row for one in tables["edit type"]], losses)
         evaluated = self._evaluated(
             *(words, tables, against_control, validity, names),
             segmentation=effect,

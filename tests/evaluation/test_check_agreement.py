@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.check_agreement import check_agreement
+from evaluation.validity_score import check_agreement
 
 
 def test_by_hand() -> None:

@@ -330,7 +330,7 @@ def test_labels_of_well_known_data_sets_are_right_or_told_and_never_wrong(title:
     assert counted(alone, truth) == ALONE[title]
     together = map_classes(list(truth), TORCHVISION)
     assert counted(together.labels, truth) == TOGETHER[title]
-    assert not together.ambiguous
+    assert not any(one.is_ambiguous for one in together.labels)
 
 
 def counted(labels: Iterable[MappedLabel], truth: Mapping[str, frozenset[str]]) -> Count:

@@ -14,10 +14,6 @@ from evaluation.report import (
     markdown,
     per_cent,
     rows,
-    segmentation_answer,
-    segmentation_latex,
-    segmentation_markdown,
-    segmentation_rows,
     with_interval,
 )
 from evaluation.segmentation import Pixels, loss_effect, lost_by, missed_by, right_pixels, segmentation_effect
@@ -123,20 +119,17 @@ def test_a_segmenter_is_told_with_what_it_loses_and_the_same_numbers_everywhere(
     validity = validity_effect(judged, ("loses no class", "loses a class"), resamples=200)
     assert validity.by_strata.value is not None
 
-    said = segmentation_answer("deeplab", effect, losses, validity, table)
+    said = answer("deeplab", effect, validity, table, losses)
     assert f"on {per_cent(losses.generated.value)} of {losses.cases} test cases, on reconstructions on 0.0 %" in said
     assert f"{per_cent(validity.by_strata.value)} of these test cases lose a class and are valid" in said
     assert "hurt it." in said
-    text = segmentation_markdown("deeplab", "driving", effect, losses, validity, {"By edit type": table})
+    text = markdown("deeplab", "driving", effect, validity, {"By edit type": table}, losses)
     assert said in text and "| change of the share of right pixels | loses a class | p, corrected |" in text
     (row,) = [one for one in table if one.name == "weather"]
     assert f"| weather | 45 | {row.change.value:+.2f} (" in text and f") | {per_cent(row.newly_wrong)} | " in text
     assert f"| loses a class, generated less reconstructed | {with_interval(losses.excess, points=True)} |" in text
     assert f"| generated images on which it loses a class | {with_interval(losses.generated)} |" in text
-    every = {
-        (row.part, row.name, row.figure): row
-        for row in segmentation_rows(effect, losses, validity, {"edit type": table})
-    }
+    every = {(row.part, row.name, row.figure): row for row in rows(effect, validity, {"edit type": table}, losses)}
     assert every["all", "", "loses a class, generated less reconstructed"].low == losses.excess.low
     assert every["protected", "road", "lost on generated images"].value == losses.classes[0].share
     assert every["edit type", "weather", "change of the share of right pixels"].images == 45
@@ -144,9 +137,7 @@ def test_a_segmenter_is_told_with_what_it_loses_and_the_same_numbers_everywhere(
     assert every["edit type", "weather", "loses a class"].value == weather.newly_wrong
     assert every["validity", "", "loses a class and valid, by strata"].value == validity.by_strata.value
     assert not any(row.value != row.value for row in every.values())  # no value is NaN
-    (line,) = [
-        line for line in segmentation_latex("DeepLab & co", effect, losses).splitlines() if line.startswith("Deep")
-    ]
+    (line,) = [line for line in latex("DeepLab & co", effect, losses).splitlines() if line.startswith("Deep")]
     assert line.startswith(r"DeepLab \& co & ") and line.count("&") == 5  # the fifth & is in the model's name
     assert f"{100 * losses.generated.value:.2f} [" in line
 
@@ -156,15 +147,13 @@ def test_a_segmenter_of_which_nothing_is_known_is_told_in_words() -> None:
     effect = segmentation_effect(none, none, None, np.zeros(0, bool), NAMES, [])
     missed, lost = missed_by(none, np.zeros((0, 0), bool), []), lost_by(none, none, np.zeros((0, 0), bool), [])
     losses = loss_effect(missed, lost, None, (), [])
-    assert segmentation_answer("m", effect, losses) == "m: cannot tell; there is nothing to count."
-    assert "nan" not in segmentation_markdown("m", "s", effect, losses).lower()
-    assert "& -- & -- & -- & --" in segmentation_latex("m", effect, losses)
+    assert answer("m", effect, losses=losses) == "m: cannot tell; there is nothing to count."
+    assert "nan" not in markdown("m", "s", effect, losses=losses).lower()
+    assert "& -- & -- & -- & --" in latex("m", effect, losses)
     held, original, generated = an_effect(control=False)
     nobody = np.zeros((90, 3), bool)
     unknown = lost_by(original, generated, nobody, [(0,), (1,), (2,)])
     losses = loss_effect(missed_by(original, nobody[:30], [(0,), (1,), (2,)]), unknown, None, NAMES, [""] * 30)
     assert losses.left_out == 90
-    assert "How often it loses a class cannot be told: it finds no protected class" in segmentation_answer(
-        "m", held, losses
-    )
-    assert "nan" not in segmentation_markdown("m", "s", held, losses).lower()
+    assert "How often it loses a class cannot be told: it finds no protected class" in answer("m", held, losses=losses)
+    assert "nan" not in markdown("m", "s", held, losses=losses).lower()

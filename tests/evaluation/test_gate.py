@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from evaluation.gate import INVALID, NOT_JUDGED, VALID, Compared, gate
-from evaluation.gate_report import gate_junit, gate_markdown
+from evaluation.report import gate_junit, gate_markdown
 from experiments.coverage.of_gate import GateWorld, answers
 
 MODELS = ("old", "new")

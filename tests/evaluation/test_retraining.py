@@ -21,6 +21,7 @@ from torchvision.transforms.functional import to_tensor
 from transformers.modeling_outputs import ImageClassifierOutput
 
 from core.errors import Cancelled, UserError
+from evaluation.adapters.network import logits_of
 from evaluation.retraining.stored_training import kept_state
 from evaluation.retraining.training import (
     Arm,
@@ -28,7 +29,6 @@ from evaluation.retraining.training import (
     TrainingRecipe,
     _grouped,
     batches,
-    logits_of,
     paper_deeplab,
     paper_resnet,
     short,

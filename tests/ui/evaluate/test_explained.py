@@ -10,7 +10,7 @@ import pytest
 
 from core.figures import Figure
 from evaluation.effectiveness import WRONG
-from evaluation.report import Row, rows, segmentation_rows
+from evaluation.report import Row, rows
 from evaluation.segmentation import loss_effect, lost_by, missed_by
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import Judged, validity_effect
@@ -39,7 +39,7 @@ def of_segmenter() -> list[Row]:
     losses = loss_effect(missed_by(original, protected, groups), lost, lost, NAMES[:2], [""] * 30)
     wrong, votes = lost.right == WRONG, np.ones(90, np.int64)
     judged = Judged(lost.source, wrong, wrong.astype(np.int64), votes, votes)
-    return list(segmentation_rows(effect, losses, validity_effect(judged, STRATA, resamples=200), EDITS))
+    return list(rows(effect, validity_effect(judged, STRATA, resamples=200), EDITS, losses))
 
 
 def test_every_figure_of_a_report_has_an_explanation() -> None:
