@@ -240,8 +240,7 @@ def stop(service: BatchService, workspace: Workspace, options: argparse.Namespac
 
 def retry_failed(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Plan failed work again. The next `run` tries it again."""
-    number = number_of(service, options.batch)
-    again = workspace.batches.retry_failed(number, options.reason)
+    again = workspace.batches.retry_failed(number_of(service, options.batch), options.reason)
     print(f"{again:,} planned again." if again else "Nothing has failed.")
     return 0
 

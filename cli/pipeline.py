@@ -255,8 +255,7 @@ def again(options: argparse.Namespace) -> int:
             file = next(one.file for one in chosen if one.record.lineage.seed == event.image.seed)
             line.say(f"No {file}: {one_line(event.error)}")
 
-    mask = run_file.load_mask(saved, path.parent)
-    store = RepeatStore(saved, chosen, source, mask, folder, compared)
+    store = RepeatStore(saved, chosen, source, run_file.load_mask(saved, path.parent), folder, compared)
     lineages = (image.record.lineage for image in chosen)
     images = tuple(PlannedImage(one.counterfactual, one.seed, batch=one.settings.drawn_in) for one in lineages)
     task, recipe = saved.run.task, saved.run.recipe

@@ -557,9 +557,8 @@ def _refusal(path: Path, error: ValidationError) -> UserError:
         return UserError(f"The plan {path} lacks {what}.", field=place.key)
     why = _in_toml_words(reason(error, BatchPlan))
     value = first["input"]
-    was = (
-        f" {_toml(value):.60}" if isinstance(value, bool | int | float | str) and first["type"] != "value_error" else ""
-    )
+    shown = isinstance(value, bool | int | float | str) and first["type"] != "value_error"
+    was = f" {_toml(value):.60}" if shown else ""
     return UserError(f"The plan {path} has a wrong value{was} at {place.key}: {why}.", field=place.key)
 
 

@@ -164,7 +164,7 @@ class BatchRuns:
             str, Field(description="The reason, word for word, as show_batch gives it; empty: all that failed")
         ] = "",
     ) -> dict[str, Any]:
-        """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError for none."""
+        """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError if none did."""
         status = self.status(batch)
         if status.at_work and not status.here:
             raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")
@@ -230,8 +230,8 @@ class BatchRuns:
         return self.planning.wait(self.planning.begin(PLANNING, plan.digest, work).id, PLANNING_SECONDS)
 
     def search(self, number: int, choose: Choose) -> None:
-        """Approve a batch's captions, and draw what `choose` chooses. Raises UserError at work, or for lacking
-        captions.
+        """Approve the captions of a batch, and queue it to draw what `choose` chooses. Raises UserError if it is at
+        work, or not all its captions are written.
         """
         status = self.status(number)
         if status.at_work:

@@ -213,8 +213,7 @@ def _finish(workspace: Workspace, number: int, imported: Imported) -> Import:
     rows = [*imported.rows]
     rows += [ImportRow(image.name, _known(image), "known") for image in imports.images(number, linked=True)]
     header = imported.header
-    header_facts = asdict(header) if header is not None else {}
-    imports.finish(number, imported.layout, header_facts, rows)
+    imports.finish(number, imported.layout, asdict(header) if header is not None else {}, rows)
     return imports.get(number)
 
 

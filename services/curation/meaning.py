@@ -179,8 +179,7 @@ class Meaning:
             return Filling(total - missing, total, self._lined_up, len(self._left_out), self._problem)
 
     def _missing(self, there: Bits) -> Bits:
-        embedded = entry_sets.of_entries(self.table().entries, len(there) // entry_sets.BYTES)
-        return there & ~embedded
+        return there & ~entry_sets.of_entries(self.table().entries, len(there) // entry_sets.BYTES)
 
     def _fill(self) -> None:
         more = False

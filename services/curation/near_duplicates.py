@@ -140,8 +140,7 @@ class NearDuplicates:
                 groups.join(entry, equal[0])
         first = {equal[0] for equal in by_image.values()}
         is_first = np.array([entry in first for entry in entries], bool)
-        wide = np.asarray(table.rows[rows[is_first]], np.float32)
-        pairs = close_pairs(wide, BETWEEN[0], MOST_PAIRS)
+        pairs = close_pairs(np.asarray(table.rows[rows[is_first]], np.float32), BETWEEN[0], MOST_PAIRS)
         shown = table.entries[rows[is_first]].tolist()
         close = [(shown[one], shown[other], cosine) for one, other, cosine in pairs]
         images = self._workspace.vectors.images_of({entry for pair in close for entry in pair[:2]})

@@ -184,8 +184,7 @@ def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
 
 def file_stem(name: str, otherwise: str) -> str:
     """Return a name that is valid in file names of every system and in HTTP headers; else `otherwise`."""
-    words = re.sub(r"[^a-z0-9]+", "-", name.lower())[:_LONGEST_STEM].strip("-")
-    return words or otherwise
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:_LONGEST_STEM].strip("-") or otherwise
 
 
 def _let_go(result: ReadyExport) -> None:
