@@ -308,8 +308,8 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
 
     records = _json(checked(RECORDS, MOST_RECORDS), RECORDS)
     known = {study.id: study.name for study in workspace.studies.all()}
-    if name := known.get(str(_map(records.get("study")).get("id"))):
-        raise UserError(f"This workspace has this study already, as “{name}”: only a missing one can be restored.")
+    if title := known.get(str(_map(records.get("study")).get("id"))):
+        raise UserError(f"This workspace has this study already, as “{title}”: only a missing one can be restored.")
     images = {}
     for name, sha in _map(manifest.get("pictures")).items():
         images[str(sha)] = workspace.images.add(read_image(checked(str(name), MAX_BYTES)).image)
