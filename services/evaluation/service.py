@@ -571,24 +571,20 @@ class EvaluationService:
             if cases.view.kind == "segmentation":
                 self._masks.warm(cases)
 
-        def choice(
-            settings: UnderTestSettings, kind: TaskKind, from_profile: bool, stored: StoredModel | None
-        ) -> tuple[str, ModelChoice]:
-            read = self._answers.read_of(stored, cases) if stored is not None and cases is not None else 0
-            key = model_choice_key(settings)
-            shown = ModelChoice(key, self.title(settings), kind, settings, from_profile, read)
-            return (key if stored is None else stored.key), shown
-
-        for kind in kinds:
-            settings = self._profile.model_under_test.of(kind)
-            if settings is not None:
-                stored = self.predicting.stored(settings)
-                yield choice(settings, kind if stored is None else stored.identity.kind, True, stored)
+        found = [
+            (settings, kind, True, self.predicting.stored(settings))
+            for kind in kinds
+            if (settings := self._profile.model_under_test.of(kind)) is not None
+        ]
         for known in self._workspace.models_under_test.all():
-            kind = known.model.identity.kind
-            if kind in kinds:
+            if known.model.identity.kind in kinds:
                 settings = found_here(self._workspace, UnderTestSettings.model_validate(known.settings))
-                yield choice(settings, kind, False, known.model)
+                found.append((settings, known.model.identity.kind, False, known.model))
+        for settings, kind, from_profile, stored in found:
+            read = self._answers.read_of(stored, cases) if stored is not None and cases is not None else 0
+            key, kind = model_choice_key(settings), kind if stored is None else stored.identity.kind
+            choice = ModelChoice(key, self.title(settings), kind, settings, from_profile, read)
+            yield (key if stored is None else stored.key), choice
 
     def _wanted(self, sent: acts.OnModel, subject: Subject) -> UnderTestSettings:
         if sent.key:
@@ -641,9 +637,8 @@ def settings_words(settings: UnderTestSettings, others: Sequence[UnderTestSettin
         value = getattr(settings, name)
         if any(getattr(one, name) != value for one in others):
             words.append(f"{name} {few_names(value.split(', ')) or 'of the file'}")
-    folder, *folders = (
-        Path(one.file).parent.name for one in (settings, *others)
-    )  # for an upload, the hash of its bytes
+    # For an upload, the folder is the hash of its bytes.
+    folder, *folders = (Path(one.file).parent.name for one in (settings, *others))
     if any(one != folder for one in folders):
         words.append(f"file in {folder[:12]}")
     return ", ".join(words)

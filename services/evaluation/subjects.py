@@ -13,7 +13,7 @@ import hashlib
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -283,10 +283,8 @@ class _Reading:
             version_rows = list(rows.values())
             self._labels = _with(table.labels, own, [one.label for one in version_rows])
             self._splits = _with(table.splits, own, [one.split for one in version_rows])
-            masked = [(at, one) for at, one in zip(own.tolist(), version_rows, strict=True) if one.mask]
-            places = np.array([at for at, _ in masked], np.int64)
-            self._masks = _with(table.masks, places, [one.mask for _, one in masked])
-            self._mask_classes = _with(table.mask_classes, places, [one.mask_classes for _, one in masked])
+            placed = zip(own.tolist(), version_rows, strict=True)
+            self._masks, self._mask_classes = _with_masks(table.masks, table.mask_classes, placed)
 
     def cases(self, chosen: Numbers) -> Cases:
         table = self._table
@@ -442,12 +440,8 @@ class _Reading:
         """Return masks of sources, test cases and reconstructions. A source has its own, else its first image's."""
         places = np.concatenate([first, rows, controls])
         masks, names = (Texts(one.values, one.numbers[places]) for one in (self._masks, self._mask_classes))
-        known_sources = [(place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals]
-        with_mask = [(place, source) for place, source in known_sources if source.mask]
-        if with_mask:
-            where = np.array([place for place, _ in with_mask], np.int64)
-            masks = _with(masks, where, [source.mask for _, source in with_mask])
-            names = _with(names, where, [source.mask_classes for _, source in with_mask])
+        known_sources = ((place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals)
+        masks, names = _with_masks(masks, names, known_sources)
         pairs = np.where(masks.numbers < 0, -1, masks.numbers * (len(names.values) + 1) + names.numbers + 1)
         used_pairs, row, number = np.unique(pairs, return_index=True, return_inverse=True)
         none = int(np.count_nonzero(used_pairs < 0))  # none comes first, if there is one
@@ -471,6 +465,14 @@ def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:
     numbers = column.numbers.copy()
     numbers[rows] = [known.setdefault(text, len(known) - 1) for text in texts]
     return Texts(list(known)[1:], numbers)
+
+
+def _with_masks(masks: Texts, classes: Texts, rows: Iterable[tuple[int, SetRow]]) -> tuple[Texts, Texts]:
+    """Return the columns of masks and their class names, with those of `rows`, each at its position."""
+    masked = [(at, one) for at, one in rows if one.mask]
+    places = np.array([at for at, _ in masked], np.int64)
+    names = [one.mask_classes for _, one in masked]
+    return _with(masks, places, [one.mask for _, one in masked]), _with(classes, places, names)
 
 
 def _mask_names(classes: Texts) -> tuple[str, ...]:

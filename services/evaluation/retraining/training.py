@@ -180,7 +180,7 @@ class DataSplit:
 
     side: tuple[Side, ...]
     """Split of each source: train, tune or test."""
-    usable: tuple[Flags, Flags, Flags]
+    usable: Sequence[Flags]
     """Flags of usable images among originals, test cases and reconstructions."""
     unseen: str
     of_unseen: Flags
@@ -241,10 +241,8 @@ def part(
             f"{count_of(len(alike), 'image', 'is')} left out: each looks like another source's image, to "
             "measure or to tune with."
         )
-    parted = DataSplit(
-        side, (usable[0], usable[1], usable[2]), "", np.zeros(len(cases.generated), bool), tuple(notes), ()
-    )
-    parted = replace(parted, twins_together=twins is not None, notes=(*parted.notes, *_notes_on_labels(cases, parted)))
+    parted = DataSplit(side, usable, "", np.zeros(len(cases.generated), bool), (), (), twins is not None)
+    parted = replace(parted, notes=(*notes, *_notes_on_labels(cases, parted)))
     return _with_unseen(parted, cases, question.unseen)
 
 
@@ -468,23 +466,20 @@ def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> 
 
 
 def _with_unseen(parted: DataSplit, cases: Cases, unseen: str) -> DataSplit:
-    if unseen == NO_TYPE:
-        return replace(
-            parted, left_out=(NotMeasured(ON_UNSEEN, "Nobody asked for an edit type to be kept from the arms."),)
-        )
     of_type = cases.of_edit_type
 
     def enough(flags: Flags) -> bool:
-        return all(len(parted.rows(1, cases.generated, one, ~flags)) for one in ("train", "test")) and bool(
-            len(parted.rows(1, cases.generated, "test", flags))
-        )
+        needed: tuple[tuple[Side, Flags], ...] = (("train", ~flags), ("test", ~flags), ("test", flags))
+        return all(len(parted.rows(1, cases.generated, side, chosen)) for side, chosen in needed)
 
     rarest = sorted(of_type, key=lambda name: (int(of_type[name].sum()), name))
     unseen_type = unseen or next((name for name in rarest if enough(of_type[name])), "")
-    if not unseen_type:
-        why = "No edit type can be kept from the arms: each has test cases of too few sources."
-        return replace(parted, left_out=(NotMeasured(ON_UNSEEN, why),))
-    return replace(parted, unseen=unseen_type, of_unseen=of_type[unseen_type])
+    if unseen_type not in ("", NO_TYPE):
+        return replace(parted, unseen=unseen_type, of_unseen=of_type[unseen_type])
+    why = "No edit type can be kept from the arms: each has test cases of too few sources."
+    if unseen == NO_TYPE:
+        why = "Nobody asked for an edit type to be kept from the arms."
+    return replace(parted, left_out=(NotMeasured(ON_UNSEEN, why),))
 
 
 def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
