@@ -5,7 +5,7 @@ first. It learns from past test cases: their edits, their labels, and whether th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from core.stored_runs import Run
 from core.types import CounterfactualCaption, CounterfactualCaptions, TaskKind
 from evaluation.effectiveness import WRONG
 from evaluation.ranking import by_new_faults, chance_wrong, judge
-from services.evaluation.ranking import FOLDS, RANDOM, kinds_of, orders_facts
+from services.evaluation.ranking import FOLDS, RANDOM, edits_name, kinds_of, orders_facts, past_faults
 from services.evaluation.results import EvaluationResult
 from services.evaluation.scoring import judged_of
 from storage.curation.case_columns import Outcome
@@ -71,10 +71,13 @@ def rank_captions(
     named_kinds = [(*one[:-1], names[int(one[-1])]) for one in kinds]
     known = found.known
     fault = known & (found.right == WRONG) & (judged_of(found.cases, votes) != 0)
-    past = _counted(named_kinds, kind, known, fault)
+    past = past_faults(named_kinds, kind, known, fault)
     task: TaskKind = found.cases.view.kind or "classification"
     waiting, notes = _waiting(runs, task, {row.label for row in found.evaluated.mapping.unmapped})
-    own_kinds = [_kind_of(caption, label) for _, _, caption, label in waiting]
+    own_kinds = [
+        (*edits_name([(edit.edit_type, edit.alternative) for edit in caption.edits]), label)
+        for _, _, caption, label in waiting
+    ]
     chance = chance_wrong(past, own_kinds)
     order = by_new_faults(chance, np.ones(len(own_kinds)), own_kinds)
     captions = []
@@ -95,12 +98,6 @@ def rank_captions(
     return CaptionRanking(
         tuple(captions), int(known.sum()), _orders(found, named_kinds, kind, known, fault, seed), tuple(notes)
     )
-
-
-def _counted(kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any) -> Mapping[Kind, tuple[int, int]]:
-    of = np.bincount(kind[known], minlength=len(kinds)).tolist()
-    bad = np.bincount(kind[fault & known], minlength=len(kinds)).tolist()
-    return {name: (faults, images) for name, faults, images in zip(kinds, bad, of, strict=True) if images}
 
 
 def _waiting(
@@ -131,12 +128,6 @@ def _waiting(
     return captions_to_rank, [f"Left out: {number:,} × {what}." for what, number in left_out.items()]
 
 
-def _kind_of(caption: CounterfactualCaption, label: str) -> Kind:
-    """Return edit types, alternatives and label of a caption, as `kinds_of` in `ranking.py` does for test cases."""
-    edits = sorted((edit.edit_type, edit.alternative) for edit in caption.edits)
-    return " + ".join(name for name, _ in edits), " + ".join(name for _, name in edits), label
-
-
 def _orders(
     found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any, seed: int
 ) -> tuple[Order, ...]:
@@ -149,9 +140,8 @@ def _orders(
     chance: Floats = np.full(len(kind), 0.5)
     for number in range(FOLDS):
         in_fold = fold == number
-        past = _counted(kinds, kind, known & ~in_fold, fault & ~in_fold)
         if in_fold.any():
-            chance[in_fold] = chance_wrong(past, kinds)[kind[in_fold]]
+            chance[in_fold] = chance_wrong(past_faults(kinds, kind, known & ~in_fold, fault), kinds)[kind[in_fold]]
     rows = np.flatnonzero(known)
     cells = [kinds[number] for number in kind[rows].tolist()]
     # A fault must not be defined by what the model says, which is unknown before drawing.

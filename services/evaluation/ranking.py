@@ -174,11 +174,24 @@ def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
     numbers, edits = np.zeros(len(edits_of_case), np.int64), np.zeros(len(edits_of_case), np.int64)
     changes: dict[tuple[str, str], int] = {}
     for case, (pairs, label) in enumerate(zip(edits_of_case, cases.generated.label.tolist(), strict=True)):
-        pairs.sort()
-        edit = " + ".join(name for name, _ in pairs), " + ".join(name for _, name in pairs)
+        edit = edits_name(pairs)
         edits[case] = changes.setdefault(edit, len(changes))
         numbers[case] = known.setdefault((*edit, str(label)), len(known))
     return list(known), numbers, edits
+
+
+def edits_name(edits: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Return the types and the alternatives of the edits of a caption, each joined in a fixed order."""
+    ordered = sorted(edits)
+    return " + ".join(name for name, _ in ordered), " + ".join(name for _, name in ordered)
+
+
+def past_faults(
+    kinds: Sequence[tuple[str, ...]], kind: Numbers, known: Flags, fault: Flags
+) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Return the numbers of faults and of known test cases of each kind that has some."""
+    of, bad = (np.bincount(kind[one], minlength=len(kinds)).tolist() for one in (known, known & fault))
+    return {name: (faults, images) for name, faults, images in zip(kinds, bad, of, strict=True) if images}
 
 
 def _chance_wrong(
@@ -205,10 +218,7 @@ def _chance_wrong(
         others, in_fold = known & (fold != number), fold == number
         if not in_fold.any():
             continue
-        of = np.bincount(kind[others], minlength=len(kinds))
-        failed = np.bincount(kind[others], weights=wrong[others], minlength=len(kinds)).astype(np.int64)
-        past = {name: (int(bad), int(n)) for name, bad, n in zip(kinds, failed, of, strict=True) if n}
-        foretold = chance_wrong(past, kinds)[kind[in_fold]]
+        foretold = chance_wrong(past_faults(kinds, kind, others, wrong), kinds)[kind[in_fold]]
         chance[in_fold] = foretold
         if doubt is None or not others.any():
             continue
