@@ -9,13 +9,14 @@ import numpy as np
 
 from core.check_words import WORDS
 from core.csv_tables import facts
-from core.figures import Figure
 from core.types import TaskKind
 from evaluation.check_agreement import CheckAgreement, check_agreement
 from services.commands import does
 from services.evaluation.scoring import OUTCOMES
 from storage.workspace import Workspace
 
+FIGURE = "value low high n sources why"
+"""Attributes of a figure that scripts get."""
 Agreements = Mapping[TaskKind, CheckAgreement]
 """Agreement of a check with votes by task; tasks without judged images are left out."""
 
@@ -39,8 +40,7 @@ class CheckAgreements:
                 "title": WORDS[name].title if name in WORDS else name,
                 "task": task,
                 **facts(one, "judged cannot_tell"),
-                "precision": _figure(one.precision),
-                "recall": _figure(one.recall),
+                **{name: facts(getattr(one, name), FIGURE) for name in ("precision", "recall")},
             }
             for name, agreements in self.of(checks).items()
             for task, one in agreements.items()
@@ -69,7 +69,3 @@ class CheckAgreements:
                     failed, passed = (outcomes[name] == number for number in (0, 1))
                     found[name][task] = check_agreement(failed, passed, *votes, untold)
         return found
-
-
-def _figure(one: Figure) -> dict[str, Any]:
-    return facts(one, "value low high n sources why")

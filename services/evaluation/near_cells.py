@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from core.batches import Candidate
 from core.errors import UserError
-from core.types import Alternatives, CounterfactualCaption, CounterfactualCaptions, Edit, Trace
+from core.types import Alternatives, CounterfactualCaption, CounterfactualCaptions, Trace
 from core.words import count_of, find_phrase, meaning
 from pipeline.checks.texts import alternative_checks, require
 from services.evaluation.search_questions import CellName, Part, cell_name, with_one_edit
@@ -93,7 +93,8 @@ def add_alternative(workspace: Workspace, batch: int, cell: str, alternative: st
         captions = _captions(held.value) if held is not None else ()
         spans = find_phrase(text, edit.alternative)
         new = replace(edit, alternative=alternative)
-        if any(len(each.edits) == 1 and _same(each.edits[0], new) for each in captions):
+        written = [each.edits[0] for each in captions if len(each.edits) == 1]
+        if any((each.keyword, meaning(each.alternative)) == (new.keyword, meaning(alternative)) for each in written):
             counts["have it already"] += 1
         elif held is None or len(spans) != 1:
             counts["left out, as their caption does not have the words of the edit once"] += 1
@@ -111,7 +112,3 @@ def add_alternative(workspace: Workspace, batch: int, cell: str, alternative: st
 
 def _captions(value: object) -> tuple[CounterfactualCaption, ...]:
     return value.items if isinstance(value, CounterfactualCaptions) else ()
-
-
-def _same(one: Edit, other: Edit) -> bool:
-    return (one.keyword, meaning(one.alternative)) == (other.keyword, meaning(other.alternative))

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from core.errors import UserError
-from core.figures import Numbers
 from core.masks import numbers_of
 from core.studies import Rules, asked
 from core.text_templates import TextTemplates
@@ -23,7 +22,6 @@ from evaluation.effectiveness import WRONG
 from evaluation.samples import expected_width, sample_sizes
 from services.evaluation.model_outcomes import RunMasks
 from services.evaluation.results import STANDING, EvaluationResult, strata_of
-from services.evaluation.subjects import Cases
 from services.studies import draft_form
 from services.studies.control_items import Disguises, keep_in_step
 from services.studies.drafts import QUIZ
@@ -149,7 +147,9 @@ def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[s
         raise UserError(f"No test case of this workspace {what}: there is nothing to judge.")
     not_asked = 0
     if segments:
-        is_asked = _is_asked(cases, places)
+        texts = cases.table.protected.of(cases.generated.row[places])
+        known = {text: any(numbers_of(name, json.loads(text)) for name in _asked_of()) for text in {*texts} - {""}}
+        is_asked = np.array([known.get(text, False) for text in texts], bool)
         not_asked, places = int((~is_asked).sum()), places[is_asked]
         if not len(places):
             raise UserError(
@@ -163,12 +163,6 @@ def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[s
 
 def _asked_of() -> tuple[str, ...]:
     return tuple(one.only_with for one in TEMPLATES[TEMPLATE["segmentation"]].questions)
-
-
-def _is_asked(cases: Cases, places: Numbers) -> np.ndarray:
-    texts = cases.table.protected.of(cases.generated.row[places])
-    known = {text: any(numbers_of(name, json.loads(text)) for name in _asked_of()) for text in set(texts) if text}
-    return np.array([known.get(text, False) for text in texts], bool)
 
 
 _TEXTS = TextTemplates(Path(__file__).with_name("templates"))
