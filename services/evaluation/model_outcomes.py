@@ -47,11 +47,7 @@ class RunMasks:
 
 
 def measure(
-    workspace: Workspace,
-    masks: RunMasks,
-    model: str,
-    sha: str = "",
-    enough: Callable[[], bool] = lambda: False,
+    workspace: Workspace, masks: RunMasks, model: str, sha: str = "", enough: Callable[[], bool] = lambda: False
 ) -> bool:
     """Compare the class maps of a model that are not compared yet, and store the results. Return True if none is left.
 

@@ -195,12 +195,7 @@ def past_faults(
 
 
 def _chance_wrong(
-    found: EvaluationResult,
-    kinds: list[tuple[str, ...]],
-    kind: Numbers,
-    entropy: Floats | None,
-    read: Flags,
-    seed: int,
+    found: EvaluationResult, kinds: list[tuple[str, ...]], kind: Numbers, entropy: Floats | None, read: Flags, seed: int
 ) -> Floats:
     """Return each test case's chance of a wrong answer, by equal edits on other sources and the model's uncertainty."""
     source = found.cases.generated.source

@@ -31,16 +31,7 @@ from services.evaluation.segmented import MaskValidity, PixelCells, SegmentedLos
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study_votes import StudyVotes, chosen_words, votes_on
 from services.evaluation.subjects import Cases, Images, methods_of
-from services.evaluation.types import (
-    EDIT_TABLES,
-    WORST,
-    Cell,
-    EditRow,
-    EditTable,
-    Evaluated,
-    ModelComparison,
-    Pending,
-)
+from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, ModelComparison, Pending
 from storage.curation.case_columns import ACCEPTED, Outcome
 from storage.evaluation.models_under_test import StoredModel
 

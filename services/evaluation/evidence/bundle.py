@@ -132,10 +132,7 @@ def released(workspace: Workspace, question: EvaluationQuestion) -> SetVersion:
 
 
 def _contents(
-    workspace: Workspace,
-    evaluations: EvaluationService,
-    version: SetVersion,
-    questions: Sequence[EvaluationQuestion],
+    workspace: Workspace, evaluations: EvaluationService, version: SetVersion, questions: Sequence[EvaluationQuestion]
 ) -> _Contents:
     results = [evaluations.result(one) for one in questions]
     first = results[0]

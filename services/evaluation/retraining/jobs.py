@@ -348,20 +348,15 @@ class Retrainings:
         groups: Groups,
         on_step: OnStep,
     ) -> tuple[dict[tuple[str, int], dict[str, Floats]], list[ArmTraining]]:
-        total = len(planned.arms) * question.seeds * recipe.updates
+        asked, total = question.asked, len(planned.arms) * question.seeds * recipe.updates
         done, answers, trainings = 0, {}, list[ArmTraining]()
-        of = (
-            kept_under(question.asked),
-            title_of(question.asked.model),
-            cases.view.title,
-            question.asked.subject.split,
-        )
+        of = kept_under(asked), title_of(asked.model), cases.view.title, asked.subject.split
         # Seed by seed: an early stop leaves all arms of the finished seeds.
         for seed in range(question.seeds):
             for arm in planned.arms:
                 named = _training_digest(stored, question, arm, recipe, seed, planned, groups)
                 training = Training(
-                    *(question.asked.model, arm, seed, recipe, planned.tune, planned.sets),
+                    *(asked.model, arm, seed, recipe, planned.tune, planned.sets),
                     folder=self._workspace.trainings / named,
                     scratch=question.preset == "paper",
                     groups=groups,
@@ -395,11 +390,7 @@ class Retrainings:
 
 
 def parted_of(
-    workspace: Workspace,
-    cases: Cases,
-    mapping: ClassMap,
-    question: RetrainingQuestion,
-    on_count: OnCount | None = None,
+    workspace: Workspace, cases: Cases, mapping: ClassMap, question: RetrainingQuestion, on_count: OnCount | None = None
 ) -> tuple[DataSplit, dict[str, int]]:
     """Return the images of a subject split into train, tune and test, and each image's perceptual hash. Raises
     UserError as `part`, and for an image with a missing or damaged file.
