@@ -4,13 +4,16 @@ come in, and an `Evaluated` goes out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from core.errors import UserError
 from core.evaluation_results import FEWEST_CASES, GateResult, LossEffect, Weighing
@@ -25,7 +28,6 @@ from evaluation.samples import all_of_a_part
 from evaluation.segmentation import Losses, Pixels, loss_effect, right_pixels, segmentation_effect
 from evaluation.sensitivity import Changes, SensitivityRow, sensitivity
 from evaluation.validity import Judged, ValidityEffect, validity_effect
-from services.evaluation.blas_threads import without_blas_threads
 from services.evaluation.scoring import Scored, judged_of, worth_words
 from services.evaluation.segmented import MaskValidity, PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.stored_predictions import ModelAnswers
@@ -45,6 +47,30 @@ STANDING: Mapping[TaskKind, tuple[str, str]] = {
     "segmentation": ("loses no class", "loses a class"),
 }
 """Words for a right and for a wrong outcome of a model on an image, by task."""
+
+
+_limits_lock = threading.Lock()
+_limits: list[threadpool_limits] = []
+"""One limit for each thread inside `without_blas_threads`."""
+
+
+@contextmanager
+def without_blas_threads() -> Iterator[None]:
+    """Run numpy's linear algebra on one thread within this context.
+
+    A bootstrap multiplies many small matrices, in several threads at once. Between two products, the threads of the
+    BLAS library wait busily and take CPU cores from the threads that calculate. The limit holds for the whole process.
+    Several threads may be within the context at once.
+    """
+    with _limits_lock:
+        _limits.append(threadpool_limits(1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _limits_lock:
+            limits = _limits.pop()
+            if not _limits:  # the first limit of all, which knows the original number of threads
+                limits.unregister()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

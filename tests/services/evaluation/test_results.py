@@ -34,9 +34,9 @@ from evaluation.models import ModelUnderTest
 from evaluation.segmentation import segmentation_effect
 from pipeline.profiles.profile import CheckSettings, load_profile
 from services.commands import Malformed
-from services.evaluation.blas_threads import without_blas_threads
 from services.evaluation.facts import SUFFIXES, facts_of, file_of
 from services.evaluation.model_outcomes import RunMasks, verdict_with_masks
+from services.evaluation.results import without_blas_threads
 from services.evaluation.segmented import ITSELF, NOBODY
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import EDIT_TABLES, Cell, EvaluationQuestion, Subject
