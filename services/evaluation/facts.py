@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -180,6 +180,10 @@ def finite(number: Any) -> float | None:
     return float(number) if math.isfinite(number) else None
 
 
+def without_nan(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by name, with None for NaN and infinity."""
+    return {name: finite(one) if isinstance(one, float) else one for name, one in values.items()}
+
+
 def _finite_rows(rows: Iterable[report.Row]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        yield {name: finite(one) if isinstance(one, float) else one for name, one in asdict(row).items()}
+    return (without_nan(asdict(row)) for row in rows)

@@ -32,7 +32,7 @@ from core.version import version as program
 from core.words import count_of
 from evaluation.effectiveness import UNKNOWN
 from formats.types import json_lines
-from services.evaluation.facts import confusion_facts, finite, json_text, rows_of
+from services.evaluation.facts import confusion_facts, finite, json_text, rows_of, without_nan
 from services.evaluation.results import EvaluationResult, compared
 from services.evaluation.segmented import ProtectedClass, classes_of, ways_of
 from services.evaluation.service import EvaluationInputs, EvaluationService
@@ -409,16 +409,12 @@ def _figure(report: str, part: str, name: str, numbers: Mapping[str, Any]) -> Re
     words = numbers.get("words") or numbers.get("why") or ""
     return {
         "name": ": ".join(filter(None, (report, part, name))),
-        **{key: _finite(numbers.get(key)) for key in ("value", "low", "high", "n", "sources")},
+        **without_nan({key: numbers.get(key) for key in ("value", "low", "high", "n", "sources")}),
         **{key: numbers[key] for key in _COUNTS if numbers.get(key) is not None},
         "method": method,
         "seed": _METHODS[method]["seed"],
         "words": words,
     }
-
-
-def _finite(number: float | None) -> float | None:
-    return finite(number) if isinstance(number, float) else number
 
 
 def _evaluated(found: EvaluationResult) -> Iterator[tuple[str, str, Record]]:
