@@ -251,12 +251,11 @@ class WeakCellSearch:
         pick, chance = self._next(standing)
         if is_late or not len(pick.cell):
             return False
-        waiting = [list(chance.permutation(len(one))) for one in standing.waiting]
+        waiting = [[one[at] for at in chance.permutation(len(one))] for one in standing.waiting]
         parts = [*_open_parts(standing.answers), ""]  # -1 is no question
-        picks = zip(pick.cell.tolist(), pick.uniform.tolist(), pick.question.tolist(), strict=True)
         chosen: list[tuple[Candidate, ChosenBy, str]] = [
-            (standing.waiting[cell][waiting[cell].pop()], "random" if uniform else "aim", parts[question])
-            for cell, uniform, question in picks
+            (waiting[cell].pop(), "random" if uniform else "aim", parts[question])
+            for cell, uniform, question in zip(pick.cell, pick.uniform, pick.question, strict=True)
         ]
         planner.choose(chosen)
         return True
@@ -268,11 +267,9 @@ class WeakCellSearch:
         left = np.array([len(one) for one in standing.waiting], np.int64)
         size = min(ROUND, self._settings.images - standing.chosen)
         valid = _valid(standing.images, standing.invalid)
-        cells, questions = standing.cells, [one.cells(standing.names) for one in _open_parts(standing.answers).values()]
-        pick = next_round(
-            cells, standing.images, standing.faults, left, size, chance, valid, self._settings.weak, questions
-        )
-        return pick, chance
+        questions = [one.cells(standing.names) for one in _open_parts(standing.answers).values()]
+        counts = standing.images, standing.faults, left
+        return next_round(standing.cells, *counts, size, chance, valid, self._settings.weak, questions), chance
 
     def view(self, reads: bool = True) -> SearchView:
         """Return what was found so far. `reads`: the model first reads images that it has not read."""
@@ -291,8 +288,7 @@ class WeakCellSearch:
         names = tuple(number)
         spellings = tuple(Counter[str]() for _ in names)
         images, faults, invalid = (np.zeros(len(names), np.int64) for _ in range(3))
-        seen: set[tuple[int, int]] = set()
-        counted = list[DrawnImage]()
+        seen, counted = set[tuple[int, int]](), list[DrawnImage]()
         for one, cell in zip(single, cell_of, strict=True):
             spellings[cell][one.counterfactual.edits[0].alternative] += 1
             if one.test_case is not None or one.state in ("planned", "leased"):
@@ -306,11 +302,9 @@ class WeakCellSearch:
             faults[cell] += fault
             invalid[cell] += is_invalid
         waiting: list[list[Candidate]] = [[] for _ in names]
-        offered = set[tuple[int, int]]()
         for one, cell in zip(single, cell_of, strict=True):
-            place = cell, one.source
-            if one.waits and one.source not in wrong_sources and place not in seen | offered:
-                offered.add(place)
+            if one.waits and one.source not in wrong_sources and (cell, one.source) not in seen:
+                seen.add((cell, one.source))
                 waiting[cell].append(one)
         chosen = [one for one in single if one.chosen_by]
         return _Standing(
