@@ -29,6 +29,7 @@ from services.curation.meaning import Meaning
 from services.evaluation import commands as acts
 from services.evaluation.results import STANDING, EvaluationResult
 from services.evaluation.service import EvaluationService
+from services.evaluation.subjects import edits_by_row
 from services.evaluation.types import EvaluationQuestion
 
 AT_ONCE = 16
@@ -152,19 +153,16 @@ class _Experiment:
     def __init__(self, result: EvaluationResult) -> None:
         cases, self.notes = result.cases, list[str]()
         generated, controls, table = cases.generated, cases.controls, cases.table
-        edits, case = table.edits, cases.case_of_edit
-        inside = case >= 0
-        alternatives, keywords = edits.alternatives.of(inside), edits.keywords.of(inside)
         changes: list[dict[str, list[str]]] = [{} for _ in range(len(generated))]
         self._words: dict[tuple[int, str], tuple[set[str], set[str]]] = {}
         """Unchanged and changed words of each source and factor."""
-        for at, name, old, new in zip(
-            case[inside].tolist(), edits.types.of(inside), keywords, alternatives, strict=True
-        ):
-            changes[at].setdefault(name, []).append(" ".join(new.casefold().split()))
-            before, after = self._words.setdefault((int(generated.source[at]), name), (set(), set()))
-            before.add(old)
-            after.add(new)
+        edits_of = edits_by_row(table, generated.row)
+        for own, number, edits in zip(changes, generated.source.tolist(), edits_of, strict=True):
+            for name, old, new in edits:
+                own.setdefault(name, []).append(" ".join(new.casefold().split()))
+                before, after = self._words.setdefault((number, name), (set(), set()))
+                before.add(old)
+                after.add(new)
         known = np.array([bool(one) and set(one) <= set(EDIT_TYPES) for one in changes], bool)
         if (~known).any():
             self.notes.append(f"{count_of(int((~known).sum()), 'test case', 'is')} left out, without a known edit.")
@@ -177,10 +175,8 @@ class _Experiment:
         names = [sorted({_level(one[name]) for one in changes if name in one}) for name in factors]
         numbers = [{level: at + 1 for at, level in enumerate(of_factor)} for of_factor in names]
         levels = np.zeros((len(generated), len(factors)), np.int64)
-        for at, one in enumerate(changes):
-            for factor, name in enumerate(factors):
-                if name in one:
-                    levels[at, factor] = numbers[factor][_level(one[name])]
+        for factor, name in enumerate(factors):
+            levels[:, factor] = [numbers[factor][_level(one[name])] if name in one else 0 for one in changes]
         levels = np.concatenate([levels[cases_kept], np.zeros((int(controls_kept.sum()), len(factors)), np.int64)])
         source = _both(generated.source, controls.source, cases_kept, controls_kept)
         self.levels = Levels(source, levels, factors, names)

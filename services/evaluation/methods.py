@@ -23,7 +23,7 @@ from evaluation.report import CANNOT_TELL, number_with_interval, with_interval
 from services.evaluation.results import EvaluationResult, judged_images, strata_of
 from services.evaluation.scoring import judged_of
 from services.evaluation.study_votes import StudyVotes
-from services.evaluation.subjects import Method, methods_of
+from services.evaluation.subjects import Method, edits_by_row, methods_of
 from storage.curation.case_columns import ACCEPTED, OPEN, REJECTED, Outcome
 from storage.workspace import Workspace
 
@@ -223,15 +223,8 @@ class _Columns:
         cell of one with several edits. If all images of a method have edits of the same several types, as AGA's have,
         the first edit of an image counts alone.
         """
-        edits = self._found.cases.table.edits
-        place = np.full(len(self._found.cases.table), -1)
-        place[self._row] = np.arange(len(self._row))
-        inside = place[edits.row] >= 0
-        edits_of: list[list[tuple[str, str]]] = [[] for _ in self._row]
-        words = edits.types.of(inside), edits.alternatives.of(inside)
-        for one, *edit in zip(place[edits.row[inside]].tolist(), *words, strict=True):
-            edits_of[one].append((edit[0], edit[1]))
-        types = [{kind for kind, _ in own} for own in edits_of]
+        edits_of = edits_by_row(self._found.cases.table, self._row)
+        types = [{kind for kind, *_ in own} for own in edits_of]
         common = [
             set.intersection(*(types[one] for one in np.flatnonzero(method == number).tolist()))
             for number in range(len(self.methods))
@@ -245,7 +238,8 @@ class _Columns:
             if len(types[one]) == 1 or counts_first:
                 edit_type[one] = number[own[0][0]]
             if len(own) == 1 or counts_first:
-                cell[one] = cells.setdefault((self._labels[one], *own[0]), len(cells))
+                kind, _, alternative = own[0]
+                cell[one] = cells.setdefault((self._labels[one], kind, alternative), len(cells))
         self.cells = tuple(", ".join(filter(None, name)) for name in cells)
         return edit_type, cell
 

@@ -194,10 +194,7 @@ class Cases:
     @cached_property
     def case_of_edit(self) -> Numbers:
         """Return the position of the test case of each edit of the table; -1 for an edit of another image."""
-        place = np.full(len(self.table), -1)
-        place[self.generated.row] = np.arange(len(self.generated))
-        case: Numbers = place[self.table.edits.row]
-        return case
+        return _places_of_edits(self.table, self.generated.row)
 
     @cached_property
     def of_edit_type(self) -> Mapping[str, Flags]:
@@ -218,6 +215,23 @@ class Cases:
     @property
     def all_images(self) -> tuple[Images, Images, Images]:
         return self.originals, self.generated, self.controls
+
+
+def edits_by_row(table: CaseTable, rows: Numbers) -> list[list[tuple[str, str, str]]]:
+    """Return type, keyword and alternative of each edit of the images in these rows of a table."""
+    place, edits = _places_of_edits(table, rows), table.edits
+    inside, of_rows = place >= 0, [list[tuple[str, str, str]]() for _ in rows]
+    columns = edits.types.of(inside), edits.keywords.of(inside), edits.alternatives.of(inside)
+    for at, *edit in zip(place[inside].tolist(), *columns, strict=True):
+        of_rows[at].append((edit[0], edit[1], edit[2]))
+    return of_rows
+
+
+def _places_of_edits(table: CaseTable, rows: Numbers) -> Numbers:
+    """Return the index in `rows` of the image of each edit of a table; -1 for an edit of another image."""
+    place = np.full(len(table), -1)
+    place[rows] = np.arange(len(rows))
+    return place[table.edits.row]
 
 
 def read_cases(workspace: Workspace, subject: Subject) -> Cases:
