@@ -539,45 +539,39 @@ def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
 
 def _wanted(found: EvaluationResult, cell: Cell) -> Flags:
     cases = found.cases
-    source, label = cases.generated.source, cases.generated.label
     if cell.kind == "controls":
         return np.ones(len(cases.controls), bool)
-    everything = np.ones(len(source), bool)
-    if cell.kind in ("generated", "originals"):
-        return everything
+    source, everything = cases.generated.source, np.ones(len(cases.generated), bool)
     if found.pixels is not None and cell.kind in ("kept", "class", "confusion", "confusion before"):
         return found.pixels.where(cell, source)
     counts, before = found.known, found.before[source]
-    wrong = counts & (found.right == WRONG)
-    number = {name: place for place, name in enumerate(cases.labels)}
-    if cell.kind in ("all wrong", "some wrong", "none wrong"):
-        n = np.bincount(source[counts], minlength=len(found.before))
-        k = np.bincount(source[wrong], minlength=len(found.before))
-        selected_sources = {"all wrong": k == n, "some wrong": (k > 0) & (k < n), "none wrong": k == 0}[cell.kind]
-        return counts & selected_sources[source]
-    if cell.kind == "confusion before":
-        of_source = cases.originals.label[source] == number.get(cell.name, -2)
-        same_answer = found.predicted_before[source] == (number.get(cell.said, -2) if cell.said else -1)
-        return counts & of_source & same_answer
-    if cell.kind in ("class", "confusion"):
-        inside = counts & (label == number.get(cell.name, -2))
-        if cell.kind == "confusion":
-            return inside & (found.predicted == (number.get(cell.said, -2) if cell.said else -1))
-        return inside & wrong if cell.only_wrong else inside
+    wrong, right = (counts & (found.right == one) for one in (WRONG, RIGHT))
     if cell.kind in ("edit type", "keyword", "alternative"):
         edits = edits_of(cases, cell.kind)  # type: ignore[arg-type]
-        inside = np.zeros(len(source), bool)
-        names = list(edits.names)
-        if cell.name in names:
-            inside[edits.case[edits.group == names.index(cell.name)]] = True
+        groups = [place for place, name in enumerate(edits.names) if name == cell.name]
+        inside = np.isin(np.arange(len(source)), edits.case[np.isin(edits.group, groups)])
         return inside & counts & found.faults if cell.only_wrong else inside
+    # The numbers of test cases of each one's source that count, and that are wrong.
+    n, k = (np.bincount(source[one], minlength=len(found.before))[source] for one in (counts, wrong))
+    number = {name: place for place, name in enumerate(cases.labels)}
+    said = number.get(cell.said, -2) if cell.said else -1
+    has_label = counts & (cases.generated.label == number.get(cell.name, -2))
+    of_source = counts & (cases.originals.label[source] == number.get(cell.name, -2))
     return {
-        "kept": np.zeros(len(source), bool),
+        "generated": everything,
+        "originals": everything,
+        "all wrong": counts & (k == n),
+        "some wrong": counts & (k > 0) & (k < n),
+        "none wrong": counts & (k == 0),
+        "class": has_label & wrong if cell.only_wrong else has_label,
+        "confusion": has_label & (found.predicted == said),
+        "confusion before": of_source & (found.predicted_before[source] == said),
+        "kept": ~everything,
         "missed before": found.compared[source] & (before == WRONG),
         "wrong": wrong,
-        "right": counts & (found.right == RIGHT),
+        "right": right,
         "newly wrong": wrong & (before == RIGHT),
-        "newly right": counts & (found.right == RIGHT) & (before == WRONG),
+        "newly right": right & (before == WRONG),
         "left out": (found.right == UNKNOWN) & (found.read if found.pixels is not None else everything),
     }[cell.kind]
 
