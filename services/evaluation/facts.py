@@ -159,9 +159,7 @@ def _latex(found: Evaluated) -> str:
 
 
 def confusion_facts(found: Evaluated) -> Iterator[dict[str, Any]]:
-    """Yield how often each answer is given for each label, before and after the edits; pairs without images are left
-    out.
-    """
+    """Yield how often each answer is given for each label, before and after edits, without pairs that never occur."""
     if found.effectiveness is not None:
         before, after = (one.shares for one in found.effectiveness.confusion)
     elif found.segmentation is not None:

@@ -50,8 +50,7 @@ class MethodCost:
     """Cost of the images of a method."""
 
     minutes: float | None
-    """Minutes of model time for captions, language model, inversion and drawing. None if not all images come from
-    batches, which alone record it."""
+    """Minutes of model time, inversion included. None unless all images come from batches, which alone record it."""
     edits: int
     """Number of stage values that people wrote."""
     reviews: int
@@ -182,9 +181,7 @@ def method_counts(found: MethodsCompared) -> list[tuple[str, list[str]]]:
 
 
 def method_rows(table: MethodTable) -> list[tuple[str, list[str], list[str]]]:
-    """Return the figures of a table as text: the name, the figure of each method, and its difference from the
-    reference's, "" for the reference.
-    """
+    """Return each figure of a table as text: name, value of each method, and difference from the reference, or ""."""
     rows = []
     for figure in table.figures:
         share = figure.unit == "share"

@@ -481,9 +481,7 @@ def edits_of(cases: Cases, table: EditTable) -> _Edits:
 
 
 def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
-    """Return the stratum of each test case (right or wrong, its edit type, and if there are several methods, its
-    method), and the strata's names.
-    """
+    """Return the stratum of each test case (right or wrong, edit type, method if several), and the strata's names."""
     edits = edits_of(cases, "edit type")
     types = len(edits.names)
     kind = np.full(len(wrong), types)

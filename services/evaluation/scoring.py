@@ -48,11 +48,9 @@ class Scored:
     """The chance that people find each image of one task valid."""
 
     chance: Floats
-    """For each row of the table, 0 to 1; NaN for other tasks. For a judged image it is learnt from votes on other
-    sources."""
+    """For each row of the table, 0 to 1; NaN for other tasks. Of a judged image, learnt from votes on other sources."""
     checked: Flags
-    """True for each row of the task with a figure of a check. Without one, the chance is only the base rate. False for
-    other tasks."""
+    """True for each row of the task with a figure of a check. Without one, the chance is only the base rate."""
     learnt: ValidityScore
     studies: Mapping[str, str]
     """Names of the studies that the score was learnt from, by id."""

@@ -68,9 +68,7 @@ class PixelCells:
     """Like `said`, for the original of each source."""
 
     def where(self, cell: Cell, source: Numbers) -> Flags:
-        """Return flags of the test cases behind the number of a `cell`. `source` has the source index of each test
-        case.
-        """
+        """Return flags of the test cases behind the number of a `cell`. `source` is the source index of each one."""
         if cell.kind == "kept":
             return self.counts & self.kept
         lost = cell.kind == "class" and cell.only_wrong

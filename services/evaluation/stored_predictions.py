@@ -243,9 +243,7 @@ class ModelAnswers:
             return stored.pairs, stored.rows_of(cases, images)
 
     def read_of(self, model: StoredModel, cases: Cases) -> int:
-        """Return how many pictures of a subject the model has read. A picture with a mask counts only if its pixels are
-        counted, too.
-        """
+        """Return how many pictures of a subject the model has read; with a mask, only if its pixels are counted."""
         if model.identity.kind != cases.view.kind:
             known = self._workspace.models_under_test.latest(model.key)
             return sum(sha in known for sha in cases.pictures)

@@ -1,6 +1,4 @@
-"""A validity study for an evaluation: the images that people should judge to tell faults of the model from invalid
-images, and the expected precision.
-"""
+"""Plans and drafts a validity study for an evaluation, which tells faults of the model from invalid images."""
 
 from __future__ import annotations
 

@@ -91,8 +91,7 @@ class Images:
     label: Numbers
     """Number of its label among `Cases.labels`; -1 for none."""
     number: Numbers
-    """Index of the image in the values of `CaseTable.images`. For an original, its index in the values of
-    `CaseTable.sources`."""
+    """Index of the image in the values of `CaseTable.images`; of an original in those of `CaseTable.sources`."""
     shas: list[str]
     masks: Masks
     """Empty for a classification."""

@@ -39,9 +39,7 @@ MOST_WRONG, LEAST_MIOU = 0.5, 0.25
 
 @dataclass(frozen=True)
 class Subject:
-    """Images that a model is evaluated on: the images that match a filter, in the catalogue or in a version of a test
-    set.
-    """
+    """Images that a model is evaluated on: those that match a filter, in the catalogue or a version of a test set."""
 
     version: int | None = None
     """Number of a version of a test set, as in `core.test_sets.SetVersion`; None for the catalogue."""
@@ -269,8 +267,7 @@ class Evaluated:
     pending: Pending
     """Numbers of images that were read or not. The figures cover only images that were read."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
-    """Tables of edits: how they change the probability of the true class or the share of right pixels, the most harmful
-    first."""
+    """Change of the probability of the true class, or of the share of right pixels, by edit, the most harmful first."""
     against_control: bool
     """True if `edits` compares with reconstructions of the same sources, False with the originals."""
     validity: ValidityEffect | None

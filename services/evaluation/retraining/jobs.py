@@ -113,8 +113,7 @@ class Retrainings:
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="retraining")
-        """Queue of trainings. `work.of(about(question))` finds the trainings for an `EvaluationQuestion`. Each result
-        is a `RetrainingResult`."""
+        """Queue of trainings. `work.of(about(question))` finds those for an `EvaluationQuestion`."""
 
     @does("begin-retraining", BeginRetraining)
     def begin_retraining(self, sent: BeginRetraining) -> dict[str, Any]:
@@ -217,9 +216,7 @@ class Retrainings:
         return tuple(models)
 
     def as_model(self, number: int, arm: str) -> dict[str, str]:
-        """Keep the weights of an arm of a retraining as a model under test. Return its source and file. Raises
-        UserError if they are gone.
-        """
+        """Keep an arm's weights as a model under test. Return source and file. Raises UserError if they are gone."""
         row = next((one for one in self._workspace.retrainings.kept() if one.id == number), None)
         if row is None:
             raise UserError(NO_RESULT)

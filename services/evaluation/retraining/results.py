@@ -1,6 +1,4 @@
-"""Results of a retraining: calculated from the answers of the trained models, as stored, for scripts and for people.
-Shares are 0 to 1. Pure.
-"""
+"""Results of a retraining, calculated from the answers of the trained models. Shares are 0 to 1. Pure."""
 
 from __future__ import annotations
 
@@ -111,9 +109,7 @@ class OpenedImages:
 
 @dataclass(frozen=True)
 class RetrainingResult:
-    """Everything in a report on a retraining. Accuracies are shares of images, for a segmenter of pixels; each source
-    has the same weight.
-    """
+    """A report on a retraining. Accuracies are shares of images, or of pixels; each source weighs the same."""
 
     kind: TaskKind
     title: str

@@ -80,9 +80,7 @@ class RetrainingQuestion:
 
     @property
     def digest(self) -> str:
-        """Return a digest of the question, stable across later versions. Fields at their default do not count, so that
-        a new field changes nothing.
-        """
+        """Return a digest of the question. Fields at their default do not count, so that new ones change nothing."""
         question_fields = fields(self)[1:]
         changed = {one.name: value for one in question_fields if (value := getattr(self, one.name)) != one.default}
         return _lasting({"about": kept_under(self.asked), "mapping": self.asked.mapping} | changed)
@@ -191,9 +189,7 @@ class DataSplit:
     """True if mirrored and cropped copies of sources were searched and kept in one split."""
 
     def rows(self, which: int, images: Images, side: Side, chosen: Flags | None = None) -> Numbers:
-        """Return positions of usable images of a split: of originals (`which` 0), test cases (1) or reconstructions
-        (2).
-        """
+        """Return places of usable images of a split: originals (`which` 0), test cases (1) or reconstructions (2)."""
         here = np.array([one == side for one in self.side], bool)[images.source]
         return np.flatnonzero(here & self.usable[which] & (True if chosen is None else chosen))
 
@@ -337,9 +333,7 @@ class Examples:
     """Returns the path of a mask with the numbers of the map's groups; None if it has none of them."""
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
-        """Return examples of the images at these positions, and the position of each. Images that cannot be learnt from
-        are left out.
-        """
+        """Return examples of the images at these positions, and their positions, without images that teach nothing."""
         examples = []
         for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
             classes = () if images.masks else self.mapping.labels[int(images.label[row])].classes
@@ -483,9 +477,7 @@ def _with_unseen(parted: DataSplit, cases: Cases, unseen: str) -> DataSplit:
 
 
 def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
-    """Return flags of the images of each kind that have a class that the model knows. Raises UserError for under two
-    classes.
-    """
+    """Return flags of the images with a class that the model knows, by kind. Raises UserError for under two classes."""
     if cases.view.kind == "segmentation":
         names = mapping.group_names
         usable = [images.masks.there for images in cases.all_images]

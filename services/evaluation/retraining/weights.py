@@ -1,6 +1,4 @@
-"""Trainings stored in a workspace: their models and images, disk use, weights to download, and removal. Their results
-stay in the database.
-"""
+"""Trainings stored in a workspace: disk use, weights to download, and removal. Their results are in the database."""
 
 from __future__ import annotations
 
@@ -123,9 +121,7 @@ def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def trainings_about(workspace: Workspace, about: str) -> tuple[tuple[stored.KeptState, str], ...]:
-    """Return the state and the last use of each training of a model with some images, finished or not. `about` as in
-    `Marked`.
-    """
+    """Return state and last use of all trainings of a model with some images, even unfinished ones (`Marked.about`)."""
     marks = workspace.trainings.glob(f"*/{MARK}") if workspace.trainings.is_dir() else ()
     folders = [file.parent for file in marks if (mark := _marked(file.parent)) is not None and mark.about == about]
     states = ((stored.kept_state(folder), _used(folder)) for folder in folders)
