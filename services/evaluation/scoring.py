@@ -67,8 +67,8 @@ class _Votes:
     study: Numbers
     source: Numbers
 
-    def where(self, flags: Flags) -> _Votes:
-        return _Votes(self.row[flags], self.valid[flags], self.study[flags], self.source[flags])
+    def where(self, chosen: Flags | Numbers) -> _Votes:
+        return _Votes(self.row[chosen], self.valid[chosen], self.study[chosen], self.source[chosen])
 
 
 def score_images(
@@ -114,13 +114,9 @@ def score_images(
 
 def judged_of(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
     """Return for each test case 1 if votes find it valid, 0 if not, -1 if nobody judged it."""
-    judged = np.full(len(cases.generated), -1)
+    latest = {one.test_case: OUTCOMES[one.outcome] for one in votes if one.outcome in OUTCOMES}
     ids = cases.table.test_case[cases.generated.row].tolist()
-    place = {test_case: at for at, test_case in enumerate(ids) if test_case >= 0}
-    for one in votes:
-        if one.test_case in place and one.outcome in OUTCOMES:
-            judged[place[one.test_case]] = OUTCOMES[one.outcome]
-    return judged
+    return np.array([latest.get(test_case, -1) for test_case in ids], np.int64)
 
 
 @dataclass(frozen=True)
@@ -183,31 +179,21 @@ def _of_task(table: CaseTable, task: TaskKind) -> Flags:
 
 def _votes(table: CaseTable, of_task: Flags, outcomes: Sequence[Outcome]) -> tuple[_Votes, dict[str, str]]:
     """Return the votes on images of a task, and the names of their studies by id."""
-    row_of = {case: row for row, case in enumerate(table.test_case.tolist()) if case >= 0}
-    number: dict[str, int] = {}
-    titles: dict[str, str] = {}
-    judged: list[tuple[int, bool, int]] = []
-    for one in outcomes:
-        row = row_of.get(one.test_case)
-        if row is None or one.outcome not in OUTCOMES or not of_task[row]:
-            continue
-        if one.study not in number:
-            number[one.study] = len(titles)
-            titles[one.study] = one.title
-        judged.append((row, OUTCOMES[one.outcome], number[one.study]))
-    rows, valid, study = zip(*judged, strict=True) if judged else ((), (), ())
-    row_numbers = np.array(rows, np.int64)
-    source = table.sources.numbers[row_numbers].copy()
-    sourceless = source < 0  # an image without a source is its own source
-    source[sourceless] = len(table.sources.values) + row_numbers[sourceless]
-    return _Votes(row_numbers, np.array(valid, bool), np.array(study, np.int64), source), titles
+    row_of = {case: row for row, case in enumerate(table.test_case.tolist()) if case >= 0 and of_task[row]}
+    judged = [one for one in outcomes if one.test_case in row_of and one.outcome in OUTCOMES]
+    titles = {one.study: one.title for one in judged}
+    number = {study: place for place, study in enumerate(titles)}
+    rows = np.array([row_of[one.test_case] for one in judged], np.int64)
+    valid = np.array([OUTCOMES[one.outcome] for one in judged], bool)
+    source = table.sources.numbers[rows]
+    # An image without a source is its own source.
+    source = np.where(source < 0, len(table.sources.values) + rows, source)
+    return _Votes(rows, valid, np.array([number[one.study] for one in judged], np.int64), source), titles
 
 
 def _last(votes: _Votes) -> _Votes:
     _, at = np.unique(votes.row[::-1], return_index=True)
-    is_last = np.zeros(len(votes.row), bool)
-    is_last[len(votes.row) - 1 - at] = True
-    return votes.where(is_last)
+    return votes.where(np.sort(len(votes.row) - 1 - at))
 
 
 def _shown(names: Sequence[str], figures: Floats, votes: _Votes, study: int, title: str) -> StudyShown | None:
