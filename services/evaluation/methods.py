@@ -20,6 +20,7 @@ from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.methods import YES, MethodImages, MethodTable, compare_methods, weak_cells
 from evaluation.methods import Votes as VotesOf
 from evaluation.report import CANNOT_TELL, number_with_interval, with_interval
+from services.evaluation.facts import finite
 from services.evaluation.results import EvaluationResult, judged_images, strata_of
 from services.evaluation.scoring import judged_of
 from services.evaluation.study_votes import StudyVotes
@@ -302,19 +303,16 @@ class _Columns:
 
     def costs(self, seconds: Floats, studies: Sequence[StudyVotes]) -> tuple[MethodCost, ...]:
         table, edits = self._found.cases.table, self._workspace.case_columns.edits_by_hand()
-        costs = []
-        for number in range(len(self.methods)):
-            row = self._row[self.images.method == number]
-            minutes = float(seconds[number].sum() / 60)
-            costs.append(
-                MethodCost(
-                    minutes if np.isfinite(minutes) else None,
-                    sum(edits.get(run, 0) for run in set(table.runs.of(row))),
-                    int((table.verdict[row] != OPEN).sum()),
-                    sum(int(np.isin(one.cases, table.test_case[row]).sum()) for one in studies),
-                )
+        rows = [self._row[self.images.method == number] for number in range(len(self.methods))]
+        return tuple(
+            MethodCost(
+                minutes=finite(of_method.sum() / 60),
+                edits=sum(edits.get(run, 0) for run in set(table.runs.of(row))),
+                reviews=int((table.verdict[row] != OPEN).sum()),
+                votes=sum(int(np.isin(one.cases, table.test_case[row]).sum()) for one in studies),
             )
-        return tuple(costs)
+            for row, of_method in zip(rows, seconds, strict=True)
+        )
 
     def notes(self, shown: Collection[str]) -> list[str]:
         """Return sentences on what the figures count. `shown` are the edit types with a table."""

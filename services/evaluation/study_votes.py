@@ -80,8 +80,7 @@ def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
         return ("how they were chosen is not recorded",)
     for detail in drawn:
         if match := _FILTER.search(detail):
-            parts = [part for part in match[1].split("; ") if not part.startswith(_ANYWAY)]
-            ways += parts
+            ways += [part for part in match[1].split("; ") if not part.startswith(_ANYWAY)]
         if match := _EQUALLY.search(detail):
             ways.append(match[1])
     if any(event == REMOVED for event, _ in log):
@@ -93,13 +92,9 @@ def chosen_words(studies: Sequence[StudyVotes], subject_filter: str) -> str:
     """Return how judged images were chosen, such as “Birds”: review: accepted; "" if all were random draws. Parts of
     the filter that the whole subject shares are left out.
     """
-    common = set(subject_filter.split("; "))
-    parts = list[str]()
-    for one in studies:
-        ways = [way for way in one.chosen if way not in common]
-        if ways:
-            parts.append(f"“{one.title}”: {', '.join(ways)}")
-    words = "; ".join(parts)
+    common = subject_filter.split("; ")
+    ways = [(one.title, [way for way in one.chosen if way not in common]) for one in studies]
+    words = "; ".join(f"“{title}”: {', '.join(own)}" for title, own in ways if own)
     return words if len(words) <= LONGEST_WORDS else f"{words[: LONGEST_WORDS - 1]}…"
 
 
@@ -173,17 +168,14 @@ def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence
     adjudicated = np.zeros(len(test_cases), bool)
     none = np.zeros(0, np.int64)
     parts, workers = [(none, none, none.astype(bool), none)], 0
-    judging = tuple(one for at, one in enumerate(studies) if (study == at).any())
-    for entry in judging:
+    judging = np.unique(study[study >= 0])
+    for at in judging.tolist():
+        entry = studies[at]
         image = np.array([place.get(case, -1) for case in entry.cases.tolist()], np.int64)
-        counts = (entry.known >= 0) | ((image >= 0) & (study[image] == number[entry.study]))
+        counts = (entry.known >= 0) | ((image >= 0) & (study[image] == at))
         parts.append((image[counts], entry.worker[counts] + workers, entry.valid[counts], entry.known[counts]))
         workers += int(entry.worker.max(initial=-1)) + 1
-        decided = [
-            place[case] for case in entry.adjudicated if case in place and study[place[case]] == number[entry.study]
-        ]
-        adjudicated[decided] = True
-    known = {entry.study: at for at, entry in enumerate(judging)}
-    renumbered = np.array([known.get(one.study, -1) for one in studies] + [-1])
+        adjudicated[[place[case] for case in entry.adjudicated if case in place and study[place[case]] == at]] = True
+    renumbered = np.where(study < 0, -1, np.searchsorted(judging, study))
     ballots = Ballots(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    return VotesOnCases(undecided, renumbered[study], adjudicated, ballots, judging)
+    return VotesOnCases(undecided, renumbered, adjudicated, ballots, tuple(studies[at] for at in judging))

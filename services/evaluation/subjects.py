@@ -387,12 +387,9 @@ class _Reading:
         the label of its task, else the label of one of its images.
         """
         labels, tasks = self._labels, self._table.task_labels
-        of_tasks = tasks.of(first)
-        of_sources = [one or other for one, other in zip(of_tasks, labels.of(first), strict=True)]
-        for place, sha in enumerate(shas):
-            row = self._originals.get(sha)
-            if row is not None and row.label:
-                of_sources[place] = row.label
+        own = [self._originals[sha].label if sha in self._originals else "" for sha in shas]
+        choices = zip(own, tasks.of(first), labels.of(first), strict=True)
+        of_sources = [next(filter(None, each), "") for each in choices]
         used = {labels.values[number] for number in np.unique(labels.numbers[rows]).tolist() if number >= 0}
         names = tuple(sorted({*used, *of_sources} - {""}))
         number = {name: place for place, name in enumerate(names)}

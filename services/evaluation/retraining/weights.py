@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -209,8 +210,6 @@ def _bytes(folder: Path) -> int:
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            try:
+            with suppress(FileNotFoundError):
                 total += os.stat(Path(place) / name).st_size
-            except FileNotFoundError:
-                continue
     return total
