@@ -287,9 +287,7 @@ class _Columns:
     def seconds(self) -> Floats:
         """Return the model time of each method and source. A method some of whose images come from no batch has NaN."""
         table = self._found.cases.table
-        by_run: dict[str, int] = {}
-        for run, method in zip(table.runs.of(self._row), self.images.method.tolist(), strict=True):
-            by_run.setdefault(run, method)
+        by_run = dict(zip(table.runs.of(self._row)[::-1], self.images.method.tolist()[::-1], strict=True))
         rows = self._workspace.case_columns.batch_seconds()
         of_batch = {one.batch: by_run[one.run] for one in rows if one.run in by_run}
         number = {table.sources.values[sha]: place for place, sha in enumerate(self._shas.tolist())}

@@ -44,9 +44,7 @@ def near_cells(workspace: Workspace, batch: int, names: Sequence[CellName]) -> t
     """Return what could be searched next to these cells."""
     candidates = with_one_edit(workspace.batches.candidates(batch))
     known = {cell_name(one)[1:] for one in candidates}
-    first: dict[CellName, Candidate] = {}
-    for one in candidates:
-        first.setdefault(cell_name(one), one)
+    first = {cell_name(one): one for one in reversed(candidates)}
     found = list[NearCell]()
     for name in names:
         one = first[name]

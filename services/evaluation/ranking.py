@@ -22,7 +22,7 @@ from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.ranking import by_new_faults, by_score, chance_wrong, combined, judge
 from services.evaluation.results import EvaluationResult
 from services.evaluation.scoring import Scored, judged_of
-from services.evaluation.subjects import Cases, Images, edits_by_row
+from services.evaluation.subjects import Cases, Images, edits_by_row, numbered
 from storage.curation.case_columns import Outcome
 
 FOLDS = 5
@@ -163,14 +163,10 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
 def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
     """Return kinds (edit types, alternatives, label), the index of each case's kind, and a number for its edits."""
     edits_of_case = edits_by_row(cases.table, cases.generated.row)
-    known: dict[tuple[str, ...], int] = {}
-    numbers, edits = np.zeros(len(edits_of_case), np.int64), np.zeros(len(edits_of_case), np.int64)
-    changes: dict[tuple[str, str], int] = {}
-    for case, (own, label) in enumerate(zip(edits_of_case, cases.generated.label.tolist(), strict=True)):
-        edit = edits_name([(kind, alternative) for kind, _, alternative in own])
-        edits[case] = changes.setdefault(edit, len(changes))
-        numbers[case] = known.setdefault((*edit, str(label)), len(known))
-    return list(known), numbers, edits
+    edits = [edits_name([(kind, alternative) for kind, _, alternative in own]) for own in edits_of_case]
+    labels = cases.generated.label.tolist()
+    kinds, numbers = numbered((*edit, str(label)) for edit, label in zip(edits, labels, strict=True))
+    return kinds, numbers, numbered(edits)[1]
 
 
 def edits_name(edits: Sequence[tuple[str, str]]) -> tuple[str, str]:

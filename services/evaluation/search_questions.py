@@ -138,14 +138,9 @@ def matched(question: str, names: Sequence[CellName]) -> Matched:
     types = {edit_type for edit_type, _ in named_edits}
     # The name of a type means all its alternatives, unless one of them is named: “weather” in “rainy weather”.
     named_edits += [one for one in edits if one[0] not in types and is_named(one[0])]
-    there = {(label, edit_type, meaning) for label, edit_type, meaning in names}
-    parts, missing = list[Part](), list[str]()
-    for edit_type, meaning in named_edits:
-        for label in named_labels or [""]:
-            if not label or (label, edit_type, meaning) in there:
-                parts.append(Part(label, edit_type, meaning))
-            else:
-                missing.append(f"{label}, {meaning}")
+    there, pairs = set(names), [(label, *edit) for edit in named_edits for label in named_labels or [""]]
+    parts = [Part(*one) for one in pairs if not one[0] or one in there]
+    missing = [f"{one[0]}, {one[2]}" for one in pairs if one[0] and one not in there]
     if not named_edits:
         parts = [Part(label, "", "") for label in named_labels]
     unknown = [
@@ -180,9 +175,7 @@ def answer_of(
         last = {one.cell: one.test_case for one in of_part if not waiting[one.cell]}
         until = min(last.values(), default=math.inf)
         fair = [one for one in of_part if (one.is_random or one.asked == part.key) and one.test_case <= until]
-    by_source: dict[int, bool] = {}
-    for one in fair:
-        by_source.setdefault(one.source, one.is_fault)
+    by_source = {one.source: one.is_fault for one in reversed(fair)}
     n, k = len(by_source), sum(by_source.values())
     low, high = anytime_interval(n, k, FALSE / parts)
     share = Figure(k / n, low, high, n) if n else Figure(None, why="none of its images chosen at random is read")

@@ -13,9 +13,10 @@ import hashlib
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from services.evaluation.types import WITHOUT_SPLIT, Subject, SubjectView
 from storage.curation.case_columns import REJECTED, CaseTable, SetRow, Texts, texts_of
 from storage.workspace import Workspace
 
+H = TypeVar("H", bound=Hashable)
 MaskOf = tuple[str, str]
 """SHA-256 of a mask, and the names of its class numbers in JSON; ("", "{}") for none."""
 NO_MASK: MaskOf = ("", "{}")
@@ -214,6 +216,13 @@ class Cases:
     @property
     def all_images(self) -> tuple[Images, Images, Images]:
         return self.originals, self.generated, self.controls
+
+
+def numbered(values: Iterable[H]) -> tuple[list[H], Numbers]:
+    """Return the distinct values in the order in which they appear, and the index of each value among them."""
+    number: dict[H, int] = {}
+    numbers = [number.setdefault(one, len(number)) for one in values]
+    return list(number), np.array(numbers, np.int64)
 
 
 def edits_by_row(table: CaseTable, rows: Numbers) -> list[list[tuple[str, str, str]]]:

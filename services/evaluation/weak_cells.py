@@ -40,6 +40,7 @@ from services.evaluation.search_questions import (
     with_one_edit,
 )
 from services.evaluation.service import EvaluationService
+from services.evaluation.subjects import numbered
 from services.evaluation.types import EvaluationQuestion, Subject
 from storage.curation.case_columns import REJECTED
 from storage.workspace import Workspace
@@ -283,9 +284,8 @@ class WeakCellSearch:
             several = count_of(len(candidates) - len(single), "caption", "has")
             notes.append(f"{several} several edits, or none: the search leaves them out.")
         outcome, rejected, wrong_sources = self._outcomes(single, notes, reads)
-        number: dict[CellName, int] = {}
-        cell_of = [number.setdefault(cell_name(one), len(number)) for one in single]
-        names = tuple(number)
+        known, numbers = numbered(map(cell_name, single))
+        names, cell_of = tuple(known), numbers.tolist()
         spellings = tuple(Counter[str]() for _ in names)
         images, faults, invalid = (np.zeros(len(names), np.int64) for _ in range(3))
         seen, counted = set[tuple[int, int]](), list[DrawnImage]()
@@ -441,14 +441,10 @@ class WeakCellSearch:
 
 
 def _cells(names: Sequence[CellName]) -> Cells:
-    def numbers(column: Sequence[object]) -> Numbers:
-        number = {one: at for at, one in enumerate(dict.fromkeys(column))}
-        return np.array([number[one] for one in column], np.int64)
-
     return Cells(
-        label=numbers([label for label, _, _ in names]),
-        alternative=numbers([name[1:] for name in names]),
-        edit_type=numbers([edit_type for _, edit_type, _ in names]),
+        label=numbered(label for label, _, _ in names)[1],
+        alternative=numbered(name[1:] for name in names)[1],
+        edit_type=numbered(edit_type for _, edit_type, _ in names)[1],
     )
 
 

@@ -15,7 +15,7 @@ from core.perceptual_hashes import near_any
 from core.words import count_of
 from evaluation.class_mapping import ClassMap
 from services.evaluation.retraining.training import DataSplit, Examples, NotMeasured, RetrainingPlan, SetEntries
-from services.evaluation.subjects import Cases, Images, Masks, masks_of
+from services.evaluation.subjects import Cases, Images, Masks, masks_of, numbered
 from storage.curation.case_columns import REJECTED, CaseTable, SetRow
 
 MOST_NAMED = 8
@@ -98,8 +98,7 @@ def with_shift(
         class_names = ", ".join(f"“{one}”" for one in passed_over[:MOST_NAMED])
         more = f" and {len(passed_over) - MOST_NAMED:,} more" if len(passed_over) > MOST_NAMED else ""
         notes.append(f"{_OF}, the pixels of {class_names}{more} count nowhere: no class that is learnt is the same.")
-    names: dict[str, int] = {}
-    source = np.array([names.setdefault(row.source or row.image, len(names)) for row in measured_rows], np.int64)
+    _, source = numbered(row.source or row.image for row in measured_rows)
     label = np.array([-1 if segments else place[row.label] for row in measured_rows], np.int64)
     nowhere = np.full(len(measured_rows), -1)
     masks = masks_of([(row.mask, row.mask_classes) for row in measured_rows]) if segments else Masks()

@@ -285,15 +285,13 @@ def plan(
     if faulty:
         notes.append(f"{count_of(faulty, 'test case', 'is')} not measured with: judged invalid by people.")
     arms = [Arm(ORIGINAL, originals)]
-    for key in ARM_KEYS:
-        if key not in question.arms:
-            continue
+    for key in (one for one in ARM_KEYS if one in question.arms):
         arm_examples = _arm(key, cases, parted, learnt_from, made, valid, ranked)
+        augmentation: Augmentation = question.augmentation if key == "augmentation" else ""
         if isinstance(arm_examples, str):
             left_out.append(NotMeasured(ARM_NAMES[key], arm_examples))
-            continue
-        augmentation: Augmentation = question.augmentation if key == "augmentation" else ""
-        arms.append(Arm(ARM_NAMES[key], (*originals, *arm_examples), augmentation))
+        else:
+            arms.append(Arm(ARM_NAMES[key], (*originals, *arm_examples), augmentation))
     if valid.foretold is not None and "valid" in question.arms:
         notes.append(
             f"“{BY_VOTES}” has the test cases that votes find valid. Of those that nobody judged, it has those that a "
@@ -405,9 +403,7 @@ def _sides(
     join_alike(groups, {sha: looks[sha] for sha in shas})
     for one, other in twins:
         groups.join(one, other)
-    first: dict[str, str] = {}
-    for sha in sorted(shas):
-        first.setdefault(groups.of(sha), sha)
+    first = {groups.of(sha): sha for sha in sorted(shas, reverse=True)}
     sizes = Counter(groups.of(sha) for sha in shas)
     return tuple(side_of(first[groups.of(sha)], seed) for sha in shas), [size for size in sizes.values() if size > 1]
 
