@@ -88,8 +88,7 @@ class ControlSets:
 
     def _require(self, cases: Cases) -> None:
         """Raise UserError with the reason if no reconstruction can be drawn."""
-        if cases.view.problem:
-            raise UserError(cases.view.problem, field="subject")
+        cases.require()
         if not len(cases.generated):
             raise UserError("These images include no test case: choose others.", field="subject")
         if not len(cases.lacking):

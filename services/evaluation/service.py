@@ -309,7 +309,7 @@ class EvaluationService:
     def input_picture(self, question: EvaluationQuestion) -> bytes:
         """Return a PNG of the subject's first image as the model gets it. Raises UserError if it cannot be shown."""
         cases = self.cases(question.subject)
-        self._require(cases)
+        cases.require()
         key = (model_key(question.model), cases.pictures[0])
         return self._inputs.once(key, lambda: png_of(self.predicting.input_picture(question.model, cases.pictures[0])))
 
@@ -328,7 +328,7 @@ class EvaluationService:
 
     def begin(self, question: EvaluationQuestion) -> WorkView:
         """Begin to read the images, and return this work. Its result is a `Read`. Raises UserError if not possible."""
-        self._require(self.cases(question.subject))
+        self.cases(question.subject).require()
 
         def work(on_count: OnCount) -> Any:
             cases = self.cases(question.subject)
@@ -491,7 +491,7 @@ class EvaluationService:
 
     def _evaluated(self, question: EvaluationQuestion) -> EvaluationResult:
         cases = self.cases(question.subject)
-        self._require(cases)
+        cases.require()
         stored = self._stored(question.model)
         misfit = self.misfit(cases, stored)
         if misfit:
@@ -557,10 +557,6 @@ class EvaluationService:
             f"{stored.identity.name} is a {kinds[stored.identity.kind]}, and these images are of a {cases.view.kind}: "
             f"choose a {kinds[cases.view.kind]}."
         )
-
-    def _require(self, cases: Cases) -> None:
-        if cases.view.problem:
-            raise UserError(cases.view.problem, field="subject")
 
     def _choices(self, subject: Subject | None) -> Iterator[tuple[str, ModelChoice]]:
         """Yield each choice with the stored key of its model, or with its own key if it was never loaded."""

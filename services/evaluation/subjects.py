@@ -20,6 +20,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from core.errors import UserError
 from core.figures import Flags, Numbers
 from core.image_filter import Facet, ImageFilter
 from core.types import TaskKind
@@ -207,6 +208,11 @@ class Cases:
                 of_type[name] = np.zeros(len(self.generated), bool)
                 of_type[name][places] = True
         return of_type
+
+    def require(self) -> None:
+        """Raise UserError if the images cannot be evaluated."""
+        if self.view.problem:
+            raise UserError(self.view.problem, field="subject")
 
     @property
     def task(self) -> TaskKind:

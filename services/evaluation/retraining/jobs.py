@@ -282,8 +282,7 @@ class Retrainings:
     def _require(self, sent: RetrainingQuestion) -> Cases:
         """Return the images to learn from. Raises UserError if nothing can be trained."""
         question, cases = sent.asked, self._evaluations.cases(sent.asked.subject)
-        if cases.view.problem:
-            raise UserError(cases.view.problem, field="subject")
+        cases.require()
         if question.model.source in NOT_TRAINED:
             raise UserError(NOT_TRAINED[question.model.source], field="source")
         if sent.batch == 1:
