@@ -18,7 +18,7 @@ from core.stored_runs import Run
 from core.types import CounterfactualCaption, CounterfactualCaptions, TaskKind
 from evaluation.effectiveness import WRONG
 from evaluation.ranking import by_new_faults, chance_wrong, judge
-from services.evaluation.ranking import FOLDS, RANDOM, edits_name, kinds_of, orders_facts, past_faults
+from services.evaluation.ranking import FOLDS, RANDOM, Kind, edits_name, kinds_of, orders_facts, past_faults
 from services.evaluation.results import EvaluationResult
 from services.evaluation.scoring import judged_of
 from storage.curation.case_columns import Outcome
@@ -26,8 +26,6 @@ from storage.curation.case_columns import Outcome
 BEFORE = "ours, before an image is made"
 FEWEST_SOURCES = 2
 """Minimum number of sources: one to learn from and one to test on."""
-Kind = tuple[str, ...]
-"""Edit types, alternatives and label of a caption, from general to particular."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ DOUBTS = 20
 IN_A_GROUP = 20
 """Minimum number of images in a group: among fewer, the share of wrong answers would be chance."""
 OURS, RANDOM, ENTROPY, GINI = "ours", "random", "entropy", "DeepGini"
+Kind = tuple[str, ...]
+"""Edit types, alternatives and label of a caption, from general to particular."""
 ValidFrom = Literal["votes", "checks", "nothing"]
 
 
@@ -160,7 +162,7 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
     return replace(found, cases=cases, pixels=None, **columns)
 
 
-def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
+def kinds_of(cases: Cases) -> tuple[Sequence[Kind], Numbers, Numbers]:
     """Return kinds (edit types, alternatives, label), the index of each case's kind, and a number for its edits."""
     edits_of_case = edits_by_row(cases.table, cases.generated.row)
     edits = [edits_name([(kind, alternative) for kind, _, alternative in own]) for own in edits_of_case]
@@ -175,16 +177,14 @@ def edits_name(edits: Sequence[tuple[str, str]]) -> tuple[str, str]:
     return " + ".join(name for name, _ in ordered), " + ".join(name for _, name in ordered)
 
 
-def past_faults(
-    kinds: Sequence[tuple[str, ...]], kind: Numbers, known: Flags, fault: Flags
-) -> dict[tuple[str, ...], tuple[int, int]]:
+def past_faults(kinds: Sequence[Kind], kind: Numbers, known: Flags, fault: Flags) -> dict[Kind, tuple[int, int]]:
     """Return the numbers of faults and of known test cases of each kind that has some."""
     of, bad = (np.bincount(kind[one], minlength=len(kinds)).tolist() for one in (known, known & fault))
     return {name: (faults, images) for name, faults, images in zip(kinds, bad, of, strict=True) if images}
 
 
 def _chance_wrong(
-    found: EvaluationResult, kinds: list[tuple[str, ...]], kind: Numbers, entropy: Floats | None, read: Flags, seed: int
+    found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, entropy: Floats | None, read: Flags, seed: int
 ) -> Floats:
     """Return each test case's chance of a wrong answer, by equal edits on other sources and the model's uncertainty."""
     source = found.cases.generated.source
