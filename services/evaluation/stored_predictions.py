@@ -23,7 +23,7 @@ from evaluation.ranking import deep_gini, entropy
 from evaluation.segmentation import Pixels
 from services.evaluation.subjects import Cases, Images
 from storage.curation.case_columns import Texts
-from storage.evaluation.models_under_test import ProbabilityRows, StoredModel
+from storage.evaluation.models_under_test import StoredModel
 from storage.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -89,21 +89,29 @@ class _ReadImages:
 
 
 @dataclass
-class _Probabilities:
-    """The stored answers of one classifier."""
+class _Rows:
+    """Stored rows about images that one model has read, as columns."""
 
-    last: int = 0
-    """Id of the last row read from the workspace. `_PixelCounts` and `_Doubts` have the same attribute."""
+    columns: tuple[NDArray[Any], ...]
     images: _ReadImages = field(default_factory=_ReadImages)
-    likeliest: NDArray[Any] = field(default_factory=lambda: np.zeros(0, np.uint16))
-    numbers: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
-    exact: Flags = field(default_factory=lambda: np.zeros(0, bool))
+    last: int = 0
+    """Id of the last row read from the workspace. `_PixelCounts` has the same attribute."""
 
-    def add(self, rows: ProbabilityRows, exact: bool) -> None:
-        self.images.add(rows.images)
-        self.likeliest = np.concatenate([self.likeliest, rows.likeliest]) if len(self.exact) else rows.likeliest
-        self.numbers = np.concatenate([self.numbers, rows.numbers]) if len(self.exact) else rows.numbers
-        self.exact = np.concatenate([self.exact, np.full(len(rows.images), exact)])
+    def add(self, images: Collection[str], *columns: NDArray[Any]) -> None:
+        if self.images.number:
+            columns = tuple(np.concatenate(both) for both in zip(self.columns, columns, strict=True))
+        self.images.add(images)
+        self.columns = columns
+
+
+def _no_probabilities() -> _Rows:
+    """Return no answers of a classifier: likeliest class, probabilities, and whether these are of all classes."""
+    return _Rows((np.zeros(0, np.uint16), np.zeros((0, 0), np.float16), np.zeros(0, bool)))
+
+
+def _no_doubts() -> _Rows:
+    """Return no uncertainty of a segmenter: entropy and DeepGini, (rows, 2)."""
+    return _Rows((np.zeros((0, 2)),))
 
 
 @dataclass
@@ -159,28 +167,14 @@ class _PixelCounts:
         return image * len(self.mask) + mask
 
 
-@dataclass
-class _Doubts:
-    """Stored uncertainty of one segmenter."""
-
-    last: int = 0
-    images: _ReadImages = field(default_factory=_ReadImages)
-    both: Floats = field(default_factory=lambda: np.zeros((0, 2)))
-    """Entropy and DeepGini of each row."""
-
-    def add(self, shas: Sequence[str], both: Floats) -> None:
-        self.images.add(shas)
-        self.both = np.concatenate([self.both, both])
-
-
 class ModelAnswers:
     """The answers of the models under test of one workspace. Thread-safe."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._probabilities: dict[int, _Probabilities] = {}
+        self._probabilities: dict[int, _Rows] = {}
         self._pixels: dict[str, _PixelCounts] = {}
-        self._doubts: dict[str, _Doubts] = {}
+        self._doubts: dict[str, _Rows] = {}
         self._lock = threading.Lock()
 
     def classified(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> ClassifierAnswers:
@@ -188,7 +182,7 @@ class ModelAnswers:
         with self._lock:
             stored = self._probabilities_of(model, cases)
             row = stored.images.of(cases, images)
-            likeliest, numbers, exact = stored.likeliest, stored.numbers, stored.exact
+            likeliest, numbers, exact = stored.columns
         place = np.flatnonzero((row >= 0) & (images.label >= 0))
         row = row[place]
         label, source = images.label[place], images.source[place]
@@ -201,7 +195,7 @@ class ModelAnswers:
             return self._doubts_of_segmenter(model.key, cases, images)
         with self._lock:
             stored = self._probabilities_of(model, cases)
-            row, numbers = stored.images.of(cases, images), stored.numbers
+            row, numbers = stored.images.of(cases, images), stored.columns[1]
         unsure, gini = np.full(len(row), np.nan), np.full(len(row), np.nan)
         place = np.flatnonzero(row >= 0)
         for first in range(0, len(place), LOOKED_AT_ONCE):
@@ -211,11 +205,11 @@ class ModelAnswers:
         return unsure, gini
 
     def _doubts_of_segmenter(self, key: str, cases: Cases, images: Images) -> tuple[Floats, Floats]:
-        with self._lock, _latest(self._doubts, key, _Doubts) as stored:
+        with self._lock, _latest(self._doubts, key, _no_doubts) as stored:
             shas, both, stored.last = self._workspace.models_under_test.doubts(key, stored.last)
             if shas:
                 stored.add(shas, both)
-            row, known = stored.images.of(cases, images), stored.both
+            row, known = stored.images.of(cases, images), stored.columns[0]
         doubts = np.full((len(row), 2), np.nan)
         doubts[row >= 0] = known[row[row >= 0]]
         return doubts[:, 0], doubts[:, 1]
@@ -259,18 +253,18 @@ class ModelAnswers:
             missing |= without - self._workspace.models_under_test.latest(model.key).keys()
         return len(cases.pictures) - len(missing)
 
-    def _probabilities_of(self, model: StoredModel, cases: Cases) -> _Probabilities:
+    def _probabilities_of(self, model: StoredModel, cases: Cases) -> _Rows:
         """Return the stored answers of a classifier, after adding those saved since the last call."""
-        with _latest(self._probabilities, model.id, _Probabilities) as stored:
+        with _latest(self._probabilities, model.id, _no_probabilities) as stored:
             rows, stored.last = self._workspace.models_under_test.probabilities(model, stored.last)
             if len(rows.images):
-                stored.add(rows, exact=True)
+                stored.add(rows.images, rows.likeliest, rows.numbers, np.ones(len(rows.images), bool))
             missing = _not_read(stored, cases)
             if missing:
                 self._add_likeliest(model, stored, sorted(missing))
         return stored
 
-    def _add_likeliest(self, model: StoredModel, stored: _Probabilities, shas: Sequence[str]) -> None:
+    def _add_likeliest(self, model: StoredModel, stored: _Rows, shas: Sequence[str]) -> None:
         """Add predictions that were made image by image. They hold only the top classes: all others count as 0."""
         known = self._workspace.models_under_test.latest(model.key)
         predictions = [known[sha] for sha in shas if sha in known]
@@ -288,7 +282,7 @@ class ModelAnswers:
             likeliest.append(guesses[0][0])
             numbers.append(row)
         if images:
-            stored.add(ProbabilityRows(images, np.array(likeliest, np.uint16), np.stack(numbers)), exact=False)
+            stored.add(images, np.array(likeliest, np.uint16), np.stack(numbers), np.zeros(len(images), bool))
 
     def _counts(self, key: str) -> _PixelCounts:
         """Return the stored counts of a segmenter, after adding those saved since the last call."""
@@ -309,7 +303,7 @@ def _latest(cache: dict[K, T], key: K, make: Callable[[], T], most: int = MODELS
         del cache[next(iter(cache))]
 
 
-def _not_read(stored: _Probabilities, cases: Cases) -> set[str]:
+def _not_read(stored: _Rows, cases: Cases) -> set[str]:
     return _shas((images, stored.images.of(cases, images) < 0) for images in cases.all_images)
 
 
