@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.evaluation_results import FEWEST_CASES
 from core.figures import Floats, Numbers, ratio
+from core.text_templates import TextTemplates
 from core.types import TaskKind
-from core.words import and_list, count_of
+from core.words import count_of
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.methods import YES, MethodImages, MethodTable, compare_methods, weak_cells
 from evaluation.methods import Votes as VotesOf
@@ -44,6 +46,7 @@ COUNTED: Mapping[str, str] = {
 """Column of `MethodImages` with the images that each figure counts."""
 FIGURES: Mapping[str, str] = DataTable(__file__, str)
 """Words of each figure of a comparison, by its name."""
+_TEXTS = TextTemplates(Path(__file__).with_name("templates"), count_of=count_of)
 
 
 @dataclass(frozen=True)
@@ -312,41 +315,18 @@ class _Columns:
             for row, of_method in zip(rows, seconds, strict=True)
         )
 
-    def notes(self, shown: Collection[str]) -> list[str]:
+    def notes(self, shown: Collection[str]) -> tuple[str, ...]:
         """Return sentences on what the figures count. `shown` are the edit types with a table."""
-        notes = []
-        few = [
-            f"{name} ({int((self.images.edit_type == number).sum()):,})"
-            for number, name in enumerate(self.edit_types)
-            if name not in shown and (self.images.edit_type == number).any()
-        ]
-        if few:
-            notes.append(
-                f"No table of their own, as fewer than two methods have {FEWEST_CASES} images of the edit type: "
-                f"{and_list(few)}."
-            )
-        names = [f"“{WORDS.get(name, CheckWords(name, '')).title}”" for name in self.shared_checks]
-        judged = int((self.images.judged >= 0).sum())
-        by_people = f"People judged {count_of(judged, 'image')}. " if judged else "Nobody judged an image. "
-        if names:
-            notes.append(
-                f"{by_people}Any other image is valid if it fails none of the checks that all methods have: "
-                f"{and_list(names)}."
-            )
-            if self.without_checks:
-                notes.append(
-                    f"No other method has a check of {and_list(self.without_checks)}, so the validity of images that "
-                    "nobody judged is not known there."
-                )
-        else:
-            notes.append(f"{by_people}No check was made by all methods, so the validity of other images is not known.")
-        rejected = len(self._found.cases.rejected)
-        if rejected:
-            notes.append(
-                f"{count_of(rejected, 'rejected image', 'counts')} as invalid here. The figures by votes, errors and "
-                "excess leave them out."
-            )
-        return notes
+        number_of = {name: int((self.images.edit_type == at).sum()) for at, name in enumerate(self.edit_types)}
+        return _TEXTS.paragraphs(
+            "methods-notes.txt",
+            few=[f"{name} ({number:,})" for name, number in number_of.items() if number and name not in shown],
+            fewest=FEWEST_CASES,
+            judged=int((self.images.judged >= 0).sum()),
+            checks=[f"“{WORDS.get(name, CheckWords(name, '')).title}”" for name in self.shared_checks],
+            without_checks=self.without_checks,
+            rejected=len(self._found.cases.rejected),
+        )
 
 
 def _votes(
