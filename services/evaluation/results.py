@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from core.errors import UserError
 from core.evaluation_results import FEWEST_CASES, GateResult, LossEffect, Weighing
 from core.figures import Flags, Floats, Numbers, ratio
+from core.text_templates import TextTemplates
 from core.types import TaskKind
 from core.words import few_names
 from evaluation.class_mapping import ClassMap, report_of
@@ -49,6 +51,7 @@ STANDING: Mapping[TaskKind, tuple[str, str]] = {
 """Words for a right and for a wrong outcome of a model on an image, by task."""
 
 
+_TEXTS = TextTemplates(Path(__file__).with_name("templates"))
 _limits_lock = threading.Lock()
 _limits: list[threadpool_limits] = []
 """One limit for each thread inside `without_blas_threads`."""
@@ -159,22 +162,15 @@ class Evaluation:
 
     def result(self) -> EvaluationResult:
         """Calculate all figures of the evaluation. Raises ValueError for sources of several splits."""
-        self._notes, pending = list(self.cases.left_out), self.pending
-        if pending.left > 0:
-            self._notes.append(
-                f"{pending.left:,} of {pending.images:,} images are not read yet: the figures leave them out."
-            )
-        if pending.unreadable:
-            self._notes.append(f"{pending.unreadable:,} images could not be read: the figures leave them out.")
-        if self.model.identity.note:
-            self._notes.append(self.model.identity.note)
-        unmapped = few_names([f"“{one.label}”" for one in self.mapping.unmapped])
-        if unmapped:
-            counts = "its pixels count" if self.cases.view.kind == "segmentation" else "images with this label count"
-            self._notes.append(f"No class of the model is mapped to {unmapped}: {counts} in no figure.")
-        if not len(self.cases.controls):
-            none = "These sources have no reconstructions: the effect of drawing alone is not known."
-            self._notes.append(none if (self.cases.way >= 0).any() else self.cases.without_control)
+        notes = _TEXTS.paragraphs(
+            "evaluation-notes.txt",
+            pending=self.pending,
+            note=self.model.identity.note,
+            unmapped=few_names([f"“{one.label}”" for one in self.mapping.unmapped]),
+            cases=self.cases,
+            can_have_control=bool((self.cases.way >= 0).any()),
+        )
+        self._notes = [*self.cases.left_out, *notes]
         # Some figures are calculated in parallel: most of the time is spent in numpy, which releases the lock.
         with without_blas_threads(), ThreadPoolExecutor(BESIDE, "figures") as self._beside:
             self._scored = self._beside.submit(self.score)
@@ -413,13 +409,9 @@ class Evaluation:
         if found is None:
             return None, ["No study has judged an image of these test cases: the number of valid faults is not known."]
         judged, studies = found
-        study_names = few_names([f"“{one}”" for one in judged.studies])
-        several_methods = ", by edit type and method" if len(cases.methods) > 1 else ", by edit type"
-        notes = [
-            f"Images were judged in the {'studies' if len(judged.studies) > 1 else 'study'} {study_names}.",
-            "The figures on validity are right if the judged images are a random sample within each stratum "
-            f"({' or '.join(STANDING[cases.view.kind or 'classification'])}{several_methods}).",
-        ]
+        names_of_studies = few_names([f"“{one}”" for one in judged.studies])
+        values = {"several": len(judged.studies) > 1, "studies": names_of_studies, "methods": len(cases.methods)}
+        notes = [*_TEXTS.paragraphs("validity-notes.txt", standing=STANDING[cases.task], **values)]
         chance, score = None, self._scored.result()
         if isinstance(score, str):
             notes.append(score)
@@ -492,7 +484,7 @@ def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
     method, methods = methods_of(cases.table, cases.generated.row)
     number = (method * (types + 2) + kind) * 2 + wrong
     used_strata, stratum = np.unique(number, return_inverse=True)
-    words = STANDING[cases.view.kind or "classification"]
+    words = STANDING[cases.task]
     stratum_names = []
     for one in used_strata.tolist():
         parts = [words[one % 2], names[one // 2 % (types + 2)]]

@@ -408,31 +408,18 @@ def _sides(
     return tuple(side_of(first[groups.of(sha)], seed) for sha in shas), [size for size in sizes.values() if size > 1]
 
 
-def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
+def _notes_on_labels(cases: Cases, parted: DataSplit) -> tuple[str, ...]:
     """Return a note on labels that are trained on but not measured, and one on the reverse. Empty for segmentation."""
     if cases.view.kind == "segmentation":
-        return []
-    of_side = {
-        side: {
-            int(label)
-            for which, images in enumerate((cases.originals, cases.generated))
-            for label in np.unique(images.label[parted.rows(which, images, side)])
-        }
-        for side in SIDES
-    }
-    notes = []
-    pairs: tuple[tuple[Side, Side, str], ...] = (
-        ("train", "test", "learnt from and not measured with: what is gained there is not known"),
-        ("test", "train", "measured with and not learnt from: what it gains is from other labels"),
-    )
-    for one, other, words in pairs:
-        labels = [cases.labels[number] for number in sorted(of_side[one] - of_side[other])]
-        if labels:
-            names = few_names([f"“{name}”" for name in labels])
-            notes.append(
-                f"{count_of(len(labels), 'label', 'is')} {words} ({names}). Add sources, or take another seed."
-            )
-    return notes
+        return ()
+
+    def labels_of(side: Side) -> set[int]:
+        both = enumerate((cases.originals, cases.generated))
+        return {label for at, images in both for label in images.label[parted.rows(at, images, side)].tolist()}
+
+    train, test = labels_of("train"), labels_of("test")
+    one_sided = [[f"“{cases.labels[one]}”" for one in sorted(own)] for own in (train - test, test - train)]
+    return _TEXTS.paragraphs("retraining-labels.txt", only_learnt=one_sided[0], only_measured=one_sided[1])
 
 
 def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> set[tuple[Side, str]]:
@@ -490,4 +477,4 @@ def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
     return usable
 
 
-_TEXTS = TextTemplates(Path(__file__).parents[1] / "templates")
+_TEXTS = TextTemplates(Path(__file__).parents[1] / "templates", count_of=count_of, few_names=few_names)
