@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ import numpy as np
 from core.errors import UserError
 from core.figures import Flags, Numbers
 from core.image_filter import Facet, ImageFilter
+from core.text_templates import TextTemplates
 from core.types import TaskKind
 from core.words import count_of, few_names
 from pipeline.recipes import control_of, control_recipes, known_recipes
@@ -36,6 +38,7 @@ MaskOf = tuple[str, str]
 NO_MASK: MaskOf = ("", "{}")
 LONGEST_WORDS = 120
 """Maximum number of characters of a filter in a title."""
+_TEXTS = TextTemplates(Path(__file__).with_name("templates"), count_of=count_of)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,15 +270,7 @@ def read_cases(workspace: Workspace, subject: Subject) -> Cases:
         entries = columns.entries(subject.filter)
         title = f"Images of a filter ({words})" if words else "All images"
     table = columns.table()  # after the entries, so that it has all of them
-    cases = _Reading(subject, title, table, rows, originals).cases(table.rows_of(entries))
-    aimed = int(np.isin(table.test_case[cases.generated.row], columns.aimed_cases()).sum())
-    if not aimed:
-        return cases
-    told = (
-        f"A search drew {count_of(aimed, 'test case')} where it expected failures, so the error is larger than among "
-        "all images of the plan: the page of the batch tells the error without this bias."
-    )
-    return replace(cases, left_out=(*cases.left_out, told))
+    return _Reading(subject, title, table, rows, originals, columns.aimed_cases()).cases(table.rows_of(entries))
 
 
 class _Reading:
@@ -288,9 +283,10 @@ class _Reading:
         table: CaseTable,
         rows: Mapping[int, SetRow],
         originals: Mapping[str, SetRow],
+        aimed: Numbers,
     ) -> None:
         self._subject, self._title, self._table = subject, title, table
-        self._originals = originals
+        self._originals, self._aimed = originals, aimed
         names = [recipe.name for recipe in control_recipes()]
         own = np.array([names.index(name) if name in names else -1 for name in table.recipes.values] + [-1])
         controls = [control_of(name) for name in (*table.recipes.values, "")]
@@ -303,7 +299,8 @@ class _Reading:
         """For each row of the table: the number of its control set, which one recipe draws from one start; for a
         reconstruction, of its own set. -1 for none."""
         self._control_methods = [one.method for one in control_recipes() for _ in range(starts)]
-        self._left_out: list[str] = []
+        self._left_out = {"unlabelled": 0}
+        """Numbers of images for the template of sentences."""
         self._labels, self._splits = table.labels, table.splits
         self._masks, self._mask_classes = table.masks, table.mask_classes
         if rows:  # labels, splits and masks of the version come first
@@ -319,7 +316,7 @@ class _Reading:
         cases = chosen[~self._is_control[chosen]]
         controls_only = len(cases) == 0 and len(chosen) > 0
         with_source = table.sources.numbers[cases] >= 0
-        self._leave_out(int((~with_source).sum()), "no source image in the workspace")
+        self._left_out["sourceless"] = int((~with_source).sum())
         cases = cases[with_source]
         rejected = table.verdict[cases] == REJECTED
         cases, rejected = cases[~rejected], cases[rejected]
@@ -350,9 +347,7 @@ class _Reading:
             problem = "It has only reconstructions and no test case." if controls_only else "It has no test case."
             if len(rejected):
                 problem = "It has rejected test cases alone, which count in no figure."
-        self._tell_rejected(len(rejected), "test case")
-        if len(rejected) and self._subject.version is not None:
-            self._left_out[-1] += f" The version still has {'them' if len(rejected) > 1 else 'it'}."
+        self._left_out["rejected"] = len(rejected)
         return self._built(cases, rejected, segments, split_names, problem)
 
     def _built(self, rows: Numbers, rejected: Numbers, segments: bool, there: tuple[str, ...], problem: str) -> Cases:
@@ -378,7 +373,7 @@ class _Reading:
             names, own_label, label = self._labelled(rows, source_rows, shas)
             if not problem and not names:
                 problem = "None of its images has a label: a classifier cannot be measured without one."
-            self._leave_out(int((own_label < 0).sum()), "no label")
+            self._left_out["unlabelled"] = int((own_label < 0).sum())
         originals = Images(np.full(len(shas), -1), np.arange(len(shas)), label, known, shas, masks[0])
         generated = Images(rows, source, own_label, table.images.numbers[rows], table.images.of(rows), masks[1])
         numbers = table.images.numbers[controls]
@@ -390,10 +385,13 @@ class _Reading:
             can_make_control=len(lacking) > 0,
         )
         split = tuple(Texts(self._splits.values, self._splits.numbers[source_rows]).of(slice(None)))
+        self._left_out["aimed"] = int(np.isin(table.test_case[rows], self._aimed).sum())
         without = self._without_control(rows[way < 0])
-        self._left_out += [without] if without and (way >= 0).any() else []
+        also = without if (way >= 0).any() else ""
+        version, counts = self._subject.version, self._left_out
+        left_out = _TEXTS.paragraphs("left-out.txt", without_control=also, version=version, **counts)
         return Cases(
-            *(view, table, originals, generated, drawn, names, split, tuple(self._left_out), lacking),
+            *(view, table, originals, generated, drawn, names, split, left_out, lacking),
             *(way, self._way[controls], rejected, without),
         )
 
@@ -414,12 +412,8 @@ class _Reading:
 
     def _controls(self, reconstructed: Numbers, drawn_alike: Flags) -> Numbers:
         rejected = self._table.verdict[reconstructed] == REJECTED
-        self._tell_rejected(int(rejected.sum()), "reconstruction")
-        if others := int((~rejected & ~drawn_alike).sum()):
-            words = "reconstructions of its sources are" if others > 1 else "reconstruction of its sources is"
-            self._left_out.append(
-                f"{others:,} {words} left out, drawn by another profile, method or start than its test cases."
-            )
+        self._left_out["rejected_controls"] = int(rejected.sum())
+        self._left_out["other_controls"] = int((~rejected & ~drawn_alike).sum())
         return reconstructed[~rejected & drawn_alike]
 
     def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, reconstructed: Numbers) -> Numbers:
@@ -474,15 +468,6 @@ class _Reading:
         ends = np.cumsum([len(first), len(rows)])
         before, generated, drawn = (Masks(known, classes, part) for part in np.split(number - none, ends))
         return before, generated, drawn
-
-    def _tell_rejected(self, number: int, what: str) -> None:
-        if number:
-            self._left_out.append(f"{count_of(number, f'rejected {what}', 'counts')} in no figure.")
-
-    def _leave_out(self, number: int, what: str) -> None:
-        if number:
-            have = "they have" if number > 1 else "it has"
-            self._left_out.append(f"{count_of(number, 'image', 'is')} left out: {have} {what}.")
 
 
 def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:
