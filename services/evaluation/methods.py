@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,7 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.evaluation_results import FEWEST_CASES
 from core.figures import Floats, Numbers, ratio
-from core.text_templates import TextTemplates
 from core.types import TaskKind
-from core.words import count_of
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.methods import YES, MethodImages, MethodTable, compare_methods, weak_cells
 from evaluation.methods import Votes as VotesOf
@@ -27,6 +24,7 @@ from services.evaluation.results import EvaluationResult, judged_images, strata_
 from services.evaluation.scoring import judged_of
 from services.evaluation.study_votes import StudyVotes
 from services.evaluation.subjects import Method, edits_by_row, methods_of
+from services.evaluation.texts import TEXTS
 from storage.curation.case_columns import ACCEPTED, OPEN, REJECTED, Outcome
 from storage.workspace import Workspace
 
@@ -46,7 +44,6 @@ COUNTED: Mapping[str, str] = {
 """Column of `MethodImages` with the images that each figure counts."""
 FIGURES: Mapping[str, str] = DataTable(__file__, str)
 """Words of each figure of a comparison, by its name."""
-_TEXTS = TextTemplates(Path(__file__).with_name("templates"), count_of=count_of)
 
 
 @dataclass(frozen=True)
@@ -318,7 +315,7 @@ class _Columns:
     def notes(self, shown: Collection[str]) -> tuple[str, ...]:
         """Return sentences on what the figures count. `shown` are the edit types with a table."""
         number_of = {name: int((self.images.edit_type == at).sum()) for at, name in enumerate(self.edit_types)}
-        return _TEXTS.paragraphs(
+        return TEXTS.paragraphs(
             "methods-notes.txt",
             few=[f"{name} ({number:,})" for name, number in number_of.items() if number and name not in shown],
             fewest=FEWEST_CASES,

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,14 +14,13 @@ import numpy as np
 from core.csv_tables import facts
 from core.evaluation_results import BUDGETS, Order
 from core.figures import Flags, Floats, Numbers
-from core.text_templates import TextTemplates
 from core.types import TaskKind
-from core.words import count_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.ranking import by_new_faults, by_score, chance_wrong, combined, judge
 from services.evaluation.results import EvaluationResult
 from services.evaluation.scoring import Scored, judged_of
 from services.evaluation.subjects import Cases, Images, edits_by_row, numbered
+from services.evaluation.texts import TEXTS
 from storage.curation.case_columns import Outcome
 
 FOLDS = 5
@@ -123,7 +121,7 @@ def rank(
     looked_at_first = max(orders[0].images.values()) if orders else 0
     has_truth = found.right != UNKNOWN
     unsure = read if entropy is None else read & ~np.isfinite(entropy)
-    notes = _TEXTS.paragraphs(
+    notes = TEXTS.paragraphs(
         "ranking-notes.txt",
         unread=int((~has_truth & ~read).sum()) if has_truth.any() else 0,
         not_said=int(not_said.sum()),
@@ -264,6 +262,3 @@ def ranking_facts(found: Ranking) -> dict[str, Any]:
     first = [facts(one, names, chance_wrong=one.wrong, chance_valid=one.valid) for one in found.first]
     orders = orders_facts(found.orders)
     return facts(found, "known valid_from notes", test_cases=found.cases, orders=orders, first=first)
-
-
-_TEXTS = TextTemplates(Path(__file__).with_name("templates"), count_of=count_of)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +18,6 @@ from threadpoolctl import threadpool_limits
 from core.errors import UserError
 from core.evaluation_results import FEWEST_CASES, GateResult, LossEffect, Weighing
 from core.figures import Flags, Floats, Numbers, ratio
-from core.text_templates import TextTemplates
 from core.types import TaskKind
 from core.words import few_names
 from evaluation.class_mapping import ClassMap, report_of
@@ -35,6 +33,7 @@ from services.evaluation.segmented import MaskValidity, PixelCells, SegmentedLos
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study_votes import StudyVotes, chosen_words, votes_on
 from services.evaluation.subjects import Cases, Images, methods_of
+from services.evaluation.texts import TEXTS
 from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, ModelComparison, Pending
 from storage.curation.case_columns import ACCEPTED, Outcome
 from storage.evaluation.models_under_test import StoredModel
@@ -51,7 +50,6 @@ STANDING: Mapping[TaskKind, tuple[str, str]] = {
 """Words for a right and for a wrong outcome of a model on an image, by task."""
 
 
-_TEXTS = TextTemplates(Path(__file__).with_name("templates"))
 _limits_lock = threading.Lock()
 _limits: list[threadpool_limits] = []
 """One limit for each thread inside `without_blas_threads`."""
@@ -162,7 +160,7 @@ class Evaluation:
 
     def result(self) -> EvaluationResult:
         """Calculate all figures of the evaluation. Raises ValueError for sources of several splits."""
-        notes = _TEXTS.paragraphs(
+        notes = TEXTS.paragraphs(
             "evaluation-notes.txt",
             pending=self.pending,
             note=self.model.identity.note,
@@ -411,7 +409,7 @@ class Evaluation:
         judged, studies = found
         names_of_studies = few_names([f"“{one}”" for one in judged.studies])
         values = {"several": len(judged.studies) > 1, "studies": names_of_studies, "methods": len(cases.methods)}
-        notes = [*_TEXTS.paragraphs("validity-notes.txt", standing=STANDING[cases.task], **values)]
+        notes = [*TEXTS.paragraphs("validity-notes.txt", standing=STANDING[cases.task], **values)]
         chance, score = None, self._scored.result()
         if isinstance(score, str):
             notes.append(score)

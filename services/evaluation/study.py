@@ -6,20 +6,19 @@ import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from core.errors import UserError
 from core.masks import numbers_of
 from core.studies import Rules, asked
-from core.text_templates import TextTemplates
 from core.types import TaskKind
 from core.words import and_list
 from evaluation.effectiveness import WRONG
 from evaluation.samples import expected_width, sample_sizes
 from services.evaluation.model_outcomes import RunMasks
 from services.evaluation.results import STANDING, EvaluationResult, strata_of
+from services.evaluation.texts import TEXTS
 from services.studies import draft_form
 from services.studies.control_items import Disguises, keep_in_step
 from services.studies.drafts import QUIZ
@@ -69,7 +68,7 @@ class StudyPlan:
         """Return the plan in a sentence or two."""
         left = [f"{row.stratum} ({row.images:,})" for row in self.rows if row.images and not row.judged]
         values = {"likely_valid": LIKELY_VALID, "standing": STANDING[self.kind], "asked_of": _asked_of()}
-        return _TEXTS.paragraph("study-plan.txt", plan=self, left=left, **values)
+        return TEXTS.paragraph("study-plan.txt", plan=self, left=left, **values)
 
 
 def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
@@ -161,6 +160,3 @@ def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[s
 
 def _asked_of() -> tuple[str, ...]:
     return tuple(one.only_with for one in TEMPLATES[TEMPLATE["segmentation"]].questions)
-
-
-_TEXTS = TextTemplates(Path(__file__).with_name("templates"))

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -24,10 +23,10 @@ import numpy as np
 from core.errors import UserError
 from core.figures import Flags, Numbers
 from core.image_filter import Facet, ImageFilter
-from core.text_templates import TextTemplates
 from core.types import TaskKind
 from core.words import count_of, few_names
 from pipeline.recipes import control_of, control_recipes, known_recipes
+from services.evaluation.texts import TEXTS
 from services.evaluation.types import WITHOUT_SPLIT, Subject, SubjectView
 from storage.curation.case_columns import REJECTED, CaseTable, SetRow, Texts, texts_of
 from storage.workspace import Workspace
@@ -38,7 +37,6 @@ MaskOf = tuple[str, str]
 NO_MASK: MaskOf = ("", "{}")
 LONGEST_WORDS = 120
 """Maximum number of characters of a filter in a title."""
-_TEXTS = TextTemplates(Path(__file__).with_name("templates"), count_of=count_of)
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,7 +387,7 @@ class _Reading:
         without = self._without_control(rows[way < 0])
         also = without if (way >= 0).any() else ""
         version, counts = self._subject.version, self._left_out
-        left_out = _TEXTS.paragraphs("left-out.txt", without_control=also, version=version, **counts)
+        left_out = TEXTS.paragraphs("left-out.txt", without_control=also, version=version, **counts)
         return Cases(
             *(view, table, originals, generated, drawn, names, split, left_out, lacking),
             *(way, self._way[controls], rejected, without),

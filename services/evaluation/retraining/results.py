@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,8 @@ import numpy as np
 from core.csv_tables import cells
 from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ON_SHIFT, ON_UNSEEN, ORIGINAL, ArmRow
 from core.figures import Figure, Floats
-from core.text_templates import TextTemplates
 from core.twins import RATES
 from core.types import TaskKind, to_plain
-from evaluation.report import per_cent, with_interval
 from evaluation.retraining.arm_statistics import CONTROLS, GENERATED, Arms, Measured, WonBack, beside_controls
 from evaluation.retraining.data_split import SHARES, Side
 from evaluation.retraining.stored_training import right_of
@@ -26,6 +23,7 @@ from services.evaluation.retraining.expected_time import TrainingPace
 from services.evaluation.retraining.training import NotMeasured, Preset, RetrainingPlan, RetrainingQuestion, SetEntries
 from services.evaluation.service import title_of
 from services.evaluation.subjects import Cases
+from services.evaluation.texts import TEXTS
 from storage.evaluation.models_under_test import StoredModel
 
 MOST_OPENED = 1000
@@ -171,7 +169,7 @@ class RetrainingResult:
         if base is None or on_made is None:
             return "Nothing is compared: every arm but the originals is left out."
         values = {"found": self, "main": main, "on_made": on_made, "base": base, "before": before}
-        return _TEMPLATES.paragraph("retraining-answer.txt", **values)
+        return TEXTS.paragraph("retraining-answer.txt", **values)
 
 
 def result_of(
@@ -269,16 +267,4 @@ def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any
 
 def sides_words(found: RetrainingResult) -> str:
     """Return how the sources are split, in a sentence or two."""
-    return _TEMPLATES.paragraph("retraining-sides.txt", found=found)
-
-
-_TEMPLATES = TextTemplates(
-    Path(__file__).parents[1] / "templates",
-    on_generated=ON_GENERATED,
-    on_originals=ON_ORIGINAL,
-    on_shift=ON_SHIFT,
-    on_unseen=ON_UNSEEN,
-    original=ORIGINAL,
-    per_cent=per_cent,
-    with_interval=with_interval,
-)
+    return TEXTS.paragraph("retraining-sides.txt", found=found)

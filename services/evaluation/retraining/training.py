@@ -18,9 +18,8 @@ from core.errors import UserError
 from core.evaluation_results import AUGMENTED, CONTROL, ON_GENERATED, ON_ORIGINAL, ON_UNSEEN, ORIGINAL
 from core.figures import Flags, Numbers
 from core.perceptual_hashes import Groups, join_alike, near_any
-from core.text_templates import TextTemplates
 from core.types import TaskKind
-from core.words import count_of, few_names
+from core.words import count_of
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining.arm_statistics import BY_VOTES, GENERATED, RANKED
 from evaluation.retraining.data_split import SIDES, Side, side_of
@@ -34,6 +33,7 @@ from evaluation.retraining.training import (
     short,
 )
 from services.evaluation.subjects import Cases, Images, MaskOf
+from services.evaluation.texts import TEXTS
 from services.evaluation.types import EvaluationQuestion
 from services.runs.predictions import model_key
 
@@ -218,7 +218,7 @@ def part(
         notes.append(f"{count_of(without, 'image', 'is')} left out: without {lacking} that the model can say.")
     side, together = _sides(shas, looks, twins or (), question.split_seed)
     values = {"together": together, "sources": len(shas), "compared": twins is not None, "large": LARGE_GROUP}
-    notes += _TEXTS.paragraphs("retraining-groups.txt", **values)
+    notes += TEXTS.paragraphs("retraining-groups.txt", **values)
     for one in SIDES:
         if one not in side:
             words = {"train": "to learn from", "tune": "to tune with", "test": "to measure with"}[one]
@@ -419,7 +419,7 @@ def _notes_on_labels(cases: Cases, parted: DataSplit) -> tuple[str, ...]:
 
     train, test = labels_of("train"), labels_of("test")
     one_sided = [[f"“{cases.labels[one]}”" for one in sorted(own)] for own in (train - test, test - train)]
-    return _TEXTS.paragraphs("retraining-labels.txt", only_learnt=one_sided[0], only_measured=one_sided[1])
+    return TEXTS.paragraphs("retraining-labels.txt", only_learnt=one_sided[0], only_measured=one_sided[1])
 
 
 def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> set[tuple[Side, str]]:
@@ -475,6 +475,3 @@ def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
         )
         raise UserError(f"{what}, so there are no two classes to learn: map more labels to its classes.")
     return usable
-
-
-_TEXTS = TextTemplates(Path(__file__).parents[1] / "templates", count_of=count_of, few_names=few_names)
