@@ -21,6 +21,7 @@ from evaluation.ranking import by_new_faults, chance_wrong, judge
 from services.evaluation.ranking import FOLDS, RANDOM, Kind, edits_name, kinds_of, orders_facts, past_faults
 from services.evaluation.results import EvaluationResult
 from services.evaluation.scoring import judged_of
+from services.evaluation.texts import TEXTS
 from storage.curation.case_columns import Outcome
 
 BEFORE = "ours, before an image is made"
@@ -85,13 +86,7 @@ def rank_captions(
         alike = past.get(own_kinds[at], (0, 0))[1]
         captions.append(RankedCaption(run, place, caption.text, label, edits, float(chance[at]), alike))
     unseen = sum(one.alike == 0 for one in captions)
-    if unseen:
-        notes.append(
-            f"For {unseen:,} of {len(captions):,} captions, no test case has the same edits and label: their chance is "
-            "learnt from test cases with similar edits."
-        )
-    wrong = "is wrong about" if task == "classification" else "loses a class of"
-    notes.append(f"A fault is an image that the model {wrong} and that no study has found invalid.")
+    notes += TEXTS.paragraphs("caption-notes.txt", task=task, unseen=unseen, captions=len(captions))
     notes += found.cases.left_out
     return CaptionRanking(
         tuple(captions), int(known.sum()), _orders(found, named_kinds, kind, known, fault, seed), tuple(notes)

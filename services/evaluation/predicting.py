@@ -21,11 +21,11 @@ from core.errors import UserError, one_line
 from core.model_identity import ModelIdentity
 from core.progress import OnCount
 from core.settings import UnderTestSettings
-from core.words import count_of
 from evaluation.answers import pairs_of_pixels
 from evaluation.focus import GradCam
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.evaluation.subjects import Cases
+from services.evaluation.texts import TEXTS
 from services.runs.model_loading import ModelLoading
 from services.runs.predictions import Load, Predictor, load_model, model_key
 from storage.evaluation.models_under_test import PIXELS, NewPixelCount, StoredModel
@@ -56,15 +56,7 @@ class Read:
     @property
     def note(self) -> str:
         """Return a note for the user, a sentence or two; "" for none."""
-        sentences = []
-        if self.broken:
-            are = "are" if len(self.broken) > 1 else "is"
-            sentences.append(
-                f"{count_of(len(self.broken), 'image')} could not be read and {are} left out: {self.broken[0][1]}"
-            )
-        if self.unchecked:
-            sentences.append(f"The masks could not be checked: {self.unchecked}")
-        return " ".join(sentences)
+        return TEXTS.paragraph("read-note.txt", read=self)
 
 
 class Predicting:

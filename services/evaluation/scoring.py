@@ -22,6 +22,7 @@ from evaluation.validity import ValidityEffect
 from evaluation.validity_score import agreement, cross_fitted, learn
 from services.commands import Command
 from services.evaluation.subjects import Cases
+from services.evaluation.texts import TEXTS
 from services.evaluation.types import ScoreView, StudyShown
 from storage.curation.case_columns import CaseTable, Outcome
 from storage.curation.scores import NewScores
@@ -226,11 +227,4 @@ def worth_words(found: ValidityEffect | None) -> list[str]:
 
 def agreement_words(found: Agreement) -> str:
     """Describe how well a score agrees with people, in a sentence."""
-    auc = found.auc
-    if auc.value is None:
-        return f"Its agreement with people is not known: {auc.why}."
-    ends = f" ({auc.low:.2f} to {auc.high:.2f})" if auc.low is not None and auc.high is not None else f" ({auc.why})"
-    return (
-        f"Of two images, one valid and one not, it gives the valid one the higher score in {auc.value:.2f}{ends} of "
-        f"all cases; 0.5 would be guessing. {found.images:,} judged images."
-    )
+    return TEXTS.paragraph("agreement.txt", auc=found.auc, images=found.images)

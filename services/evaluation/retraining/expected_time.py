@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from statistics import median
 
-from core.words import count_of, duration
 from evaluation.retraining.stored_training import KeptState
 from evaluation.retraining.training import TrainingRecipe
-
-CANNOT_TELL = (
-    "The duration is not known yet: this model was never trained here. The first updates show it, and you can cancel "
-    "then without losing them."
-)
+from services.evaluation.texts import TEXTS
 
 
 @dataclass(frozen=True)
@@ -43,12 +37,7 @@ class ExpectedTime:
     @property
     def words(self) -> str:
         """Return the estimate in a sentence or two."""
-        if self.seconds is None:
-            return CANNOT_TELL
-        day = f" of {datetime.fromisoformat(self.measured):%Y-%m-%d}" if self.measured else ""
-        about = f"{'At least' if self.at_least else 'About'} {duration(self.seconds)}"
-        each = f"{count_of(self.recipe.updates, 'update')} with {count_of(self.recipe.batch, 'image')} each"
-        return f"{about}: {count_of(self.trainings, 'training')} of {each}, at the speed of this model's training{day}."
+        return TEXTS.paragraph("expected-time.txt", time=self)
 
 
 def pace_of(trainings: Iterable[KeptState]) -> TrainingPace | None:
