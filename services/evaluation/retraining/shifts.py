@@ -7,20 +7,20 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from core.evaluation_results import ON_SHIFT
 from core.perceptual_hashes import near_any
-from core.words import count_of
 from evaluation.class_mapping import ClassMap
 from services.evaluation.retraining.training import DataSplit, Examples, NotMeasured, RetrainingPlan, SetEntries
 from services.evaluation.subjects import Cases, Images, Masks, masks_of, numbered
+from services.evaluation.texts import TEXTS
 from storage.curation.case_columns import REJECTED, CaseTable, SetRow
 
 MOST_NAMED = 8
 """Maximum number of classes of the shift's masks that a note names. Further ones are only counted."""
-_OF = "Of the natural shift"
 
 
 def groups_of_shift(learnt: ClassMap, own: ClassMap) -> dict[str, int]:
@@ -82,22 +82,13 @@ def with_shift(
     alike = near_any([looks[row.image] for row in usable], before)
     apart = [row for row, too in zip(usable, alike.tolist(), strict=True) if not (too or row.image in twins)]
     measured_rows = [row for row in apart if made.mask((row.mask, row.mask_classes)) is not None] if segments else apart
-    notes = list(planned.notes)
-    for left, why in (
-        (len(rows) - len(not_rejected), "rejected by people."),
-        (len(not_rejected) - len(usable), "without a mask." if segments else "without a label that the model can say."),
-        (len(usable) - len(apart), "each looks like one that is learnt from or tuned with."),
-        (len(apart) - len(measured_rows), "the mask has nothing that is learnt."),
-    ):
-        if left:
-            notes.append(f"{_OF}, {count_of(left, 'image', 'is')} left out: {why}")
+    sizes = [len(own) for own in (rows, not_rejected, usable, apart, measured_rows)]
+    values = {"left_out": [one - other for one, other in pairwise(sizes)], "segments": segments, "most": MOST_NAMED}
+    of_shift = TEXTS.paragraphs("shift-notes.txt", passed_over=passed_over if measured_rows else (), **values)
+    notes = (*planned.notes, *of_shift)
     if not measured_rows:
         left_out = (*planned.left_out, NotMeasured(ON_SHIFT, "None of its images can be measured with."))
-        return replace(planned, left_out=left_out, notes=tuple(notes))
-    if passed_over:
-        class_names = ", ".join(f"“{one}”" for one in passed_over[:MOST_NAMED])
-        more = f" and {len(passed_over) - MOST_NAMED:,} more" if len(passed_over) > MOST_NAMED else ""
-        notes.append(f"{_OF}, the pixels of {class_names}{more} count nowhere: no class that is learnt is the same.")
+        return replace(planned, left_out=left_out, notes=notes)
     _, source = numbered(row.source or row.image for row in measured_rows)
     label = np.array([-1 if segments else place[row.label] for row in measured_rows], np.int64)
     nowhere = np.full(len(measured_rows), -1)
@@ -112,5 +103,5 @@ def with_shift(
         sets={**planned.sets, ON_SHIFT: examples},
         set_sources={**planned.set_sources, ON_SHIFT: source[places]},
         behind={**planned.behind, ON_SHIFT: SetEntries(in_catalogue, entry[in_catalogue])},
-        notes=tuple(notes),
+        notes=notes,
     )

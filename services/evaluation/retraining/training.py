@@ -206,7 +206,7 @@ def part(
     searched. A training image that looks like a measured one is left out. Raises UserError if nothing can be learnt
     from the images, such as those of one source or one label.
     """
-    shas, notes = cases.originals.shas, list[str]()
+    shas = cases.originals.shas
     if len(shas) < len(SIDES):
         raise UserError(
             f"The images have {count_of(len(shas), 'source')}, but at least three are needed: one to learn from, "
@@ -214,11 +214,7 @@ def part(
         )
     usable, lacking = _usable(cases, mapping), "a mask" if cases.view.kind == "segmentation" else "a label"
     without = sum(int((~one).sum()) for one in usable)
-    if without:
-        notes.append(f"{count_of(without, 'image', 'is')} left out: without {lacking} that the model can say.")
     side, together = _sides(shas, looks, twins or (), question.split_seed)
-    values = {"together": together, "sources": len(shas), "compared": twins is not None, "large": LARGE_GROUP}
-    notes += TEXTS.paragraphs("retraining-groups.txt", **values)
     for one in SIDES:
         if one not in side:
             words = {"train": "to learn from", "tune": "to tune with", "test": "to measure with"}[one]
@@ -232,11 +228,9 @@ def part(
             [(side[source], sha) not in alike for source, sha in zip(images.source.tolist(), images.shas, strict=True)],
             bool,
         )
-    if alike:
-        notes.append(
-            f"{count_of(len(alike), 'image', 'is')} left out: each looks like another source's image, to "
-            "measure or to tune with."
-        )
+    values = {"together": together, "sources": len(shas), "compared": twins is not None, "large": LARGE_GROUP}
+    values |= {"without": without, "lacking": lacking, "alike": len(alike)}
+    notes = TEXTS.paragraphs("retraining-groups.txt", **values)
     parted = DataSplit(side, usable, "", np.zeros(len(cases.generated), bool), (), (), twins is not None)
     parted = replace(parted, notes=(*notes, *_notes_on_labels(cases, parted)))
     return _with_unseen(parted, cases, question.unseen)
